@@ -1,0 +1,64 @@
+"""Every setting, its default and its limit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from warren.errors import BadInput
+
+VERSION_DEFAULT: Final = 2
+VERSIONS: Final = (1, 2)
+
+BLOCK_SIZE_DEFAULT: Final = 64 << 20
+BLOCK_SIZE_MIN: Final = 4 << 10
+BLOCK_SIZE_MAX: Final = 1 << 29
+PREALLOCATE_FIRST: Final = 32 << 10
+PREALLOCATE_STEP_MAX: Final = 8 << 20
+
+INDEX_SPACING: Final = 64
+MAX_BLOCK_COUNT_DEFAULT: Final = 64
+
+BODY_SIZE_MAX: Final = 128 << 20
+KEY_SIZE_MAX: Final = 65_534
+HEADERS_SIZE_MAX: Final = 65_535
+ID_SIZE_MAX: Final = 40
+TAG_SIZE_MAX: Final = 128
+FILTER_SIZE_MAX: Final = 128
+READER_NAME_SIZE_MAX: Final = 200
+
+BATCH_COUNT_MAX: Final = 65_536
+BATCH_SIZE_TARGET: Final = 4 << 20
+RAW_SIZE_MAX: Final = 256 << 20
+"""What a compressed record may unpack to: checked before memory is taken."""
+
+READ_LIMIT_DEFAULT: Final = 1000
+SCAN_ROWS_DEFAULT: Final = 65_536
+
+LOCK_WAIT_S_MAX: Final = 30.0
+INTERVAL_S_MAX: Final = 60.0
+WAIT_S_MAX: Final = 86_400.0
+
+Compression = Literal["none", "zstd", "lz4"]
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """When a put counts as done: `commit` after its sync, `interval` with a sync at most `interval_s` later, `os` without."""
+
+    mode: Literal["commit", "interval", "os"]
+    interval_s: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Durability:
+        """`commit`, `os`, or `interval:50ms` (also `interval:2s`)."""
+        if text in ("commit", "os"):
+            return cls("commit" if text == "commit" else "os")
+        found = re.fullmatch(r"interval:(\d+(?:\.\d+)?)(ms|s)", text)
+        if found is None:
+            raise BadInput(f"durability {text!r}: expected 'commit', 'os' or 'interval:50ms'")
+        interval_s = float(found[1]) / (1000 if found[2] == "ms" else 1)
+        if not 0 < interval_s <= INTERVAL_S_MAX:
+            raise BadInput(f"durability {text!r}: the interval must be above 0 and at most {INTERVAL_S_MAX:g} s")
+        return cls("interval", interval_s)

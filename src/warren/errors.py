@@ -1,0 +1,135 @@
+"""One tree of errors: few kinds, the facts as attributes, the sentence built inside."""
+
+from __future__ import annotations
+
+
+class WarrenError(Exception):
+    """Everything Warren raises on purpose. `code` goes over the wire; `retryable` says whether trying again may help."""
+
+    code = "error"
+    retryable = False
+
+
+class BadInput(WarrenError, ValueError):
+    """The caller gave something that cannot be taken. Nothing was changed."""
+
+    code = "bad_input"
+
+
+class TooLarge(BadInput):
+    """A body, tag, id, key or header is over its limit."""
+
+    code = "too_large"
+
+    def __init__(self, what: str, size: int, size_max: int) -> None:
+        super().__init__(f"{what} of {size} bytes is over the limit of {size_max} bytes")
+        self.what, self.size, self.size_max = what, size, size_max
+
+
+class MalformedFilter(BadInput):
+    """A tag filter that does not follow the rules of filters."""
+
+    code = "malformed_filter"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"tag filter {text!r}: {reason}")
+        self.text, self.reason = text, reason
+
+
+class UnsupportedByVersion(BadInput):
+    """The log's format version has no place for this."""
+
+    code = "unsupported_by_version"
+
+    def __init__(self, what: str, version: int) -> None:
+        super().__init__(f"{what}: not possible in a log of format version {version}; use version 2")
+        self.what, self.version = what, version
+
+
+class StorageError(WarrenError):
+    """Something about the files of a log."""
+
+    code = "storage"
+
+
+class NotALog(StorageError):
+    """The directory holds something else, or nothing where a log was expected."""
+
+    code = "not_a_log"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a log: {reason}")
+        self.path, self.reason = path, reason
+
+
+class UnknownVersion(StorageError):
+    """The log was written in a format that this release does not know."""
+
+    code = "unknown_version"
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(f"{path} has format version {version}; this release reads versions 1 and 2")
+        self.path, self.version = path, version
+
+
+class CorruptRecord(StorageError):
+    """Bytes that do not check. The place is the file and the position in it."""
+
+    code = "corrupt_record"
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {reason}; `warren log verify` tells more")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class NumberRetired(StorageError):
+    """The message was there, and retention removed its block."""
+
+    code = "number_retired"
+
+    def __init__(self, number: int, first: int) -> None:
+        super().__init__(f"message {number} was retired; the log now starts at {first}")
+        self.number, self.first = number, first
+
+
+class LogLocked(StorageError):
+    """Another writer keeps the log for itself. `pid` is 0 where the holder is not known."""
+
+    code = "log_locked"
+    retryable = True
+
+    def __init__(self, path: str, pid: int) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(f"{path} is locked for writing by {holder}")
+        self.path, self.pid = path, pid
+
+
+class LogClosed(StorageError):
+    """The log was closed, or opened for reading only, or closed itself for writing after a failed sync."""
+
+    code = "log_closed"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is closed for writing: {reason}")
+        self.path, self.reason = path, reason
+
+
+class StorageFull(StorageError):
+    """There is no room on the disk. Nothing was changed; the same call may succeed later."""
+
+    code = "storage_full"
+    retryable = True
+
+    def __init__(self, path: str, size: int) -> None:
+        super().__init__(f"no room on the disk for {size} bytes in {path}; free some space and try again")
+        self.path, self.size = path, size
+
+
+class SyncFailed(StorageError):
+    """The disk refused to make bytes durable. What waited for it is not acknowledged; reopen the log to go on."""
+
+    code = "sync_failed"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} could not be synced ({reason}); the log is closed for writing until it is reopened")
+        self.path, self.reason = path, reason

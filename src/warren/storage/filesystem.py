@@ -1,0 +1,227 @@
+"""The seam to the operating system: files that are mapped, preallocated and synced, locks, and directories.
+
+Everything the engine asks of a disk goes through `FileSystem`, so that a test can put one underneath that loses
+whatever was not synced. Nothing is durable before the `sync` that covers it returns: not bytes, not a length, and
+not a name in a directory. Errors of the system come out as `StorageFull` and `SyncFailed`, or as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from warren.errors import StorageFull, SyncFailed
+
+FILE_MODE: Final = 0o644
+ZEROS: Final = bytes(1 << 16)
+FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class File(Protocol):
+    """One open file. A map stays valid after `close`, and is given up with its last reference."""
+
+    path: str
+
+    def size(self) -> int: ...
+    def map(self, length: int, *, writable: bool) -> mmap.mmap: ...
+    def preallocate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def read(self, position: int, size: int) -> bytes: ...
+    def write(self, position: int, data: bytes) -> None: ...
+    def clear(self, start: int, end: int) -> None: ...
+    def sync(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A lock between processes, freed by the death of its holder."""
+
+    def try_acquire(self) -> bool: ...
+    def release(self) -> None: ...
+    def holder(self) -> int: ...
+    def note_holder(self, pid: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """What the engine needs of a disk. `boot_id` changes whenever unsynced bytes may have been lost."""
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> File: ...
+    def lock(self, path: str) -> Lock: ...
+    def exists(self, path: str) -> bool: ...
+    def names(self, directory: str) -> list[str]: ...
+    def make_directory(self, path: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def replace(self, source: str, target: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def boot_id(self) -> bytes: ...
+
+
+@contextmanager
+def _full_disk_as_error(path: str, size: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_ERRORS:
+            raise StorageFull(path, size) from error
+        raise
+
+
+class SystemFile:
+    """A file of the operating system."""
+
+    def __init__(self, path: str, *, writable: bool, create: bool) -> None:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        with _full_disk_as_error(path, 0):
+            self._fd = os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
+        self.path = path
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        return mmap.mmap(self._fd, length, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+
+    def preallocate(self, size: int) -> None:
+        """Grow to `size` with space behind every byte: a mapped write to a hole on a full disk would kill the process."""
+        start = self.size()
+        with _full_disk_as_error(self.path, size - start):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._fd, start, size - start)
+            else:
+                self.clear(start, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def write(self, position: int, data: bytes) -> None:
+        with _full_disk_as_error(self.path, len(data)):
+            while data:
+                written = os.pwrite(self._fd, data, position)
+                position, data = position + written, data[written:]
+
+    def clear(self, start: int, end: int) -> None:
+        """Zeros from `start` to `end`."""
+        for position in range(start, end, len(ZEROS)):
+            self.write(position, ZEROS[: end - position])
+
+    def sync(self) -> None:
+        try:
+            _sync_descriptor(self._fd)
+        except OSError as error:
+            raise SyncFailed(self.path, os.strerror(error.errno or errno.EIO)) from error
+
+    def close(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class SystemLock:
+    """`flock` on a file that also notes the process id of a holder who keeps it."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+
+    def try_acquire(self) -> bool:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def holder(self) -> int:
+        """The process id that was noted; 0 for none."""
+        text = os.pread(self._fd, 20, 0).strip()
+        return int(text) if text.isdigit() else 0
+
+    def note_holder(self, pid: int) -> None:
+        os.ftruncate(self._fd, 0)
+        if pid:
+            os.pwrite(self._fd, b"%d\n" % pid, 0)
+
+    def close(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class SystemFileSystem:
+    """The machine's own file systems."""
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> SystemFile:
+        return SystemFile(path, writable=writable, create=create)
+
+    def lock(self, path: str) -> SystemLock:
+        return SystemLock(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def names(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+        self.sync_directory(os.path.dirname(os.path.abspath(path)))
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def replace(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise SyncFailed(path, os.strerror(error.errno or errno.EIO)) from error
+        finally:
+            os.close(descriptor)
+
+    def boot_id(self) -> bytes:
+        return _boot_id()
+
+
+SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+@functools.cache
+def _boot_id() -> bytes:
+    """Sixteen bytes that differ from one start of the machine to the next."""
+    if sys.platform == "darwin":
+        text = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, check=True).stdout.decode()
+    else:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            text = file.read()
+    return bytes.fromhex(text.strip().replace("-", ""))

@@ -1,0 +1,59 @@
+# Everything runs from .venv, which the first target that needs it creates: only Python 3.11+ and make are required.
+
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+# The run prints its seed; `make test SEED=…` draws the same examples again.
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+WORKERS ?= 2
+
+# An activated environment must not leak into ours.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench crash
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.dev ## create .venv and install Warren with its development tools
+
+run: $(VENV)/.run ## write and read a million messages, and show the rates
+	@$(BIN)/warren demo
+
+test: check ## lint, types and every test
+	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) $(ARGS)
+
+check: $(VENV)/.dev ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## rewrite the source in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## measure, print one table and write JSON
+	$(BIN)/python -m benchmarks $(ARGS)
+
+crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
+	$(BIN)/python -m tests.crash.forever $(ARGS)
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@touch $@

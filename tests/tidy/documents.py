@@ -1,0 +1,85 @@
+"""What the documents claim, read out of their Markdown so that it can be compared with the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from struct import Struct, calcsize
+from typing import NamedTuple
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Field(NamedTuple):
+    """One row of a table of bytes."""
+
+    at: int
+    size: int
+    name: str
+
+
+def fenced(document: str, language: str) -> list[str]:
+    """The blocks of code in `language`."""
+    return [text for name, text in FENCE.findall(document) if name == language]
+
+
+def make_targets(makefile: str) -> set[str]:
+    """The targets that `makefile` declares."""
+    return set(re.findall(r"^([a-z]+):(?!=)", makefile, re.MULTILINE))
+
+
+def mentioned_targets(document: str) -> set[str]:
+    """The targets that `document` tells the reader to make."""
+    commands = [*fenced(document, "sh"), *re.findall(r"`([^`\n]+)`", FENCE.sub("", document))]
+    return {target for command in commands for target in re.findall(r"\bmake ([a-z]+)", command)}
+
+
+def mentioned_paths(document: str) -> list[str]:
+    """The files of the project that `document` names, in backticks or as the target of a link, in prose."""
+    prose = FENCE.sub("", document)
+    quoted = re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", prose)
+    linked = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
+    return [path for path in quoted if _is_path(path)] + [path for path in linked if "://" not in path]
+
+
+def missing_paths(document: str, folders: Sequence[Path]) -> list[str]:
+    """The paths that `document` names and that stand in none of `folders`."""
+    paths = mentioned_paths(document)
+    return [path for path in paths if not any((folder / path).exists() for folder in folders)]
+
+
+def byte_table(document: str, title: str) -> list[Field]:
+    """The rows `| at | size | field |` of the table under the heading `title`; empty where there is none."""
+    return [Field(int(at), int(size), name) for at, size, name in rows(document, title, "at", "size", "field")]
+
+
+def rows(document: str, title: str, *columns: str) -> list[list[str]]:
+    """The named columns, row by row, of the table under the heading `title` whose head starts with them."""
+    heading = re.search(rf"^#+ {re.escape(title)}$", document, re.MULTILINE)
+    if heading is None:
+        return []
+    under = re.split(r"^#+ ", document[heading.end() :], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in under.splitlines() if line.startswith("|")
+    ]
+    if not lines or lines[0][: len(columns)] != list(columns):
+        return []
+    return [line[: len(columns)] for line in lines[2:]]
+
+
+def byte_layout(layout: Struct, names: Sequence[str], start: int) -> list[Field]:
+    """The table that `layout` is, when its first field stands at `start`."""
+    order = layout.format[0]
+    fields = []
+    for name, code in zip(names, re.findall(r"\d*[a-zA-Z]", layout.format[1:]), strict=True):
+        size = calcsize(order + code)
+        fields.append(Field(start, size, name))
+        start += size
+    return fields
+
+
+def _is_path(text: str) -> bool:
+    return bool(re.search(r"\.(py|md|toml|json)$", text)) or (
+        text.partition("/")[0] in {"docs", "src", "tests", "benchmarks", "examples", ".ci"} and "/" in text
+    )

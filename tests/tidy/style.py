@@ -1,0 +1,86 @@
+"""The rules of how a module is written: short, told in one sentence, and named for what it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tests.tidy.source import Module
+
+MODULE_LINES_MAX: Final = 500
+FUNCTION_LINES_MAX: Final = 60
+NAMELESS: Final = frozenset({"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"})
+MAY_PRINT: Final = frozenset({"cli"})
+
+FORBIDDEN_WORDS: Final = frozenset({"segment", "segments", "chunk", "chunks"})
+"""The glossary has one word for each thing, and these are other words for a block and for a batch."""
+
+
+def missing_docstring(module: Module) -> list[str]:
+    """Whether `module` does not say what it is."""
+    return [] if ast.get_docstring(module.tree) else [f"{module.name} has no docstring"]
+
+
+def too_long(module: Module) -> list[str]:
+    """The module, and each of its functions, that is over its limit of lines."""
+    lines = len(module.text.splitlines())
+    found = [f"{module.name} has {lines} lines, over {MODULE_LINES_MAX}"] if lines > MODULE_LINES_MAX else []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                found.append(f"{module.name}.{node.name} has {lines} lines, over {FUNCTION_LINES_MAX}")
+    return found
+
+
+def nameless(module: Module) -> list[str]:
+    """Whether the module's name says nothing."""
+    words = set(module.stem.split("_"))
+    return [f"{module.name}: what has no name has no place"] if words & NAMELESS else []
+
+
+def prints(module: Module) -> list[str]:
+    """Where `module` prints although it does not talk to the user."""
+    if module.layer in MAY_PRINT:
+        return []
+    return [
+        f"{module.name}:{node.lineno} prints"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+
+
+def forbidden_names(module: Module) -> list[str]:
+    """The names that `module` gives, and the docstrings in it, with a word that the glossary forbids.
+
+    Names of others, such as a method of Arrow, are used as they are.
+    """
+    named = [f"{module.name}:{line} names {name}" for line, name in _given_names(module) if forbidden_words(name)]
+    told = [
+        f"{module.name} says {word}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for word in forbidden_words(ast.get_docstring(node) or "")
+    ]
+    return named + told
+
+
+def forbidden_words(text: str) -> list[str]:
+    """The forbidden words in `text`, also as parts of snake_case and CamelCase names."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text)
+    return [word for word in words if word.lower() in FORBIDDEN_WORDS]
+
+
+def _given_names(module: Module) -> Iterator[tuple[int, str]]:
+    yield 1, module.name
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.alias(asname=str(name)):
+                yield node.lineno, name

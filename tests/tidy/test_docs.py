@@ -1,0 +1,133 @@
+"""The documents say what is so: commands exist, examples run, files are there, and the bytes are those of the code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.documents import (
+    Field,
+    byte_layout,
+    byte_table,
+    fenced,
+    make_targets,
+    mentioned_paths,
+    mentioned_targets,
+    missing_paths,
+    rows,
+)
+from tests.tidy.source import PACKAGE, ROOT, SOURCE
+from warren.storage import layout
+
+README = (ROOT / "README.md").read_text()
+FORMATS = (ROOT / "docs/formats.md").read_text()
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def run_example(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def constants(prefix: str) -> list[list[str]]:
+    """The values and names of the layout's constants that start with `prefix`, as rows of a table."""
+    named = {
+        name.removeprefix(prefix).lower(): value for name, value in vars(layout).items() if name.startswith(prefix)
+    }
+    return [[str(value), name] for name, value in named.items() if name != "count_max"]
+
+
+def test_the_readme_names_only_targets_that_exist() -> None:
+    targets = make_targets((ROOT / "Makefile").read_text())
+
+    assert {"run", "test"} <= mentioned_targets(README) <= targets
+    assert {"help", "setup", "run", "test", "check", "format", "bench", "crash"} <= targets
+
+
+@pytest.mark.parametrize("example", fenced(README, "python"))
+def test_the_example_in_the_readme_runs(example: str, tmp_path: Path) -> None:
+    done = run_example(example, tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "b'10 carrots' b'1 leek'"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_that_a_document_names_exists(document: Path) -> None:
+    folders = [ROOT, document.parent, PACKAGE, PACKAGE / "storage"]
+
+    assert missing_paths(document.read_text(), folders) == []
+
+
+@pytest.mark.parametrize("title", layout.TABLES)
+def test_a_table_of_bytes_is_that_of_the_layout(title: str) -> None:
+    struct, fields, start = layout.TABLES[title]
+
+    assert byte_table(FORMATS, title) == byte_layout(struct, tuple(fields.__annotations__), start)
+
+
+@pytest.mark.parametrize(
+    ("title", "column", "prefix"), [("Codecs", "codec", "CODEC_"), ("Sections", "section", "SECTION_")]
+)
+def test_a_table_of_values_is_that_of_the_layout(title: str, column: str, prefix: str) -> None:
+    assert rows(FORMATS, title, "value", column) == constants(prefix)
+
+
+def test_the_documents_are_found() -> None:
+    assert {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "formats.md", "glossary.md"} <= {
+        path.name for path in DOCUMENTS
+    }
+    assert len(fenced(README, "python")) == 1
+
+
+def test_a_target_that_does_not_exist_is_seen() -> None:
+    document = "Just `make coffee`, then\n```sh\nmake tea   # and wait\n```\nand make do."
+
+    assert mentioned_targets(document) == {"coffee", "tea"}
+    assert make_targets("VENV := .venv\ntest: check ## all\n\t@echo tea: hot\n.PHONY: help\n") == {"test"}
+
+
+def test_a_file_that_does_not_exist_is_seen(tmp_path: Path) -> None:
+    document = "See `here.py`, `docs/gone.md`, [there](there.md#top) and [away](https://example.org/x.md), not `a.b`."
+    (tmp_path / "here.py").touch()
+
+    assert mentioned_paths(document) == ["here.py", "docs/gone.md", "there.md"]
+    assert missing_paths(document, [tmp_path]) == ["docs/gone.md", "there.md"]
+
+
+def test_an_example_that_fails_is_seen(tmp_path: Path) -> None:
+    assert run_example("from warren.storage import Logg", tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| at | size | field |\n|---|---|---|\n| 0 | 4 | version |\n| 4 | 8 | flag |",
+        "| at | size | field |\n|---|---|---|\n| 0 | 4 | version |\n| 8 | 4 | flag |",
+        "| at | size | field |\n|---|---|---|\n| 0 | 4 | flag |\n| 4 | 4 | version |",
+        "| at | size | field |\n|---|---|---|\n| 0 | 4 | version |",
+        "| size | at | field |\n|---|---|---|\n| 0 | 4 | version |\n| 4 | 4 | flag |",
+        "no table",
+    ],
+)
+def test_a_wrong_table_of_bytes_is_seen(table: str) -> None:
+    right = byte_layout(layout.COLUMNS_HEAD, ("version", "flag"), 0)
+
+    assert right == [Field(0, 4, "version"), Field(4, 4, "flag")]
+    assert byte_table(f"# Head\n{table}\n# Other\n", "Head") != right
+    assert (
+        byte_table("# Head\n| at | size | field |\n|---|---|---|\n| 0 | 4 | `version` |\n| 4 | 4 | flag |", "Head")
+        == right
+    )

@@ -1,0 +1,108 @@
+"""Imports point downwards, and importing a module does nothing else. ARCHITECTURE.md says what is below what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.tidy.layers import (
+    environment_reads,
+    misplaced_imports,
+    misplaced_packing,
+    module_state,
+    parse_layers,
+    upward_imports,
+)
+from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
+
+Check = Callable[[Module], list[str]]
+
+LAYERS = parse_layers((ROOT / "ARCHITECTURE.md").read_text())
+MODULES = modules(PACKAGE, SOURCE)
+EXAMPLE_LAYERS = parse_layers("# A house\n```layers\ncli\nqueue | protocol\nstorage\nerrors\n```\n")
+
+
+def points_downwards(module: Module) -> list[str]:
+    return upward_imports(module, EXAMPLE_LAYERS)
+
+
+def test_imports_point_downwards_only() -> None:
+    assert [found for module in MODULES for found in upward_imports(module, LAYERS)] == []
+
+
+@pytest.mark.parametrize("check", [misplaced_imports, misplaced_packing, module_state, environment_reads])
+def test_every_module_keeps_the_rules(check: Check) -> None:
+    assert [found for module in MODULES for found in check(module)] == []
+
+
+def test_the_layers_are_those_of_the_design() -> None:
+    assert [sorted(line) for line in LAYERS][-4:] == [
+        ["registry", "storage"],
+        ["config"],
+        ["clock", "message"],
+        ["errors"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "text"),
+    [
+        (points_downwards, "warren.storage.log", "import warren.queue.topic"),
+        (points_downwards, "warren.storage.log", "from warren import queue"),
+        (points_downwards, "warren.storage.log", "from warren import Message"),
+        (points_downwards, "warren.storage.log", "import warren"),
+        (points_downwards, "warren.storage.log", "from ..queue import topic"),
+        (points_downwards, "warren.storage.log", "def f():\n    from warren.queue import topic"),
+        (points_downwards, "warren.queue.topic", "from warren.protocol import codec"),
+        (points_downwards, "warren.errors", "from warren.storage.log import Log"),
+        (points_downwards, "warren.attic", "import os"),
+        (misplaced_imports, "warren.storage.log", "import asyncio"),
+        (misplaced_imports, "warren.queue.topic", "from socket import socket"),
+        (misplaced_imports, "warren.protocol.codec", "import asyncio.streams"),
+        (misplaced_imports, "warren.storage.scan", "import pyspark.sql"),
+        (misplaced_imports, "warren.registry.local", "from kazoo.client import KazooClient"),
+        (misplaced_imports, "warren.storage.writer", "from time import time_ns"),
+        (misplaced_packing, "warren.storage.record", "from struct import Struct"),
+        (misplaced_packing, "warren.storage.record", "import struct\nHEAD = struct.Struct('<Q')"),
+        (misplaced_packing, "warren.broker.server", "import struct\nstruct.pack('<Q', 1)"),
+        (module_state, "warren.storage.log", "open_logs = {}"),
+        (module_state, "warren.storage.log", "OPEN_LOGS = []"),
+        (module_state, "warren.storage.log", "open_logs: Final = set()"),
+        (module_state, "warren.storage.log", "open_logs: dict[str, int] = dict()"),
+        (module_state, "warren.storage.log", "LOGS = collections.defaultdict(list)"),
+        (module_state, "warren.storage.log", "_count = 0\ndef f():\n    global _count\n    _count += 1"),
+        (environment_reads, "warren.config", "import os\nDEBUG = os.environ.get('DEBUG')"),
+        (environment_reads, "warren.config", "import os\nclass A:\n    debug = os.getenv('DEBUG')"),
+        (environment_reads, "warren.config", "import os\ndef f(debug=os.environ): ..."),
+        (environment_reads, "warren.config", "from os import environ\nif environ: ..."),
+        (environment_reads, "warren.config", "import os\n@decorate(os.environ)\ndef f(): ..."),
+    ],
+)
+def test_a_broken_rule_is_found(check: Check, name: str, text: str) -> None:
+    assert len(check(Module.of(name, text))) == 1
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "text"),
+    [
+        (
+            points_downwards,
+            "warren.cli.main",
+            "import warren\nfrom warren.storage import Log\nfrom warren.cli import log",
+        ),
+        (points_downwards, "warren.storage.log", "from warren.errors import NotALog\nfrom . import index"),
+        (points_downwards, "warren", "from warren.queue import open"),
+        (misplaced_imports, "warren.broker.server", "import asyncio, socket"),
+        (misplaced_imports, "warren.spark.source", "import pyspark"),
+        (misplaced_imports, "warren.registry.zookeeper", "import kazoo.client"),
+        (misplaced_packing, "warren.storage.layout", "from struct import Struct"),
+        (misplaced_packing, "warren.storage.record", "from struct import error"),
+        (module_state, "warren.states", "TRANSITIONS: Final[dict[int, int]] = {1: 2}\n__all__ = ['A']\nNAMES = ('a',)"),
+        (module_state, "warren.states", "class A:\n    def f(self):\n        names = []"),
+        (environment_reads, "warren.config", "import os\ndef f():\n    return os.environ"),
+        (environment_reads, "warren.config", "import os\nf = lambda: os.environ"),
+    ],
+)
+def test_a_kept_rule_is_not_complained_about(check: Check, name: str, text: str) -> None:
+    assert check(Module.of(name, text)) == []

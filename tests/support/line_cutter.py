@@ -1,0 +1,56 @@
+"""Cuts the power between two lines of the engine, wherever they stand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+import warren
+from tests.support.simulated_disk import SimulatedFileSystem
+
+ENGINE_DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(warren.__file__)), "storage") + os.sep
+LINES_BETWEEN_WRITE_BACKS: Final = 400
+
+
+class LineCutter:
+    """While it is entered, counts the lines that run under `directory`, and cuts the power before the `line`-th.
+
+    `line` counts from 1; None never cuts. Now and then, drawn by the disk's seed, a page is written back between two
+    lines. Only the thread that entered is watched.
+    """
+
+    def __init__(self, disk: SimulatedFileSystem, line: int | None, *, directory: str = ENGINE_DIRECTORY) -> None:
+        self.lines = 0
+        self._disk, self._line, self._directory = disk, line, directory
+        self._next_write_back = self._draw_write_back()
+
+    def __enter__(self) -> LineCutter:
+        sys.settrace(self._on_call)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.settrace(None)
+
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        # What a destructor raises is swallowed: a cut there would be no cut.
+        if not code.co_filename.startswith(self._directory) or code.co_name == "__del__":
+            return None
+        return self._on_line
+
+    def _on_line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self._next_write_back:
+                self._disk.write_back()
+                self._next_write_back += self._draw_write_back()
+            if self.lines == self._line:
+                self._disk.cut()
+        return self._on_line
+
+    def _draw_write_back(self) -> int:
+        return self._disk.random.randint(1, 2 * LINES_BETWEEN_WRITE_BACKS)

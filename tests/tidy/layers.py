@@ -70,19 +70,16 @@ def misplaced_imports(module: Module) -> list[str]:
 
 
 def misplaced_packing(module: Module) -> list[str]:
-    """Where `module` declares layouts of bytes although it is not one of the two that do."""
+    """Where `module` lays out bytes although it is not one of the two that do. Naming the type of a layout is free."""
     if module.name in PACKERS:
         return []
-    imported = [line for line, target in imports(module) if target in {f"struct.{name}" for name in PACKING}]
-    used = [
-        node.lineno
+    imported = {target.removeprefix("struct.") for _, target in imports(module) if target.startswith("struct.")}
+    packing = {f"struct.{name}" for name in PACKING} | PACKING & imported
+    return [
+        f"{module.name}:{node.lineno} packs bytes; {', '.join(sorted(PACKERS))} do"
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "struct"
-        and node.attr in PACKING
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in packing
     ]
-    return [f"{module.name}:{line} packs bytes; {', '.join(sorted(PACKERS))} do" for line in sorted(imported + used)]
 
 
 def module_state(module: Module) -> list[str]:

@@ -1,0 +1,132 @@
+"""The life of one log through many power cuts, drawn from one seed: run it again, and the same happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from tests.crash.model import Crash, Sent, Setup
+from tests.crash.world import READERS, Step, World
+from warren.config import Compression
+
+TAGS: Final = ("", "eu.de", "eu.fr", "us")
+STEPS_BETWEEN_CUTS_MAX: Final = 5
+MESSAGES_MAX: Final = 150
+CUT_AGAIN_CHANCE: Final = 0.35
+KILL_CHANCE: Final = 0.15
+
+
+class LifeFailed(AssertionError):
+    """A promise was broken. The seed is all that is needed to see it again."""
+
+    def __init__(self, seed: int, world: World, error: BaseException) -> None:
+        super().__init__(
+            f"seed {seed}: {type(error).__name__}: {error}\n"
+            f"{world.setup}, after {world.crashes}\n"
+            f"run it again with: python -m tests.crash.forever --seed {seed} --lives 1"
+        )
+        self.seed = seed
+
+
+class Life:
+    """One log, opened, used, cut and recovered again and again."""
+
+    def __init__(self, seed: int, setup: Setup | None = None) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.world = World(setup or draw_setup(self.random), seed)
+        self._sent = 0
+
+    def run(self, cuts: int) -> None:
+        """Live through `cuts` power cuts. LifeFailed at the first broken promise."""
+        try:
+            self._reopen()
+            while self.world.crashes["power cut"] < cuts:
+                self._live_until_crash()
+                self._reopen()
+        except Exception as error:
+            raise LifeFailed(self.seed, self.world, error) from error
+
+    def _live_until_crash(self) -> None:
+        for _ in range(self.random.randrange(STEPS_BETWEEN_CUTS_MAX + 1)):
+            self._perform(self._draw_step())
+        step = self._draw_step()
+        self.world.perform(step, self.world.draw_moment(step))
+        self.world.crash(self._draw_crash(), self.random.getrandbits(32))
+
+    def _reopen(self) -> None:
+        """Open and compare; at times the power fails again while the log recovers."""
+        step = Step("open", self.world.open)
+        while self.random.random() < CUT_AGAIN_CHANCE and not self.world.perform(step, self.world.draw_moment(step)):
+            self.world.crash(self._draw_crash(), self.random.getrandbits(32))
+        if not self.world.is_open:
+            self._perform(step)
+        self.world.check()
+        self.world.check_backwards()
+
+    def _perform(self, step: Step) -> None:
+        finished = self.world.perform(step)
+        assert finished
+
+    def _draw_crash(self) -> Crash:
+        return "kill" if self.random.random() < KILL_CHANCE else "power cut"
+
+    def _draw_step(self) -> Step:
+        names = ("append", "append_many", "retire", "commit", "reopen", "close")
+        (name,) = self.random.choices(names, weights=(10, 6, 2, 4, 1, 1))
+        if self.world.log.end - self.world.log.first > MESSAGES_MAX:
+            name = "retire"
+        return Step(name, self._actions()[name]())
+
+    def _actions(self) -> dict[str, Callable[[], Callable[[], None]]]:
+        return {
+            "append": lambda: partial(self.world.append, self._draw_message()),
+            "append_many": lambda: partial(self.world.append_many, self._draw_batch()),
+            "retire": lambda: partial(self.world.retire, self._draw_number()),
+            "commit": lambda: partial(
+                self.world.commit_reader, self.random.choice(list(READERS)), self.random.randint(1, 20)
+            ),
+            "reopen": lambda: self._close_and_open,
+            "close": lambda: self._close_and_open,
+        }
+
+    def _close_and_open(self) -> None:
+        self.world.close()
+        self.world.open()
+        self.world.check_all()
+
+    def _draw_number(self) -> int:
+        return self.random.randint(self.world.log.first, self.world.log.end)
+
+    def _draw_batch(self) -> list[Sent]:
+        return [self._draw_message() for _ in range(self.random.choice((1, 2, 3, 10, 40, 70)))]
+
+    def _draw_message(self) -> Sent:
+        """A message unlike every other of this life."""
+        self._sent += 1
+        random = self.random
+        size = random.choice((0, 1, 20, 100, 100, 300, random.randrange(2500)))
+        body = (b"%d:" % self._sent + random.randbytes(4) * (size // 4 + 1))[: max(size, 12)]
+        tag = random.choice(TAGS)
+        identity = f"id-{self._sent}" if random.random() < 0.3 else ""
+        if self.world.setup.version == 1 or random.random() < 0.5:
+            return Sent(body, tag, id=identity)
+        key = random.choice((None, b"", b"key-%d" % (self._sent % 3)))
+        headers = {"trace": b"%d" % self._sent} if random.random() < 0.3 else {}
+        return Sent(body, tag, key, headers, identity)
+
+
+def draw_setup(random: Random) -> Setup:
+    """Mostly what is promised most: version 2 with every commit synced."""
+    version = random.choice((2, 2, 2, 1))
+    compressions: tuple[Compression, ...] = ("none", "none", "zstd", "lz4") if version == 2 else ("none",)
+    return Setup(
+        version=version,
+        durability=random.choice(("commit", "commit", "commit", "os", "interval:50ms")) if version == 2 else "commit",
+        compression=random.choice(compressions),
+        block_size=random.choice((4 << 10, 8 << 10, 16 << 10)),
+        max_block_count=random.choice((2, 3, 4, 8)),
+        exclusive=random.random() < 0.3,
+    )

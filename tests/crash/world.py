@@ -1,0 +1,254 @@
+"""One log on one simulated disk, beside the model that says what must be in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+from tests.crash.model import Crash, Model, Sent, Setup
+from tests.support.line_cutter import LineCutter
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
+from warren.errors import NumberRetired
+from warren.message import Message
+from warren.storage import Log
+from warren.storage.reader import QueueReader
+
+LOG_PATH: Final = "/log"
+LIMIT: Final = 1 << 20
+READERS: Final[Mapping[str, str | None]] = {"all": None, "europe": "eu.*"}
+
+
+class Moment(NamedTuple):
+    """Within a step, before the `at`-th line of the engine or the `at`-th call of the seam."""
+
+    kind: Literal["line", "call"]
+    at: int
+
+
+class Step(NamedTuple):
+    """One thing to do to a world, under a name by which its length is remembered."""
+
+    name: str
+    do: Callable[[], None]
+
+
+class World:
+    """Steps that change the log and the model alike, crashes, and the comparison afterwards.
+
+    A step is done through `perform`, which may cut the power in the middle of it; then `crash` and `reopen` come next.
+    """
+
+    def __init__(self, setup: Setup, seed: int) -> None:
+        self.setup = setup
+        self.random = Random(seed)
+        self.disk = SimulatedFileSystem(seed=seed)
+        self.clock = SimulatedClock()
+        self.model = Model(setup)
+        self.crashes: dict[Crash, int] = {"power cut": 0, "kill": 0}
+        self.measured: dict[tuple[str, str], int] = {}
+        self._last_crash: Crash = "kill"
+        self._log: Log | None = None
+        self._readers: dict[str, QueueReader] = {}
+
+    @property
+    def log(self) -> Log:
+        assert self._log is not None, "the log is open between a reopen and the next crash"
+        return self._log
+
+    @property
+    def is_open(self) -> bool:
+        return self._log is not None
+
+    # How steps are done and crashes happen.
+
+    def perform(self, step: Step, moment: Moment | None = None) -> bool:
+        """Do the step. False when the power was cut at `moment` of it, or in the midst of an earlier one."""
+        self.clock.pass_ns(self.random.randrange(2_000_000))
+        calls_before = self.disk.calls
+        line = moment.at if moment and moment.kind == "line" else None
+        self.disk.cut_at_call = calls_before + moment.at if moment and moment.kind == "call" else None
+        cutter = LineCutter(self.disk, line) if line else None
+        try:
+            with cutter or nullcontext():
+                step.do()
+        except PowerCut:
+            assert self.disk.is_cut
+        self.disk.cut_at_call = None
+        if cutter:
+            self._measure(step.name, "line", cutter.lines)
+        self._measure(step.name, "call", self.disk.calls - calls_before)
+        return not self.disk.is_cut
+
+    def draw_moment(self, step: Step) -> Moment:
+        """Some moment within the step, as far as its length is known from earlier ones."""
+        kind: Literal["line", "call"] = self.random.choice(("line", "line", "call"))
+        longest = self.measured.get((step.name, kind), 400 if kind == "line" else 20)
+        return Moment(kind, self.random.randint(1, longest + longest // 8 + 1))
+
+    def crash(self, crash: Crash, seed: int) -> None:
+        """The power is cut, or the process killed, unless that has happened already; the log is closed since."""
+        self._log = None
+        self._readers.clear()
+        if self.disk.is_cut and crash == "kill" and self.random.random() < 0.5:
+            crash = "power cut"
+        self.disk = self.disk.after_power_cut(seed) if crash == "power cut" else self.disk.after_process_kill(seed)
+        self.crashes[crash] += 1
+        # Two crashes in a row are the worse one of them.
+        self._last_crash = "power cut" if "power cut" in (crash, self._last_crash) else "kill"
+        if crash == "power cut" and self.random.random() < 0.2:
+            self.clock.set_back_ns(self.random.randrange(10**10))
+
+    def _measure(self, step: str, kind: str, length: int) -> None:
+        self.measured[step, kind] = max(length, self.measured.get((step, kind), 1))
+
+    # Steps.
+
+    def open(self) -> None:
+        """Open for writing, which recovers; and compare, if a crash came before."""
+        self._log = Log.open(
+            LOG_PATH,
+            version=self.setup.version,
+            durability=self.setup.durability,
+            block_size=self.setup.block_size,
+            exclusive=self.setup.exclusive,
+            filesystem=self.disk,
+            clock=self.clock,
+            max_block_count=self.setup.max_block_count,
+            compression=self.setup.compression,
+        )
+
+    def close(self) -> None:
+        self.log.close()
+        self._readers.clear()
+        self._log = None
+
+    def append(self, sent: Sent) -> None:
+        self.model.begin([sent])
+        receipt = self.log.append(sent.body, tag=sent.tag, id=sent.id, **self._extras([sent], "key", "headers"))
+        self._acknowledge(range(receipt.number, receipt.number + 1))
+
+    def append_many(self, batch: Sequence[Sent]) -> None:
+        self.model.begin(batch)
+        columns = {"tags": [sent.tag for sent in batch], "ids": [sent.id for sent in batch]}
+        numbers = self.log.append_many(
+            [sent.body for sent in batch], **columns, **self._extras(batch, "keys", "headers")
+        )
+        self._acknowledge(numbers)
+
+    def retire(self, before: int) -> None:
+        self.model.first_in_flight = max(self.model.first, before)
+        self.log.retire(before=before)
+        if not self.disk.is_cut:
+            assert self.model.first <= self.log.first <= self.model.first_in_flight
+            self.model.retire(self.log.first)
+
+    def commit_reader(self, name: str, limit: int) -> None:
+        """Read on by at most `limit` messages, compare them, and commit the position reached."""
+        reader = self._readers[name] = self._readers.get(name) or self.log.reader(name, tag=READERS[name])
+        try:
+            start, found = reader.position, reader.read(limit=limit)
+        except NumberRetired as error:
+            reader.seek(error.first)
+            start, found = reader.position, reader.read(limit=limit)
+        self._compare_read(name, start, limit, found)
+        self.model.begin_commit(name, reader.position)
+        reader.commit()
+        if not self.disk.is_cut:
+            self.model.commit(name, reader.position)
+
+    # What is compared.
+
+    def check(self) -> None:
+        """The log, opened for writing after a crash, holds what it must and nothing that it may not."""
+        crash, log = self._last_crash, self.log
+        first, end = log.first, log.end
+        least, greatest = self.model.end_bounds(crash)
+        assert least <= end <= greatest, f"the log ends at {end}, not between {least} and {greatest}, after a {crash}"
+        self._check_first(crash, first, end)
+        found = self._read_all(first, end)
+        self._compare(found, adopt=crash == "power cut" and self.setup.version == 1)
+        self.model.settle(crash, found, first, end)
+        self._check_readers(crash, end)
+        log.verify()
+        self._last_crash = "kill"
+
+    def check_backwards(self) -> None:
+        """The other ways to a message lead to the same one."""
+        last = self.log.last(3)
+        self._compare(last)
+        assert [message.number for message in last] == list(range(max(self.log.first, self.log.end - 3), self.log.end))
+        if self.log.end > self.log.first:
+            number = self.random.randrange(self.log.first, self.log.end)
+            self._compare([self.log.at(number)])
+
+    def check_all(self) -> None:
+        """Everything that was acknowledged is there now."""
+        assert self.log.end == self.model.acknowledged
+        self._compare(self._read_all(self.log.first, self.log.end))
+
+    def _check_first(self, crash: Crash, first: int, end: int) -> None:
+        least, greatest = self.model.first_bounds(crash)
+        assert least <= first <= max(greatest, 0), f"the log starts at {first}, not between {least} and {greatest}"
+        assert first <= end
+
+    def _check_readers(self, crash: Crash, end: int) -> None:
+        for name, allowed in list(self.model.positions.items()):
+            reader = self._readers[name] = self.log.reader(name, tag=READERS[name])
+            position = reader.position
+            assert position <= end, f"reader {name} stands at {position}, behind the end {end}"
+            if self.model.keeps_positions(crash):
+                assert position in allowed, f"reader {name} stands at {position}, not at one of {sorted(allowed)}"
+            self.model.commit(name, position)
+
+    def _read_all(self, first: int, end: int) -> list[Message]:
+        found: list[Message] = []
+        while first + len(found) < end:
+            part = self.log.read(first + len(found), limit=LIMIT)
+            assert part, f"nothing at {first + len(found)}, though the log ends at {end}"
+            found += part
+        assert [message.number for message in found] == list(range(first, end)), "numbers have gaps"
+        return found
+
+    def _compare_read(self, name: str, start: int, limit: int, found: Sequence[Message]) -> None:
+        """A reader gave the next messages that pass its filter."""
+        wanted = [
+            number
+            for number in range(start, self.model.acknowledged)
+            if not READERS[name] or self.model.messages[number].tag.startswith("eu.")
+        ]
+        assert [message.number for message in found] == wanted[:limit]
+        self._compare(found)
+
+    def _compare(self, found: Sequence[Message], *, adopt: bool = False) -> None:
+        """Times that never decrease, and the very messages that were sent.
+
+        With `adopt`, what was in flight is taken as it is found.
+        """
+        for before, after in pairwise(found):
+            assert after.number > before.number, f"{after.number} follows {before.number}"
+            assert after.timestamp >= before.timestamp, f"time runs backwards at {after.number}"
+        for message in found:
+            if adopt and message.number >= self.model.acknowledged:
+                continue
+            sent = self.model.messages[message.number]
+            assert sent.matches(message), f"message {message.number} is {Sent.of(message)}, and {sent} was sent"
+
+    def _acknowledge(self, numbers: range) -> None:
+        if self.disk.is_cut:
+            return
+        expected = range(self.model.acknowledged, len(self.model.messages))
+        assert numbers == expected, f"numbers {numbers} were given, {expected} were due"
+        self.model.acknowledge()
+
+    def _extras(self, batch: Sequence[Sent], key_name: str, headers_name: str) -> dict[str, object]:
+        """Keys and headers, which version 1 has no place for."""
+        if self.setup.version == 1:
+            return {}
+        keys, headers = [sent.key for sent in batch], [sent.headers or None for sent in batch]
+        if key_name == "key":
+            return {key_name: keys[0], headers_name: headers[0]}
+        return {key_name: keys if any(key is not None for key in keys) else None, headers_name: headers}

@@ -1,0 +1,31 @@
+"""A clock that moves only when it is told to, or when somebody sleeps on it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+START_NS: Final = 1_700_000_000 * 1_000_000_000
+
+
+class SimulatedClock:
+    """Wall time may be set back, as it may on a real machine; steady time never is."""
+
+    def __init__(self, wall_ns: int = START_NS) -> None:
+        self._wall_ns = wall_ns
+        self._steady_ns = 0
+
+    def now_ns(self) -> int:
+        return self._wall_ns
+
+    def steady_s(self) -> float:
+        return self._steady_ns / 1e9
+
+    def sleep(self, seconds: float) -> None:
+        self.pass_ns(int(seconds * 1e9))
+
+    def pass_ns(self, nanoseconds: int) -> None:
+        self._wall_ns += nanoseconds
+        self._steady_ns += nanoseconds
+
+    def set_back_ns(self, nanoseconds: int) -> None:
+        self._wall_ns -= nanoseconds

@@ -1,0 +1,294 @@
+"""Small logs, each byte of which is changed and each file cut at each length; and every way to read what is left.
+
+Run as a process of its own, `python -m tests.crash.damage ORIGINAL SCRATCH PART PARTS`, because a mistake here may end
+the interpreter itself. Each wound is noted in `SCRATCH/progress` before it is inflicted, so that it is known which one
+ended it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from tests.support.moody_filesystem import MoodyFileSystem
+from tests.support.simulated_clock import SimulatedClock
+from warren.config import Compression
+from warren.errors import CorruptRecord, StorageError
+from warren.message import Message
+from warren.storage import Log
+
+MASKS: Final = (0x01, 0x80, 0xFF)
+WOUND_S_MAX: Final = 10
+BLOCK_SIZE: Final = 4 << 10
+READER_NAME: Final = "billing"
+READER_POSITION: Final = 2
+FILES: Final = MoodyFileSystem(really_syncs=False)
+
+Answer = TypeVar("Answer")
+
+
+class Wound(NamedTuple):
+    """One byte of one file changed by `mask`; or, without a mask, the file cut to `position` bytes."""
+
+    file: str
+    position: int
+    mask: int | None
+
+    def inflict(self, content: bytes) -> bytes:
+        if self.mask is None:
+            return content[: self.position]
+        changed = bytearray(content)
+        changed[self.position] ^= self.mask
+        return bytes(changed)
+
+    def __str__(self) -> str:
+        what = "cut" if self.mask is None else f"xor {self.mask:#04x}"
+        return f"{self.file} {what} at {self.position}"
+
+
+# --- The logs ---
+
+
+def build(kind: str, path: str) -> None:
+    """Write the log of that kind, and close it."""
+    clock = SimulatedClock()
+    compression: Compression = "zstd" if kind == "compressed" else "none"
+    log = Log.open(
+        path, block_size=BLOCK_SIZE, max_block_count=4, filesystem=FILES, clock=clock, compression=compression
+    )
+    with log:
+        log.flag = 7
+        log.extension = {"creator": "test"}
+        for step in KINDS[kind]:
+            step(log)
+            clock.pass_ns(1_000_000)
+        reader = log.reader(READER_NAME, tag="eu.*;us")
+        reader.seek(READER_POSITION)
+        reader.commit()
+
+
+def _single(log: Log) -> None:
+    log.append(b"plain")
+    log.append(b"whole", tag="eu.de", key=b"k", headers={"trace": b"1"}, id="id-1", corr_offset=0)
+
+
+def _columns(log: Log) -> None:
+    bodies = [b"body-%d" % place for place in range(5)]
+    tags = ["eu.de", "us", "", "eu.fr", "us"]
+    keys = [b"a", None, b"", b"b", b"c"]
+    headers = [{"trace": b"1"}, None, None, {"x": b"y"}, None]
+    log.append_many(bodies, tags=tags, keys=keys, ids=[f"id-{place}" for place in range(5)], headers=headers)
+
+
+def _shared_tag(log: Log) -> None:
+    log.append_many([b"one", b"two", b""], tag="us")
+
+
+def _compressible(log: Log) -> None:
+    log.append(b"a" * 300, tag="eu.de")
+    log.append_many([b"b" * 200, b"c" * 200], tag="us")
+
+
+def _large(log: Log) -> None:
+    log.append(bytes(range(256)) * 5, tag="eu.de")
+
+
+KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
+    "singles": (_single, _single, _single),
+    "columns": (_columns, _columns),
+    "mixed": (_single, _columns, _single, _shared_tag),
+    "compressed": (_compressible, _single, _compressible),
+    "blocks": (_large, _single, _large, _large, _columns, _large, _single),
+}
+
+
+# --- The wounds ---
+
+
+def wounds(files: Mapping[str, bytes]) -> Iterator[Wound]:
+    """One for each byte and each length of each file. Masks take turns, so that neighbours are hit differently."""
+    for file, content in sorted(files.items()):
+        for position in range(len(content)):
+            yield Wound(file, position, MASKS[position % len(MASKS)])
+            yield Wound(file, position, None)
+
+
+def read_files(path: Path) -> dict[str, bytes]:
+    """Every file of a log, by its path within it."""
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.name != "writer.lock"
+    }
+
+
+# --- What must hold ---
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The log as it was before it was wounded."""
+
+    path: Path
+    files: Mapping[str, bytes]
+    messages: Sequence[Message]
+
+    @classmethod
+    def of(cls, path: Path) -> Whole:
+        with Log.open(str(path), read_only=True, filesystem=FILES) as log:
+            return cls(path, read_files(path), log.read(0, limit=1000))
+
+    def end_at_least(self, wound: Wound) -> int:
+        """What recovery must keep: all that stands before the wound, and everything where a block was not the last.
+
+        In the last block a record that does not check looks like one that a crash tore, and so do those behind it. In
+        an earlier block, in the index or in a reader there is nothing that recovery may cut.
+        """
+        blocks = sorted(name for name in self.files if name.endswith(".block"))
+        if wound.file != blocks[-1]:
+            return len(self.messages)
+        place = int(wound.file.partition(".")[0]) + wound.position
+        wounded = max((message.offset for message in self.messages if message.offset <= place), default=0)
+        return sum(message.offset < wounded for message in self.messages)
+
+
+class Examination:
+    """Reads one wounded log in every way. Wrong data is an AssertionError; an error of storage is an answer."""
+
+    def __init__(self, whole: Whole, directory: str, end_at_least: int) -> None:
+        self._whole, self._directory = whole, directory
+        self._end_at_least = end_at_least
+        self.errors = 0
+
+    def run(self, *, read_only: bool) -> None:
+        """Open, read in every way, and close."""
+        log = self._try(lambda: Log.open(self._directory, read_only=read_only, filesystem=FILES, block_size=BLOCK_SIZE))
+        if log is None:
+            return
+        try:
+            end = log.end
+            assert log.first == 0, f"the log starts at {log.first}"
+            assert self._end_at_least <= end <= len(self._whole.messages), f"the log ends at {end}"
+            self._examine(log, end)
+            if not read_only:
+                self._append(log, end)
+        finally:
+            self._try(log.close)
+
+    def _examine(self, log: Log, end: int) -> None:
+        expected = list(self._whole.messages[:end])
+        errors_before = self.errors
+        for message in expected:
+            self._same([message], lambda number=message.number: [log.at(number)])  # type: ignore[misc]
+        self._same(expected, lambda: _read_all(log, end))
+        self._same(expected[::-1], lambda: list(log.backwards(end - 1)) if end else [])
+        self._same(expected[-3:], lambda: log.last(3))
+        self._same([message for message in expected if message.tag == "us"], lambda: log.read(0, tag="us"))
+        self._check_times(log, expected)
+        self._check_scan(log, expected, end)
+        self._check_reader(log, expected)
+        if self._try(lambda: log.verify() or True):
+            assert self.errors == errors_before, "verify passes, though reading fails"
+
+    def _check_times(self, log: Log, expected: Sequence[Message]) -> None:
+        for message in expected:
+            at_or_after = [other.number for other in expected if other.timestamp >= message.timestamp]
+            when = datetime.fromtimestamp(message.timestamp / 1_000_000, UTC)
+            found = self._try(lambda when=when: [log.find_time(when)])  # type: ignore[misc]
+            assert found is None or found == at_or_after[:1], f"time {message.timestamp} is found at {found}"
+
+    def _check_scan(self, log: Log, expected: Sequence[Message], end: int) -> None:
+        batches = self._try(lambda: list(log.scan(0, end)))
+        if batches is None:
+            return
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        assert [row["number"] for row in rows] == [message.number for message in expected]
+        assert [row["body"] for row in rows] == [message.body for message in expected]
+        assert [row["key"] for row in rows] == [message.key for message in expected]
+        assert [row["tag"] or "" for row in rows] == [message.tag for message in expected]
+        assert [row["id"] or "" for row in rows] == [message.id for message in expected]
+
+    def _check_reader(self, log: Log, expected: Sequence[Message]) -> None:
+        reader = self._try(lambda: log.reader(READER_NAME))
+        if reader is None:
+            return
+        wanted = [message for message in expected[READER_POSITION:] if message.tag]
+        self._same(wanted, lambda: reader.read(limit=100))
+
+    def _append(self, log: Log, end: int) -> None:
+        receipt = self._try(lambda: log.append(b"after"))
+        if receipt is not None:
+            assert receipt.number == end
+            found = self._try(lambda: log.at(end))
+            assert found is None or found.body == b"after"
+
+    def _same(self, expected: Sequence[Message], read: Callable[[], Sequence[Message]]) -> None:
+        found = self._try(read)
+        assert found is None or list(found) == list(expected), f"{found} instead of {expected}"
+
+    def _try(self, call: Callable[[], Answer]) -> Answer | None:
+        """What the call returns; None where it raised an error of storage that names the place."""
+        try:
+            return call()
+        except StorageError as error:
+            self._check_place(error)
+        self.errors += 1
+        return None
+
+    def _check_place(self, error: StorageError) -> None:
+        if isinstance(error, CorruptRecord):
+            assert error.path.startswith(self._directory), error
+            assert error.position >= 0, error
+
+
+def _read_all(log: Log, end: int) -> list[Message]:
+    found: list[Message] = []
+    while len(found) < end:
+        part = log.read(len(found), limit=4)
+        assert part, f"nothing at {len(found)} of {end}"
+        found += part
+    return found
+
+
+def examine(whole: Whole, scratch: Path, wound: Wound) -> int:
+    """Wound a copy of the log and read it, first without the right to write. How many errors were met."""
+    directory = scratch / "log"
+    shutil.rmtree(directory, ignore_errors=True)
+    (directory / "readers").mkdir(parents=True)
+    for file, content in whole.files.items():
+        (directory / file).write_bytes(wound.inflict(content) if file == wound.file else content)
+    reading = Examination(whole, str(directory), len(whole.messages))
+    reading.run(read_only=True)
+    after = read_files(directory)
+    assert after[wound.file] == wound.inflict(whole.files[wound.file]), "reading changed a file"
+    writing = Examination(whole, str(directory), whole.end_at_least(wound))
+    writing.run(read_only=False)
+    return reading.errors + writing.errors
+
+
+def main(original: str, scratch: str, part: str, parts: str) -> int:
+    """0 when every wound of this part was answered as it should be; else 1, and the first that was not is printed."""
+    whole = Whole.of(Path(original))
+    progress = os.open(os.path.join(scratch, "progress"), os.O_WRONLY | os.O_CREAT, 0o644)
+    done = 0
+    for wound in list(wounds(whole.files))[int(part) :: int(parts)]:
+        os.pwrite(progress, f"{wound}".ljust(80).encode(), 0)
+        signal.alarm(WOUND_S_MAX)
+        try:
+            examine(whole, Path(scratch), wound)
+        except Exception as error:
+            raise AssertionError(f"{wound}: {type(error).__name__}: {error}") from error
+        done += 1
+    sys.stdout.write(f"{done}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

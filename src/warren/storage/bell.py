@@ -1,0 +1,69 @@
+"""Waking whoever waits for the published end to move: at once on Linux, by looking every few ms elsewhere.
+
+The word that a sleeper sleeps on is half of MessageCount in the mapped index, so one mechanism serves the threads of
+one process and other processes alike. Whoever waits says until when; a writer rings only while that time has not
+passed, so that a waiter who was killed costs nothing for long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+from collections.abc import Mapping
+from mmap import mmap
+from typing import Final
+
+from warren.clock import Clock
+
+SLEEP_S_MAX: Final = 0.25
+"""The longest sleep at a stretch: signals are served between two of them, and a lost ring costs no more."""
+POLL_S: Final = 0.002
+FUTEX_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
+FUTEX_WAIT: Final = 0
+FUTEX_WAKE: Final = 1
+EVERYBODY: Final = 0x7FFFFFFF
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+@functools.cache
+def _futex() -> tuple[ctypes._FuncPointer, int] | None:
+    """The system call and its number; None where this machine has none that we know."""
+    number = FUTEX_NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
+    if number is None:
+        return None
+    return ctypes.CDLL(None, use_errno=True).syscall, number
+
+
+class Bell:
+    """One word of a mapped file to sleep on and to ring. Any thread of any process may use its own Bell on it."""
+
+    def __init__(self, view: mmap, position: int, clock: Clock, *, writable: bool) -> None:
+        self._clock = clock
+        self._futex = _futex() if writable else None
+        # Keeps the map alive and its address known; a map that cannot be written has no address for us.
+        self._word = ctypes.c_uint32.from_buffer(view, position) if self._futex else None
+
+    def value(self) -> int:
+        """What to hand to `sleep`: taken before looking whether there is reason to sleep."""
+        return self._word.value if self._word is not None else 0
+
+    def sleep(self, value: int, seconds: float) -> None:
+        """Return when the word is no longer `value`, when it rings, or after `seconds`, whichever comes first."""
+        if self._futex is None or self._word is None:
+            self._clock.sleep(min(POLL_S, seconds))
+            return
+        call, number = self._futex
+        whole = min(seconds, SLEEP_S_MAX)
+        timeout = _TimeSpec(0, int(whole * 1_000_000_000))
+        call(number, ctypes.byref(self._word), FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
+
+    def ring(self) -> None:
+        """Wake everybody who sleeps on the word."""
+        if self._futex is not None and self._word is not None:
+            call, number = self._futex
+            call(number, ctypes.byref(self._word), FUTEX_WAKE, EVERYBODY, None, None, 0)

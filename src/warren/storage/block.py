@@ -1,0 +1,248 @@
+"""Block: one file of records, and how a message is found in it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from mmap import mmap
+from typing import NamedTuple
+
+from warren.config import INDEX_SPACING
+from warren.errors import CorruptRecord
+from warren.storage.block_index import BlockIndex, entries_per_message, index2index_bytes, index_message_size
+from warren.storage.checksum import crc32c
+from warren.storage.filesystem import File
+from warren.storage.format import Format
+from warren.storage.layout import (
+    ALIGNMENT,
+    END_OF_BLOCK,
+    META_DATA,
+    SIZE_MASK,
+    SIZE_WORD,
+    STEP,
+    aligned,
+)
+from warren.storage.record import Damage, DiskMessage
+
+HEADER_SIZE_MAX = 1024
+
+
+class BlockHeader(NamedTuple):
+    """What the header message of a version 2 block says, in Text Wire."""
+
+    format: int
+    block: int
+    base_offset: int
+    base_number: int
+    created: int
+    index_spacing: int
+    index_count: int
+
+    def to_bytes(self) -> bytes:
+        """The header message, its size word first, padded to where the index2index message starts."""
+        fields = ", ".join(f"{name}: {value}" for name, value in self._asdict().items())
+        text = f"header: {{ {fields}, check: {crc32c(fields.encode()):08x} }}".encode()
+        message = SIZE_WORD.pack(META_DATA | len(text)) + text
+        return message.ljust(aligned(len(message)), b"\0")
+
+    @classmethod
+    def parse(cls, message: bytes) -> BlockHeader | None:
+        """The header in the first bytes of a block; None where they hold none that checks."""
+        (word,) = SIZE_WORD.unpack_from(message)
+        text = message[SIZE_WORD.size : SIZE_WORD.size + (word & SIZE_MASK)].decode(errors="replace")
+        found = re.fullmatch(r"header: \{ (.*), check: ([0-9a-f]{8}) \}", text)
+        if found is None or crc32c(found[1].encode()) != int(found[2], 16):
+            return None
+        pairs = dict(pair.split(": ") for pair in found[1].split(", "))
+        return cls(**{name: int(pairs[name]) for name in cls._fields})
+
+
+def first_bytes(header: BlockHeader) -> bytes:
+    """How a version 2 block starts: its header, and an empty index2index message."""
+    return header.to_bytes() + index2index_bytes(header.index_count)
+
+
+def block_header(number: int, base_offset: int, base_number: int, created: int, block_size: int) -> BlockHeader:
+    count = entries_per_message(block_size)
+    return BlockHeader(2, number, base_offset, base_number, created, INDEX_SPACING, count)
+
+
+def record_size_max(format: Format, block_size: int) -> int:
+    """The largest record that fits an empty block."""
+    if not format.has_meta_data:
+        return block_size
+    header = block_header(2**32, 2**63, 2**63, 2**63, block_size)
+    return block_size - len(first_bytes(header)) - aligned(index_message_size(header.index_count)) - ALIGNMENT
+
+
+class Block:
+    """Records from `base_offset` up to an end that the index knows. One writer; any number of readers.
+
+    Opening a block never changes it. Every position handed in comes with the limit up to which records stand; nothing
+    behind it is looked at.
+    """
+
+    def __init__(
+        self, file: File, format: Format, number: int, base_offset: int, base_number: int, *, writable: bool
+    ) -> None:
+        self.path, self.number = file.path, number
+        self.base_offset, self.base_number = base_offset, base_number
+        self.file, self._format = file, format
+        self.writable, self.mapped_size = writable, 0
+        self.view: mmap
+        self.index: BlockIndex | None = None
+        self.start = 0
+        self._known: list[int] = []
+
+    @classmethod
+    def open(
+        cls, file: File, format: Format, number: int, base_offset: int, base_number: int, *, writable: bool
+    ) -> Block:
+        """A block whose slot is known. A header that does not check costs the index, not the records."""
+        block = cls(file, format, number, base_offset, base_number, writable=writable)
+        block.map()
+        if format.has_meta_data:
+            block._open_header()
+        else:
+            block._see_base_number()
+        return block
+
+    def _see_base_number(self) -> None:
+        """Version 1 keeps no numbers in its index: the first record tells."""
+        with suppress(Damage):
+            self.base_number = self._format.read_stamp(self.view, 0, self.base_offset)[0]
+
+    def map(self) -> None:
+        """See the file as long as it is now."""
+        size = self.file.size()
+        if not size:
+            raise CorruptRecord(self.path, 0, "an empty block")
+        self.view = self.file.map(size, writable=self.writable)
+        self.mapped_size = size
+        if self.index is not None:
+            self.index.remap(self.view)
+
+    def _open_header(self) -> None:
+        try:
+            header_end, is_data = self._format.next_blob(self.view, 0, self.mapped_size)
+            index_end, is_index_data = self._format.next_blob(self.view, header_end, self.mapped_size)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        if is_data or is_index_data:
+            raise CorruptRecord(self.path, 0, "no header at the start of the block")
+        self.start = index_end
+        header = BlockHeader.parse(self.view[:header_end])
+        index_size = 0 if header is None else len(index2index_bytes(header.index_count))
+        if header is not None and header.base_offset == self.base_offset and index_end == header_end + index_size:
+            self.index = BlockIndex(self.view, header_end, header.index_count, self.base_number)
+
+    def corrupt(self, damage: Damage) -> CorruptRecord:
+        """The damage, with its place."""
+        return CorruptRecord(self.path, damage.position, damage.reason)
+
+    # --- Finding ---
+
+    def find(self, number: int, limit: int) -> int:
+        """The position of the record that holds message `number`, which lies below `limit`."""
+        hint = self._hint(number, limit)
+        try:
+            position = self._step(hint, number, limit) if hint else 0
+            if position and self._holds(position, number):
+                return position
+        except Damage:
+            pass
+        return self._scan_to(number, limit)
+
+    def _hint(self, number: int, limit: int) -> int:
+        if self.index is not None:
+            return self.index.nearest(number, limit)
+        known = (number - self.base_number) // INDEX_SPACING
+        return self._known[min(known, len(self._known) - 1)] if self._known else 0
+
+    def _step(self, position: int, number: int, limit: int) -> int:
+        """From record to record, by their sizes alone, up to the one that should hold `number`."""
+        if self.index is None:
+            return 0
+        view, unpack = self.view, STEP.unpack_from
+        word, at, count = unpack(view, position)
+        while at + count <= number:
+            at += count
+            position = (position + (word & SIZE_MASK) + 11) & -8
+            if position >= limit:
+                return 0
+            word, _, count = unpack(view, position)
+            while word & META_DATA:
+                position = (position + (word & SIZE_MASK) + 11) & -8
+                if position >= limit:
+                    return 0
+                word, _, count = unpack(view, position)
+        return position
+
+    def _holds(self, position: int, number: int) -> bool:
+        at, _, count = self._format.read_stamp(self.view, position, self.base_offset)
+        return bool(at <= number < at + count)
+
+    def _scan_to(self, number: int, limit: int) -> int:
+        """The same from the start of the block, each stamp checked: what is done when the index does not help."""
+        position, expected = self.start, self.base_number
+        if self._known:
+            known = min((number - self.base_number) // INDEX_SPACING, len(self._known) - 1)
+            position, expected = self._known[known], self.base_number + known * INDEX_SPACING
+        try:
+            while position < limit:
+                end, is_data = self._format.next_blob(self.view, position, limit)
+                if is_data:
+                    at, _, count = self._format.read_stamp(self.view, position, self.base_offset)
+                    if at != expected:
+                        raise Damage(position, f"message {at} where {expected} should follow")
+                    if at <= number < at + count:
+                        return position
+                    self._remember(at, position)
+                    expected = at + count
+                position = end
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        raise CorruptRecord(self.path, position, f"message {number} should be in this block and is not")
+
+    def _remember(self, number: int, position: int) -> None:
+        """Version 1 has no index messages: keep each 64th position that was seen."""
+        if self.index is None and number - self.base_number == len(self._known) * INDEX_SPACING:
+            self._known.append(position)
+
+    def find_time(self, timestamp: int, limit: int, end_number: int) -> int:
+        """The number of the first message at or after `timestamp`; `end_number` where all are earlier."""
+        low, high = self.base_number, end_number
+        while low < high:
+            middle = (low + high) // 2
+            record = self.read(self.find(middle, limit), limit)
+            if record.timestamp < timestamp:
+                low = record.number + record.message_count
+            else:
+                high = record.number
+        return min(low, end_number)
+
+    # --- Reading ---
+
+    def read(self, position: int, limit: int) -> DiskMessage:
+        """The record at `position`, checked."""
+        try:
+            return self._format.read_record(self.view, position, limit, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    def next_record(self, position: int, limit: int) -> int:
+        """The first position at or after `position` where a record stands; `limit` where none does."""
+        try:
+            while position < limit:
+                end, is_data = self._format.next_blob(self.view, position, limit)
+                if is_data:
+                    return position
+                position = end
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        return limit
+
+
+def end_of_block(format: Format) -> bytes:
+    """What stands behind the last record of a sealed block."""
+    return SIZE_WORD.pack(END_OF_BLOCK).ljust(ALIGNMENT, b"\0") if format.has_meta_data else b""

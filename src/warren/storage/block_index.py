@@ -1,0 +1,144 @@
+"""The index2index and index messages of a version 2 block: any message in two page reads.
+
+Entry k of a block stands for the message `base_number + 64 k` and gives the position of the record that holds it.
+Entries are hints: whoever follows one checks that the record there carries the number expected.
+"""
+
+from __future__ import annotations
+
+from mmap import mmap
+
+from warren.config import INDEX_SPACING
+from warren.storage.checksum import crc32c
+from warren.storage.layout import (
+    INDEX2INDEX_ENTRY,
+    INDEX_ENTRY,
+    LABEL_INDEX,
+    LABEL_INDEX2INDEX,
+    META_DATA,
+    META_HEAD,
+    SIZE_WORD,
+    IndexEntry,
+    aligned,
+)
+
+
+def entries_per_message(block_size: int) -> int:
+    """How many entries an index message of a block has: few in a small block, 1,024 from 16 MiB on."""
+    return max(8, min(1024, block_size >> 14))
+
+
+def index_message_size(entry_count: int) -> int:
+    return META_HEAD.size + entry_count * INDEX_ENTRY.size
+
+
+def index2index_bytes(entry_count: int) -> bytes:
+    """An empty index2index message."""
+    size = META_HEAD.size + entry_count * INDEX2INDEX_ENTRY.size
+    return META_HEAD.pack(META_DATA | size - SIZE_WORD.size, LABEL_INDEX2INDEX).ljust(size, b"\0")
+
+
+class BlockIndex:
+    """The entries of one block, read and written in the mapped file. One writer; any number of readers."""
+
+    def __init__(self, view: mmap, index2index_at: int, entry_count: int, base_number: int) -> None:
+        self._view, self._index2index_at = view, index2index_at
+        self._entry_count, self._base_number = entry_count, base_number
+        self._group_at = 0
+
+    @property
+    def capacity(self) -> int:
+        """For how many 64ths of messages there is an entry. What lies behind is found by a scan."""
+        return self._entry_count * self._entry_count
+
+    def entry(self, place: int) -> IndexEntry:
+        """Entry number `place`; position 0 where there is none."""
+        at = self._entry_at(place)
+        return IndexEntry._make(INDEX_ENTRY.unpack_from(self._view, at)) if at else IndexEntry(0, 0)
+
+    def nearest(self, number: int, limit: int) -> int:
+        """The position, below `limit`, that the last entry at or before `number` gives; 0 for none."""
+        place = (number - self._base_number) // INDEX_SPACING
+        position = self.entry(place).position
+        return position if position < limit and not position & 7 else 0
+
+    def _entry_at(self, place: int) -> int:
+        """Where an entry lies; 0 where its index message is not laid, or cannot be where index2index says."""
+        message, within = divmod(place, self._entry_count)
+        if message >= self._entry_count:
+            return 0
+        at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
+        (index_at,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
+        if not index_at or index_at & 7 or index_at + index_message_size(self._entry_count) > len(self._view):
+            return 0
+        if META_HEAD.unpack_from(self._view, index_at)[1] != LABEL_INDEX:
+            return 0
+        return int(index_at) + META_HEAD.size + within * INDEX_ENTRY.size
+
+    # --- What the holder of the writer lock uses ---
+
+    def remap(self, view: mmap) -> None:
+        """The block grew, and is mapped anew."""
+        self._view = view
+
+    def next_due(self, number: int) -> int:
+        """The first number at or after `number` that gets an entry."""
+        return number + (self._base_number - number) % INDEX_SPACING
+
+    def size_needed(self, number: int, count: int) -> int:
+        """How many bytes of index messages must be laid before the record of these messages."""
+        missing = len(self._messages_missing(number, count))
+        return missing * aligned(index_message_size(self._entry_count))
+
+    def _messages_missing(self, number: int, count: int) -> list[int]:
+        """Which index messages the entries of these messages still lack."""
+        first = (self.next_due(number) - self._base_number) // INDEX_SPACING
+        last = (number + count - 1 - self._base_number) // INDEX_SPACING
+        if first > last:
+            return []
+        messages = range(first // self._entry_count, min(last // self._entry_count + 1, self._entry_count))
+        return [message for message in messages if not self._entry_at(message * self._entry_count)]
+
+    def lay(self, number: int, count: int, position: int) -> int:
+        """Lay down the index messages that these messages need, at `position`; where the record then goes."""
+        self._close_group(number, position)
+        size = index_message_size(self._entry_count)
+        for message in self._messages_missing(number, count):
+            head = META_HEAD.pack(META_DATA | size - SIZE_WORD.size, LABEL_INDEX)
+            self._view[position : position + size] = head.ljust(size, b"\0")
+            at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
+            INDEX2INDEX_ENTRY.pack_into(self._view, at, position)
+            position += aligned(size)
+        return position
+
+    def note(self, number: int, count: int, position: int) -> int:
+        """Enter the record at `position` for each 64th message in it. The next number that needs an entry."""
+        due = self.next_due(number)
+        while due < number + count:
+            at = self._entry_at((due - self._base_number) // INDEX_SPACING)
+            if at:
+                INDEX_ENTRY.pack_into(self._view, at, position, 0)
+            due += INDEX_SPACING
+        starts_group = count == 1 and due == number + INDEX_SPACING
+        self._group_at = position if starts_group else 0
+        return due
+
+    def adopt(self, position: int) -> None:
+        """An index message was found at `position`, behind all that index2index knows before it: enter it there."""
+        for message in range(self._entry_count):
+            at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
+            (known,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
+            if not 0 < known < position:
+                INDEX2INDEX_ENTRY.pack_into(self._view, at, position)
+                return
+
+    def forget_group(self) -> None:
+        """Something other than single records came between: the group gets no checksum."""
+        self._group_at = 0
+
+    def _close_group(self, number: int, end: int) -> None:
+        """Sixty-four single records stand behind the last entry: keep one checksum for all of them."""
+        group_at, self._group_at = self._group_at, 0
+        at = self._entry_at((number - self._base_number) // INDEX_SPACING - 1) if group_at else 0
+        if at and INDEX_ENTRY.unpack_from(self._view, at)[0] == group_at:
+            INDEX_ENTRY.pack_into(self._view, at, group_at, crc32c(self._view[group_at:end]))

@@ -1,0 +1,365 @@
+"""Durability: the writer lock, and the order block bytes, sync, published end, reply. All who wait share one sync."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from warren.clock import Clock
+from warren.config import LOCK_WAIT_S_MAX, Durability
+from warren.errors import CorruptRecord, LogClosed, LogLocked, StorageFull, SyncFailed, TooLarge
+from warren.message import Receipt
+from warren.storage.background import Background
+from warren.storage.files import LogFiles
+from warren.storage.filesystem import File, Lock
+from warren.storage.index import Index
+from warren.storage.layout import STATE_CLEAN, STATE_OPEN
+from warren.storage.record import Packed
+from warren.storage.recovery import Recovery, recover
+from warren.storage.writer import QueueWriter
+
+LOCK_PAUSE_S_MIN: Final = 0.00005
+LOCK_PAUSE_S_MAX: Final = 0.002
+
+
+class Ticket:
+    """A put that waits for its sync: what it brings, and what became of it."""
+
+    __slots__ = ("batch", "error", "leads", "receipt", "turn")
+
+    def __init__(self, batch: Sequence[Packed]) -> None:
+        self.batch = batch
+        self.receipt: Receipt | None = None
+        self.error: BaseException | None = None
+        self.leads = False
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+    def result(self) -> Receipt:
+        if self.error is not None:
+            raise self.error
+        assert self.receipt is not None
+        return self.receipt
+
+
+class GroupCommit:
+    """Puts from many threads in one commit. Whoever comes first leads: it commits for all who came until then.
+
+    Those who come during a sync form the next group, and the first of them leads it. `commit` settles every ticket.
+    """
+
+    def __init__(self, commit: Callable[[Sequence[Ticket]], None]) -> None:
+        self._commit = commit
+        self._lock = threading.Lock()
+        self._waiting: list[Ticket] = []
+        self._has_leader = False
+
+    def put(self, batch: Sequence[Packed]) -> Receipt:
+        ticket = Ticket(batch)
+        with self._lock:
+            self._waiting.append(ticket)
+            leads, self._has_leader = not self._has_leader, True
+        if not leads:
+            ticket.turn.acquire()
+            leads = ticket.leads
+        if leads:
+            self._lead()
+        return ticket.result()
+
+    def _lead(self) -> None:
+        with self._lock:
+            group, self._waiting = self._waiting, []
+        try:
+            self._commit(group)
+        except BaseException as error:
+            for ticket in group:
+                ticket.error = ticket.error or error
+        with self._lock:
+            following = self._waiting[0] if self._waiting else None
+            self._has_leader = following is not None
+        for ticket in group[1:]:
+            ticket.turn.release()
+        if following is not None:
+            following.leads = True
+            following.turn.release()
+
+
+class Commit:
+    """The only way to change a log. Any thread may call; between processes the writer lock decides whose turn it is.
+
+    Invariant: a put that returned is published, and on disk where durability is `commit`. Whatever goes wrong in the
+    middle leaves `writing` set in the index, and the next one to take the lock recovers before it appends.
+    """
+
+    def __init__(
+        self,
+        files: LogFiles,
+        *,
+        block_size: int,
+        durability: Durability,
+        exclusive: bool,
+        max_block_count: int,
+        clock: Clock,
+        background: Background,
+    ) -> None:
+        self._files, self._clock, self._background = files, clock, background
+        self._durability, self._exclusive = durability, exclusive
+        self._max_block_count = max_block_count
+        self._pid = os.getpid()
+        self._held: Lock | None = None
+        self._closed_because = ""
+        self._is_torn = False
+        self._has_written = False
+        self._sync_is_due = False
+        self.writer = QueueWriter(files, block_size, self._make_durable)
+        self._group = GroupCommit(self._commit)
+        self.recovery: Recovery | None = None
+
+    # --- Putting ---
+
+    def put(self, batch: Sequence[Packed]) -> Receipt:
+        """Append the records of `batch`. The receipt of the first message, when all are as durable as was asked for.
+
+        StorageFull leaves the log as it was, or, where the batch is larger than a block, with whole records of it.
+        """
+        if self._durability.mode == "commit":
+            return self._group.put(batch)
+        with self.changing() as writer:
+            receipt = self._lay(writer, batch)
+        if self._durability.mode == "interval":
+            self._sync_later()
+        return receipt
+
+    def _lay(self, writer: QueueWriter, batch: Sequence[Packed]) -> Receipt:
+        try:
+            receipt = writer.lay_all(batch, self._clock.now_ns() // 1000)
+        except StorageFull:
+            writer.publish()
+            raise
+        writer.publish()
+        return receipt
+
+    def _commit(self, group: Sequence[Ticket]) -> None:
+        with self.changing() as writer:
+            now_us = self._clock.now_ns() // 1000
+            for ticket in group:
+                try:
+                    ticket.receipt = writer.lay_all(ticket.batch, now_us)
+                except (StorageFull, TooLarge) as error:
+                    ticket.error = error
+            if writer.block is not None:
+                writer.block.file.sync()
+            # Only now may readers see the group: the sync above is what the published end promises.
+            writer.index.synced = writer.number
+            writer.publish()
+
+    # --- The lock ---
+
+    @contextmanager
+    def changing(self) -> Iterator[QueueWriter]:
+        """The writer, standing at the end of the log, for as long as the lock is held."""
+        with self._files.mutex:
+            writer = self._enter()
+            try:
+                yield writer
+            except (StorageFull, TooLarge):
+                self._leave(writer)
+                raise
+            except SyncFailed as error:
+                self._closed_because = str(error)
+                self._release()
+                raise
+            except BaseException:
+                self._is_torn = True
+                self._release()
+                raise
+            else:
+                self._leave(writer)
+        self._ring(writer)
+
+    def _enter(self) -> QueueWriter:
+        if self._closed_because:
+            raise LogClosed(self._files.directory, self._closed_because)
+        self._acquire()
+        try:
+            index = self._settled()
+        except BaseException:
+            self._release()
+            raise
+        index.writing = self._pid
+        self._has_written = True
+        writer = self.writer
+        if writer.number != index.message_count or writer.index is not index:
+            writer.catch_up(index)
+        return writer
+
+    def _leave(self, writer: QueueWriter) -> None:
+        if not self._exclusive:
+            writer.index.writing = 0
+        self._release()
+
+    def _acquire(self) -> None:
+        """Take the writer lock; LogLocked where an exclusive writer has it, or nobody gives it up in time."""
+        if self._held is not None:
+            return
+        lock = self._files.lock()
+        if not lock.try_acquire():
+            self._wait_for(lock)
+        self._held = lock
+
+    def _wait_for(self, lock: Lock) -> None:
+        deadline, pause_s = self._clock.steady_s() + LOCK_WAIT_S_MAX, LOCK_PAUSE_S_MIN
+        while not lock.try_acquire():
+            holder = lock.holder()
+            if holder or self._exclusive or self._clock.steady_s() > deadline:
+                raise LogLocked(self._files.directory, holder or self._files.index().writing)
+            self._clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, LOCK_PAUSE_S_MAX)
+
+    def _release(self) -> None:
+        if self._held is not None and not self._exclusive:
+            self._held.release()
+            self._held = None
+
+    # --- What was left behind ---
+
+    def _settled(self) -> Index:
+        """The index, fit for appending: made anew where the log was not left as it should be. The lock is held."""
+        index = self._files.index()
+        is_ours = self._exclusive and index.writing == self._pid
+        if index.state == STATE_OPEN and not self._is_torn and (is_ours or not index.writing):
+            return index
+        if self._is_torn or not index.is_clean():
+            return self.recover(index)
+        index.open_for(self._files.filesystem.boot_id(), STATE_OPEN)
+        return index
+
+    def recover(self, index: Index | None, *, force: bool = False) -> Index:
+        """Make the log whole; the lock is held."""
+        new_index, self.recovery = recover(self._files, index, max_block_count=self._max_block_count, force=force)
+        self._is_torn = False
+        if self._held is not None and not self._exclusive:
+            # An exclusive writer that was killed left its note behind.
+            self._held.note_holder(0)
+        return new_index
+
+    def open(self, *, is_sound: bool, force: bool = False) -> None:
+        """Take the lock where it is kept, or where the log has to be recovered before anybody uses it."""
+        if is_sound and not self._exclusive and not force:
+            return
+        with self._files.mutex:
+            self._acquire()
+            try:
+                if self._exclusive and self._held is not None:
+                    self._held.note_holder(self._pid)
+                if not is_sound or force:
+                    self._recover_unsound(force=force)
+                if self._exclusive:
+                    index = self._settled()
+                    index.writing = self._pid
+                    self._has_written = True
+            except BaseException:
+                self._let_go_of_lock()
+                raise
+            self._release()
+
+    def _recover_unsound(self, *, force: bool) -> None:
+        """Recover, unless somebody else did while we waited for the lock."""
+        index = self._readable_index()
+        if index is None or force or not is_sound(index, self._files.filesystem.boot_id()):
+            self.recover(index, force=force)
+
+    def _readable_index(self) -> Index | None:
+        if not self._files.has_index():
+            return None
+        try:
+            return self._files.index()
+        except CorruptRecord:
+            return None
+
+    # --- Syncs that nobody waits for ---
+
+    def _make_durable(self, file: File, number: int) -> None:
+        """A block was sealed. With durability `commit` it is on disk when this returns, else soon."""
+        if self._durability.mode == "commit":
+            file.sync()
+            self.writer.index.synced = number
+        else:
+            index = self.writer.index
+            self._background.schedule(0.0, lambda: self._sync(file, index, number))
+
+    def _sync_later(self) -> None:
+        if not self._sync_is_due:
+            self._sync_is_due = True
+            self._background.schedule(self._durability.interval_s, self._sync_now)
+
+    def _sync_now(self) -> None:
+        self._sync_is_due = False
+        block, number = self.writer.block, self.writer.number
+        if block is not None:
+            self._sync(block.file, self.writer.index, number)
+
+    def _sync(self, file: File, index: Index, number: int) -> None:
+        try:
+            file.sync()
+        except SyncFailed as error:
+            self._closed_because = str(error)
+        else:
+            index.synced = max(index.synced, number)
+
+    # --- The rest ---
+
+    def _ring(self, writer: QueueWriter) -> None:
+        """Wake who waits for messages."""
+        index = writer.index
+        if index.waiting > self._clock.now_ns() // 1000:
+            index.bell(self._clock).ring()
+
+    def close(self) -> None:
+        """Leave the log so that the next one to open it need not recover."""
+        try:
+            if self._has_written and not self._closed_because:
+                with self.changing() as writer:
+                    self._leave_clean(writer)
+        finally:
+            self._closed_because = self._closed_because or "close() was called"
+            self._let_go_of_lock()
+
+    def _leave_clean(self, writer: QueueWriter) -> None:
+        index, block = writer.index, writer.block
+        if block is not None:
+            block.file.sync()
+            slot = index.slot(block.number)
+            end_offset = block.base_offset + writer.position
+            slot = slot._replace(
+                end_offset=end_offset, end_number=writer.number, last_timestamp=writer.last_timestamp
+            )
+            index.put_slot(block.number, slot)
+        index.synced = writer.number
+        index.writing = 0
+        index.open_for(self._files.filesystem.boot_id(), STATE_CLEAN)
+
+    def _let_go_of_lock(self) -> None:
+        if self._held is not None:
+            if self._exclusive:
+                self._held.note_holder(0)
+            self._held.release()
+            self._held = None
+
+    def after_fork(self) -> None:
+        """The parent goes on writing; a child takes the lock for itself, or finds it taken."""
+        self._pid, self._held = os.getpid(), None
+        self._has_written = False
+        self._group = GroupCommit(self._commit)
+        if self._exclusive:
+            self._closed_because = "it was opened with exclusive=True by the parent process"
+
+
+def is_sound(index: Index, boot_id: bytes) -> bool:
+    """Whether the log can be used as it lies, without a recovery."""
+    if index.is_clean():
+        return True
+    return index.state == STATE_OPEN and index.boot_id == boot_id and not index.writing

@@ -1,0 +1,191 @@
+"""The open files of one log: its index, the blocks in use, its lock. Given up at any time, and opened again on use."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from warren.clock import Clock
+from warren.errors import CorruptRecord, NotALog
+from warren.storage import paths
+from warren.storage.block import Block
+from warren.storage.filesystem import FileSystem, Lock
+from warren.storage.format import FORMATS, Format
+from warren.storage.index import Index, index_bytes
+from warren.storage.layout import STATE_REPLACED, Slot
+from warren.storage.residents import Residents
+
+BLOCKS_OPEN_MAX: Final = 32
+
+
+def _nothing() -> None:
+    return None
+
+
+class LogFiles:
+    """Opens what is asked for and keeps it. Any thread may read; who writes holds `mutex` and the lock.
+
+    `before_rest` is called before the files are given up, with `mutex` held.
+    """
+
+    def __init__(self, directory: str, filesystem: FileSystem, clock: Clock, residents: Residents) -> None:
+        self.directory, self.filesystem, self._clock = directory, filesystem, clock
+        self._residents = residents
+        self.mutex = threading.Lock()
+        self.before_rest: Callable[[], None] = _nothing
+        self.writable = True
+        self.format: Format = FORMATS[2]
+        self._index: Index | None = None
+        self._lock: Lock | None = None
+        self._blocks: OrderedDict[int, Block] = OrderedDict()
+
+    def now_us(self) -> int:
+        return self._clock.now_ns() // 1000
+
+    # --- The index ---
+
+    def index(self) -> Index:
+        """The index, opened anew where it was replaced."""
+        index = self._index
+        if index is None or index.state == STATE_REPLACED:
+            index = self._open_index()
+        return index
+
+    def see_version(self) -> None:
+        """Take the format from the index; from the blocks' names where the index is damaged."""
+        try:
+            self.index()
+        except CorruptRecord:
+            names = self.filesystem.names(self.directory)
+            is_old = any(paths.block_base_offset(name, 1) is not None for name in names)
+            self.format = FORMATS[1 if is_old else 2]
+
+    def has_index(self) -> bool:
+        return self.filesystem.exists(paths.index_path(self.directory))
+
+    def _open_index(self) -> Index:
+        path = paths.index_path(self.directory)
+        try:
+            file = self.filesystem.open(path, writable=self.writable)
+        except FileNotFoundError as error:
+            raise NotALog(self.directory, "it has no index; opening it for writing makes one from its blocks") from error
+        index = Index(file, writable=self.writable)
+        self.format = FORMATS[index.version]
+        self._blocks.clear()
+        self._index = index
+        self._residents.admit(self)
+        return index
+
+    def replace_index(self, data: bytes) -> Index:
+        """Put a whole new index in the place of the one there is, atomically. The holder of the lock alone may."""
+        new_path, path = paths.new_index_path(self.directory), paths.index_path(self.directory)
+        file = self.filesystem.open(new_path, writable=True, create=True)
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+        if self._index is not None:
+            # Before the new one is there: whoever has the old one mapped looks for it from now on.
+            self._index.state = STATE_REPLACED
+        self.filesystem.replace(new_path, path)
+        self.filesystem.sync_directory(self.directory)
+        old, self._index = self._index, None
+        if old is not None:
+            old.bell(self._clock).ring()
+        return self._open_index()
+
+    def grow_index(self, index: Index) -> Index:
+        """The same index with twice the slots."""
+        return self.rewrite_index(index, max_block_count=index.max_block_count * 2)
+
+    def rewrite_index(
+        self, index: Index, *, max_block_count: int | None = None, extension: Mapping[str, str] | None = None
+    ) -> Index:
+        """The same index, but for what is given. The blocks stay open."""
+        data = index_bytes(
+            version=index.version,
+            max_block_count=max_block_count or index.max_block_count,
+            blocks=index.blocks(),
+            message_count=index.message_count,
+            flag=index.flag,
+            extension=index.extension() if extension is None else extension,
+            synced=index.synced,
+            boot_id=index.boot_id,
+            state=index.state,
+        )
+        writing, blocks = index.writing, self._blocks.copy()
+        new_index = self.replace_index(data)
+        new_index.writing = writing
+        self._blocks.update(blocks)
+        return new_index
+
+    # --- The blocks ---
+
+    def block(self, number: int, slot: Slot, *, writable: bool = False) -> Block:
+        """The block that `slot` speaks of, mapped at least up to the slot's end."""
+        block = self._blocks.get(number)
+        if block is None or (writable and not block.writable):
+            block = self._open_block(number, slot, writable=writable)
+        if slot.end_offset - slot.base_offset > block.mapped_size:
+            block.map()
+            if slot.end_offset - slot.base_offset > block.mapped_size:
+                raise CorruptRecord(block.path, block.mapped_size, "the block is shorter than its index says")
+        return block
+
+    def _open_block(self, number: int, slot: Slot, *, writable: bool) -> Block:
+        path = paths.block_path(self.directory, slot.base_offset, self.format.version)
+        try:
+            file = self.filesystem.open(path, writable=writable)
+        except FileNotFoundError as error:
+            raise CorruptRecord(path, 0, "the block is missing") from error
+        block = Block.open(file, self.format, number, slot.base_offset, slot.base_number, writable=writable)
+        self.keep(block)
+        return block
+
+    def keep(self, block: Block) -> None:
+        """Keep `block` open, and let go of the one that was used least lately."""
+        self._blocks[block.number] = block
+        self._blocks.move_to_end(block.number)
+        if len(self._blocks) > BLOCKS_OPEN_MAX:
+            self._blocks.popitem(last=False)
+        else:
+            self._residents.admit(self)
+
+    def forget_blocks(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._blocks.pop(number, None)
+
+    # --- The lock, and rest ---
+
+    def lock(self) -> Lock:
+        """The writer lock's file. Keep a reference while the lock is held: with the last one it is freed."""
+        if self._lock is None:
+            self._lock = self.filesystem.lock(paths.lock_path(self.directory))
+            self._residents.admit(self)
+        return self._lock
+
+    def rest(self) -> int:
+        """Give up every file, unless a thread is writing right now."""
+        if not self.mutex.acquire(blocking=False):
+            return 0
+        try:
+            self.before_rest()
+            return self._drop()
+        finally:
+            self.mutex.release()
+
+    def _drop(self) -> int:
+        count = len(self._blocks) + (self._index is not None) + (self._lock is not None)
+        self._index = None
+        self._lock = None
+        self._blocks.clear()
+        return count
+
+    def close(self) -> None:
+        """Give up every file."""
+        self._residents.leave(self, self._drop())
+
+    def after_fork(self) -> None:
+        self.mutex = threading.Lock()
+        self._drop()

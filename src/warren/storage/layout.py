@@ -1,0 +1,302 @@
+"""Every struct on disk, declared once, beside the tuple it unpacks to.
+
+To change one: raise the version, keep the old declaration for its readers, and add a file written by the old code to
+the tests. `docs/formats.md` shows the same tables to people, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+# --- Size words: what every blob of a version 2 block starts with ------------------------------------------------
+
+SIZE_WORD: Final = Struct("<I")
+SIZE_MASK: Final = (1 << 30) - 1
+META_DATA: Final = 1 << 30
+NOT_READY: Final = 1 << 31
+END_OF_BLOCK: Final = NOT_READY | META_DATA
+ALIGNMENT: Final = 8
+
+
+def aligned(position: int) -> int:
+    """The first 8-byte boundary at or after `position`."""
+    return (position + 7) & -8
+
+
+# --- Index -------------------------------------------------------------------------------------------------------
+
+
+class IndexHeaderV1(NamedTuple):
+    """The head of a version 1 index. The number of slots follows from the file's length."""
+
+    version: int
+    block_count: int
+    block_start: int
+    flag: int
+    message_count: int
+
+
+class IndexHeader(NamedTuple):
+    """The head of a version 2 index."""
+
+    version: int
+    block_count: int
+    block_start: int
+    flag: int
+    max_block_count: int
+    message_count: int
+
+
+class IndexState(NamedTuple):
+    """The last 64 bytes of the header in both versions: how the log was left, in native byte order.
+
+    `state` is one of the STATE values; `checksum` covers a cleanly closed index; `synced` is the number below which
+    every message is on disk; `writing` is the process in the middle of an append; `waiting` is the time in µs until
+    which somebody waits to be woken; `boot_id` tells the start of the machine that the rest belongs to.
+    """
+
+    state: int
+    checksum: int
+    synced: int
+    writing: int
+    waiting: int
+    boot_id: bytes
+    spare: int
+
+
+class SlotV1(NamedTuple):
+    """What a version 1 index knows of one block."""
+
+    base_offset: int
+    end_offset: int
+    created: int
+    updated: int
+
+
+class Slot(NamedTuple):
+    """What a version 2 index knows of one block. `end_number` and `last_timestamp` hold for sealed blocks."""
+
+    base_offset: int
+    end_offset: int
+    created: int
+    updated: int
+    base_number: int
+    end_number: int
+    first_timestamp: int
+    last_timestamp: int
+
+
+INDEX_HEADER_SIZE: Final = 1024
+INDEX_STATE_AT: Final = 960
+INDEX_HEADER_V1: Final = Struct(">IIQIQ")
+INDEX_HEADER: Final = Struct("<IIQIIQ")
+INDEX_STATE: Final = Struct("=QQQQQ16sQ")
+SLOT_V1: Final = Struct(">QQQQ")
+SLOT: Final = Struct("<QQQQQQQQ")
+EXTENSION_SIZES: Final = Struct("<BH")
+
+BLOCK_RANGE_AT: Final = 4
+BLOCK_RANGE_V1: Final = Struct(">IQ")
+BLOCK_RANGE: Final = Struct("<IQ")
+"""BlockCount and BlockStart, which change together."""
+MESSAGE_COUNT_AT_V1: Final = 20
+MESSAGE_COUNT_AT: Final = 24
+FLAG_AT: Final = 16
+FLAG_V1: Final = Struct(">I")
+FLAG: Final = Struct("<I")
+NATIVE_WORD: Final = Struct("=Q")
+SLOT_WORD_END_OFFSET: Final = 1
+SLOT_WORD_UPDATED: Final = 3
+
+STATE_CLEAN: Final = 1
+STATE_OPEN: Final = 2
+STATE_REPLACED: Final = 3
+
+# The same fields as 8-byte words of the mapped header: for the stores that must be one store.
+WORD_MESSAGE_COUNT: Final = MESSAGE_COUNT_AT // 8
+WORD_STATE: Final = INDEX_STATE_AT // 8
+WORD_CHECKSUM: Final = WORD_STATE + 1
+WORD_SYNCED: Final = WORD_STATE + 2
+WORD_WRITING: Final = WORD_STATE + 3
+WORD_WAITING: Final = WORD_STATE + 4
+BOOT_ID_AT: Final = INDEX_STATE_AT + 40
+BOOT_ID_SIZE: Final = 16
+MESSAGE_COUNT_LOW_AT: Final = 24
+"""The half of MessageCount that changes with every append, in both versions: what a waiting process sleeps on."""
+
+# --- Record ------------------------------------------------------------------------------------------------------
+
+
+class RecordHeadV1(NamedTuple):
+    """DiskMessage of version 1. Id and tag are one length byte and then the text, zero-padded."""
+
+    offset: int
+    timestamp: int
+    id: bytes
+    corr_offset: int
+    number: int
+    tag: bytes
+    length: int
+
+
+class RecordHead(NamedTuple):
+    """DiskMessage of version 2, up to the id."""
+
+    size_word: int
+    checksum: int
+    offset: int
+    number: int
+    timestamp: int
+    stamp_checksum: int
+    message_count: int
+    corr_offset: int
+    codec: int
+    id_size: int
+    tag_size: int
+    compression: int
+    key_size: int
+    headers_size: int
+
+
+RECORD_HEAD_V1: Final = Struct(">QQ40sqQ128sI")
+RECORD_HEAD: Final = Struct("<IIQQQIIqBBBBHH")
+STAMP: Final = Struct("<QQQ")
+STAMP_AT: Final = 8
+STAMP_END: Final = 32
+STAMPED: Final = Struct("<II24sI")
+"""Size word, checksum, stamp, stamp checksum: what whoever appends puts before a packed payload."""
+PAYLOAD_AT: Final = 36
+PAYLOAD_HEAD: Final = Struct("<IqBBBBHH")
+"""The rest of the head, from the count on: what whoever packs knows."""
+RAW_SIZE: Final = Struct("<I")
+"""Stands before a compressed body: how long it is when unpacked."""
+HEADER_SIZES: Final = Struct("<BH")
+"""Name size and value size, before each header."""
+
+CODEC_SINGLE: Final = 0
+CODEC_COLUMNS: Final = 1
+CODEC_KAFKA: Final = 2
+COMPRESSIONS: Final = ("none", "zstd", "lz4")
+NO_KEY: Final = 0xFFFF
+
+# --- Columns: the body of a record that holds a batch ------------------------------------------------------------
+
+
+class ColumnsHead(NamedTuple):
+    """How many sections follow."""
+
+    section_count: int
+    spare: int
+
+
+class Section(NamedTuple):
+    """One entry of the table of sections. Sections stand in the order of the table, each on an 8-byte boundary."""
+
+    kind: int
+    size: int
+
+
+COLUMNS_HEAD: Final = Struct("<II")
+SECTION: Final = Struct("<II")
+SECTION_BODY_ENDS: Final = 1
+SECTION_BODIES: Final = 2
+SECTION_TAG_CODES: Final = 3
+SECTION_TAGS: Final = 4
+SECTION_KEY_ENDS: Final = 5
+SECTION_KEYS: Final = 6
+SECTION_KEY_PRESENT: Final = 7
+SECTION_ID_ENDS: Final = 8
+SECTION_IDS: Final = 9
+SECTION_HEADERS_ENDS: Final = 10
+SECTION_HEADERS: Final = 11
+SECTION_CORR_OFFSETS: Final = 12
+SECTION_COUNT_MAX: Final = 16
+
+
+STEP: Final = Struct("<I12xQ12xI")
+"""Size word, number and count alone: what stepping from record to record needs of a head."""
+
+# --- Index messages within a block -------------------------------------------------------------------------------
+
+
+class MetaHead(NamedTuple):
+    """The size word and the label of an index2index or index message. The entries follow."""
+
+    size_word: int
+    label: bytes
+
+
+class IndexEntry(NamedTuple):
+    """Where the record with one 64th message starts, and the CRC-32C from there to the end of the 64th single record.
+
+    `checksum` is 0 where it was not taken; then each record of the group is checked by itself.
+    """
+
+    position: int
+    checksum: int
+
+
+META_HEAD: Final = Struct("<I4s")
+INDEX2INDEX_ENTRY: Final = Struct("<Q")
+INDEX_ENTRY: Final = Struct("<II")
+LABEL_INDEX2INDEX: Final = b"i2i\0"
+LABEL_INDEX: Final = b"idx\0"
+
+# --- Reader ------------------------------------------------------------------------------------------------------
+
+
+class ReaderPositionV1(NamedTuple):
+    """A reader's file in version 1: where it stands, and its filter."""
+
+    block_number: int
+    offset: int
+    tag: bytes
+
+
+class ReaderPosition(NamedTuple):
+    """Where a reader of version 2 stands. Its file has two of these, written in turn: the later one that checks counts.
+
+    `number` is what a reader goes by; block and offset tell where that message was.
+    """
+
+    block_number: int
+    offset: int
+    number: int
+    sequence: int
+    checksum: int
+
+
+class ReaderFilter(NamedTuple):
+    """The filter of a reader of version 2."""
+
+    tag_size: int
+    checksum: int
+    tag: bytes
+
+
+READER_V1: Final = Struct(">QI128s")
+READER: Final = Struct("<QQQQQ")
+READER_PLACES: Final = (0, 64)
+READER_FILTER_AT: Final = 128
+READER_FILTER: Final = Struct("<II128s")
+READER_FILE_SIZE: Final = 512
+"""One sector: the disk writes it whole or not at all."""
+
+TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
+    "Index header, version 2": (INDEX_HEADER, IndexHeader, 0),
+    "Index header, version 1": (INDEX_HEADER_V1, IndexHeaderV1, 0),
+    "Index state": (INDEX_STATE, IndexState, INDEX_STATE_AT),
+    "Slot, version 2": (SLOT, Slot, 0),
+    "Slot, version 1": (SLOT_V1, SlotV1, 0),
+    "Record, version 2": (RECORD_HEAD, RecordHead, 0),
+    "Record, version 1": (RECORD_HEAD_V1, RecordHeadV1, 0),
+    "Columns": (COLUMNS_HEAD, ColumnsHead, 0),
+    "Section": (SECTION, Section, 0),
+    "Meta-data message": (META_HEAD, MetaHead, 0),
+    "Index entry": (INDEX_ENTRY, IndexEntry, 0),
+    "Reader, version 2": (READER, ReaderPosition, 0),
+    "Reader filter, version 2": (READER_FILTER, ReaderFilter, READER_FILTER_AT),
+    "Reader, version 1": (READER_V1, ReaderPositionV1, 0),
+}

@@ -1,0 +1,383 @@
+"""Log: the index and blocks of one partition, behind one door. Append, read by number, find, retire."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from warren.clock import SYSTEM_CLOCK, Clock, microseconds
+from warren.config import (
+    BLOCK_SIZE_DEFAULT,
+    BLOCK_SIZE_MAX,
+    BLOCK_SIZE_MIN,
+    MAX_BLOCK_COUNT_DEFAULT,
+    READ_LIMIT_DEFAULT,
+    VERSION_DEFAULT,
+    VERSIONS,
+    WAIT_S_MAX,
+    Durability,
+)
+from warren.errors import BadInput, LogClosed, NumberRetired
+from warren.message import NO_CORR_OFFSET, Message, Receipt
+from warren.storage import paths, read
+from warren.storage.background import AtOnce, Background, process_background
+from warren.storage.bell import SLEEP_S_MAX
+from warren.storage.columns import Batch, pack_columns, split
+from warren.storage.commit import Commit
+from warren.storage.compression import compression_code
+from warren.storage.files import LogFiles
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.storage.opening import find_log, settle
+from warren.storage.read import Label, Page
+from warren.storage.reader import QueueReader, Standing, new_reader_bytes, open_reader_file, write_reader
+from warren.storage.record import Packed
+from warren.storage.recovery import Recovery
+from warren.storage.residents import process_residents
+from warren.storage.tags import TagFilter
+from warren.storage.view import LogView
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BACKWARDS_STEP: Final = 256
+
+
+class Log:
+    """A durable sequence of messages in one directory. Any number of processes and threads may use it at once.
+
+    Messages are numbered from 0 without gaps. An append returns when the message is as durable as `durability` says;
+    readers see it from then on, and never before. Opening a log that was left by a crash recovers it, unless it is
+    opened `read_only`: then nothing is ever written.
+    """
+
+    def __init__(self, files: LogFiles, commit: Commit, label: Label, clock: Clock, compression: int) -> None:
+        self._files, self._commit, self._label, self._clock = files, commit, label, clock
+        self._compression = compression
+        self._view = LogView(files)
+        self._is_synced = False
+        files.before_rest = commit.writer.let_go
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        version: int = VERSION_DEFAULT,
+        durability: str = "commit",
+        block_size: int = BLOCK_SIZE_DEFAULT,
+        exclusive: bool = False,
+        read_only: bool = False,
+        compression: str = "none",
+        max_block_count: int = MAX_BLOCK_COUNT_DEFAULT,
+        topic: str = "",
+        partition: int = 0,
+        repair: bool = False,
+        filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+        background: Background | None = None,
+    ) -> Log:
+        """The log in the directory `path`, made where there is none.
+
+        `version` is that of a new log; one that is there keeps its own. `exclusive` keeps the writer lock until
+        `close`. `repair` cuts the log at its first damage where opening would otherwise refuse to lose messages.
+        """
+        if version not in VERSIONS:
+            raise BadInput(f"format version {version}: expected one of {VERSIONS}")
+        if not BLOCK_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
+            raise BadInput(f"block size {block_size}: expected {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
+        if max_block_count < 1:
+            raise BadInput(f"max_block_count {max_block_count}: expected at least 1")
+        if read_only and (exclusive or repair):
+            raise BadInput("a log opened read_only can be neither exclusive nor repaired")
+        is_system = filesystem is SYSTEM_FILE_SYSTEM
+        files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
+        files.writable = not read_only
+        find_log(files, version, max_block_count)
+        if files.has_index():
+            files.see_version()
+        level = Durability.parse(durability)
+        commit = Commit(
+            files,
+            block_size=block_size,
+            durability=level,
+            exclusive=exclusive,
+            max_block_count=max_block_count,
+            clock=clock,
+            background=background or (process_background() if is_system else AtOnce()),
+        )
+        if not read_only:
+            settle(files, commit, force=repair)
+        log = cls(files, commit, Label(topic, partition), clock, compression_code(compression))
+        log._is_synced = level.mode == "commit"
+        return log
+
+    # --- Appending ---
+
+    def append(
+        self,
+        body: bytes,
+        *,
+        tag: str = "",
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+    ) -> Receipt:
+        """Append one message."""
+        packed = self._files.format.pack_single(
+            body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
+        )
+        receipt = self._put((packed,))
+        return receipt._replace(id=id) if id else receipt
+
+    def append_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        tag: str = "",
+        tags: Sequence[str] | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        ids: Sequence[str] | None = None,
+        headers: Sequence[Mapping[str, bytes] | None] | None = None,
+        corr_offsets: Sequence[int] | None = None,
+    ) -> range:
+        """Append messages together, with one commit for all. `tag` is what all share, `tags` one for each.
+
+        The numbers they got. Up to 65,536 messages or 4 MiB are one record, and there wholly or not at all.
+        """
+        if tag and tags is not None:
+            raise BadInput("give either tag, for all, or tags, one for each")
+        batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
+        packed = self._pack_many(batch, tag)
+        if not packed:
+            return range(self.end, self.end)
+        receipt = self._put(packed)
+        return range(receipt.number, receipt.number + len(bodies))
+
+    def _pack_many(self, batch: Batch, tag: str) -> list[Packed]:
+        if self._files.format.version == 1:
+            batch.check()
+            return [self._pack_row(batch, row, tag) for row in range(len(batch.bodies))]
+        if not len(batch.bodies):
+            return []
+        size_max = self._commit.writer.record_size_max
+        parts = split(batch, size_max)
+        return [pack_columns(part, ends, tag=tag, compression=self._compression) for part, ends in parts]
+
+    def _pack_row(self, batch: Batch, row: int, tag: str) -> Packed:
+        return self._files.format.pack_single(
+            batch.bodies[row],
+            tag=batch.tags[row] if batch.tags else tag,
+            key=batch.keys[row] if batch.keys else None,
+            headers=batch.headers[row] if batch.headers else None,
+            id=batch.ids[row] if batch.ids else "",
+            corr_offset=batch.corr_offsets[row] if batch.corr_offsets else NO_CORR_OFFSET,
+        )
+
+    def _put(self, batch: Sequence[Packed]) -> Receipt:
+        if not self._files.writable:
+            raise LogClosed(self.path, "it was opened with read_only=True")
+        return self._commit.put(batch)
+
+    # --- Reading ---
+
+    @property
+    def path(self) -> str:
+        return self._files.directory
+
+    @property
+    def version(self) -> int:
+        return self._files.format.version
+
+    @property
+    def first(self) -> int:
+        """The number of the first message that is still there."""
+        return self._view.first
+
+    @property
+    def end(self) -> int:
+        """The number that the next message will get."""
+        return self._view.end
+
+    def at(self, number: int) -> Message | None:
+        """Message `number`; None past the end."""
+        messages = self.read(number, limit=1)
+        return messages[0] if messages else None
+
+    def read(
+        self, number: int, *, limit: int = READ_LIMIT_DEFAULT, bytes_max: int | None = None, tag: str | None = None
+    ) -> list[Message]:
+        """Up to `limit` messages from `number` on that pass the filter, of at most `bytes_max` bytes of bodies in all.
+
+        One that is larger by itself is given all the same. Past the end there is none.
+        """
+        tag_filter = TagFilter.parse(tag) if tag is not None else None
+        return read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag_filter).messages
+
+    def backwards(self, number: int | None = None) -> Iterator[Message]:
+        """Messages from `number` down to the first; from the last one where no number is given."""
+        end = self.end if number is None else min(number + 1, self.end)
+        if number is not None and number < self.first:
+            raise NumberRetired(number, self.first)
+        while end > self.first:
+            start = max(self.first, end - BACKWARDS_STEP)
+            yield from reversed(self.read(start, limit=end - start))
+            end = start
+
+    def last(self, count: int = 1) -> list[Message]:
+        """The last `count` messages, in order."""
+        return self.read(max(self.first, self.end - count), limit=count) if count > 0 else []
+
+    def find_time(self, when: datetime | float | int) -> int:
+        """The number of the first message at or after `when`; `end` where there is none.
+
+        `when` is a datetime, seconds since the epoch as float, or µs as int.
+        """
+        return self._view.find_time(microseconds(when))
+
+    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:
+        """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
+        deadline = self._clock.steady_s() + min(wait, WAIT_S_MAX)
+        while True:
+            page = read.read(self._view, self._label, number, limit=limit, tag=tag)
+            left_s = deadline - self._clock.steady_s()
+            if page.messages or left_s <= 0:
+                return page
+            number = page.next_number
+            self.wait(number, left_s)
+
+    def wait(self, number: int, seconds: float) -> bool:
+        """Wait until message `number` is there, at most `seconds`; whether it is."""
+        deadline = self._clock.steady_s() + min(seconds, WAIT_S_MAX)
+        while True:
+            index = self._files.index()
+            bell = index.bell(self._clock)
+            if self._files.writable:
+                index.waiting = self._clock.now_ns() // 1000 + int(2_000_000 * SLEEP_S_MAX)
+            value = bell.value()
+            left_s = deadline - self._clock.steady_s()
+            if index.message_count > number or left_s <= 0:
+                return index.message_count > number
+            bell.sleep(value, left_s)
+
+    # --- Readers ---
+
+    def reader(self, name: str, *, tag: str | None = None) -> QueueReader:
+        """The reader `name`, made at the start of the log where there is none.
+
+        Its filter is kept in its file: giving another one changes it, giving none leaves it.
+        """
+        path = paths.reader_path(self.path, name)
+        filesystem, version = self._files.filesystem, self.version
+        text = TagFilter.parse(tag).text if tag is not None else None
+        if not filesystem.exists(path):
+            self._write_reader(path, self.first, text or "")
+        reader = self._open_reader(name, path)
+        if text is not None and reader.tag != text:
+            self._write_reader(path, reader.position, text)
+            reader = self._open_reader(name, path)
+        return reader
+
+    def _write_reader(self, path: str, number: int, tag: str) -> None:
+        if not self._files.writable:
+            raise LogClosed(self.path, "it was opened with read_only=True, and a new reader would be written")
+        write_reader(self._files.filesystem, path, new_reader_bytes(self.version, self.standing(number), tag))
+
+    def _open_reader(self, name: str, path: str) -> QueueReader:
+        file = open_reader_file(
+            self._files.filesystem,
+            path,
+            self.version,
+            writable=self._files.writable,
+            is_synced=self._is_synced,
+        )
+        return QueueReader(self, name, file)
+
+    def readers(self) -> list[str]:
+        """The names of the readers, sorted."""
+        directory = paths.readers_directory(self.path)
+        if not self._files.filesystem.exists(directory):
+            return []
+        names = map(paths.reader_name, self._files.filesystem.names(directory))
+        return sorted(name for name in names if name is not None)
+
+    def standing(self, number: int) -> Standing:
+        """The block and position of message `number`; where the log ends for its end."""
+        end = self.end
+        if number >= end > self.first:
+            block, limit, _ = self._view.locate(end - 1, end)
+            return Standing(end, block.number, limit)
+        if number >= end or number < self.first:
+            return Standing(number, 0, 0)
+        block, limit, _ = self._view.locate(number, end)
+        return Standing(number, block.number, block.find(number, limit))
+
+    def number_at(self, block_number: int, position: int) -> int:
+        """The number of the message at a place that `standing` gave."""
+        return self._view.number_at(block_number, position)
+
+    # --- Keeping house ---
+
+    def retire(self, *, before: int) -> int:
+        """Remove whole blocks whose messages all come before `before`; the first number that is still there."""
+        with self._commit.changing() as writer:
+            index = writer.index
+            start, slots = self._view.sealed_before(before)
+            if slots:
+                _, count = index.block_range()
+                index.put_block_range(start + len(slots), count - len(slots))
+                # Durable before a file goes: recovery must know that these blocks are not missing but retired.
+                index.sync()
+                self._files.forget_blocks(range(start, start + len(slots)))
+                for slot in slots:
+                    self._files.filesystem.remove(paths.block_path(self.path, slot.base_offset, self.version))
+                self._files.filesystem.sync_directory(self.path)
+        return self.first
+
+    @property
+    def flag(self) -> int:
+        """A number of the user's, kept in the index."""
+        return self._files.index().flag
+
+    @flag.setter
+    def flag(self, value: int) -> None:
+        if not 0 <= value < 1 << 32:
+            raise BadInput(f"flag {value}: expected 0 to {(1 << 32) - 1}")
+        with self._commit.changing() as writer:
+            writer.index.put_flag(value)
+            writer.index.sync()
+
+    @property
+    def extension(self) -> Mapping[str, str]:
+        """Key-value pairs of the user's, kept in the index."""
+        return self._files.index().extension()
+
+    @extension.setter
+    def extension(self, pairs: Mapping[str, str]) -> None:
+        with self._commit.changing() as writer:
+            writer.index = self._files.rewrite_index(writer.index, extension=pairs)
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What opening the log had to recover; None where it was left as it should be."""
+        return self._commit.recovery
+
+    def close(self) -> None:
+        """Leave the log as the next one to open it likes it. Closing twice does no harm."""
+        if self._files.writable:
+            self._commit.close()
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Log {self.path} version {self.version}, messages {self.first} to {self.end}>"

@@ -1,0 +1,95 @@
+"""What lies in a directory, and making a log of it where nothing does."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from warren.errors import CorruptRecord, NotALog
+from warren.storage import paths
+from warren.storage.commit import Commit, is_sound
+from warren.storage.files import LogFiles
+from warren.storage.format import FORMATS
+from warren.storage.index import Blocks, Index, index_bytes
+from warren.storage.layout import END_OF_BLOCK, RECORD_HEAD_V1, SIZE_WORD, STATE_CLEAN
+
+OWN_NAMES: Final = ("index", "index.new", "writer.lock", "readers")
+
+
+def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
+    """Make sure that `files` has an index to open, or blocks to make one from; a new log where there is nothing."""
+    filesystem, directory = files.filesystem, files.directory
+    if files.has_index():
+        return
+    if not files.writable:
+        reason = "there is none" if not filesystem.exists(directory) else "it has no index"
+        raise NotALog(directory, f"{reason}; opening it for writing makes one")
+    if os.path.isfile(directory):
+        raise NotALog(directory, "it is a file")
+    filesystem.make_directory(directory)
+    names = filesystem.names(directory)
+    versions = {number for number in FORMATS for name in names if paths.block_base_offset(name, number) is not None}
+    strangers = [name for name in names if name not in OWN_NAMES]
+    if versions:
+        files.format = FORMATS[max(versions)]
+    elif strangers:
+        raise NotALog(directory, f"it holds {strangers[0]!r} and no index")
+    else:
+        _create(files, version, max_block_count)
+
+
+def _create(files: LogFiles, version: int, max_block_count: int) -> None:
+    lock = files.lock()
+    while not lock.try_acquire():
+        # Another process makes the same log right now, or has made it and writes.
+        if files.has_index():
+            return
+    try:
+        if not files.has_index():
+            data = index_bytes(
+                version=version,
+                max_block_count=max_block_count,
+                blocks=Blocks(start=0, slots=()),
+                message_count=0,
+                extension={"creator": "warren", "created": str(files.now_us())},
+                synced=0,
+                boot_id=files.filesystem.boot_id(),
+                state=STATE_CLEAN,
+            )
+            files.replace_index(data)
+    finally:
+        lock.release()
+
+
+def is_usable(files: LogFiles) -> bool:
+    """Whether the log can be used as it lies; False where it must be recovered first."""
+    if not files.has_index():
+        return False
+    try:
+        index = files.index()
+    except (CorruptRecord, NotALog):
+        return False
+    return is_sound(index, files.filesystem.boot_id()) and _ends_where_it_says(files, index)
+
+
+def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
+    """Whether nothing stands behind the end that the index knows: it costs the same for any log."""
+    start, count = index.block_range()
+    if not count:
+        return index.message_count == 0
+    slot = index.slot(start + count - 1)
+    path = paths.block_path(files.directory, slot.base_offset, index.version)
+    if not files.filesystem.exists(path):
+        return False
+    end = slot.end_offset - slot.base_offset
+    file = files.filesystem.open(path, writable=False)
+    behind = file.read(end, RECORD_HEAD_V1.size)
+    if files.format.has_meta_data:
+        # An end word stands behind a block that was sealed just before a crash.
+        behind = behind[: SIZE_WORD.size] if behind[: SIZE_WORD.size] != SIZE_WORD.pack(END_OF_BLOCK) else b""
+    return file.size() >= end and not any(behind)
+
+
+def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:
+    """Recover what has to be recovered, before anybody reads or writes."""
+    commit.open(is_sound=is_usable(files), force=force)

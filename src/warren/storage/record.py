@@ -1,0 +1,242 @@
+"""One DiskMessage of version 2: packed by whoever sends it, stamped by whoever appends it, checked by whoever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from mmap import mmap
+from typing import Final, NamedTuple
+
+from warren.config import HEADERS_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
+from warren.errors import BadInput, TooLarge
+from warren.message import NO_CORR_OFFSET, NO_HEADERS
+from warren.storage.checksum import crc32c
+from warren.storage.compression import compress, decompress
+from warren.storage.layout import (
+    CODEC_COLUMNS,
+    CODEC_SINGLE,
+    HEADER_SIZES,
+    META_DATA,
+    NO_KEY,
+    NOT_READY,
+    PAYLOAD_AT,
+    PAYLOAD_HEAD,
+    RECORD_HEAD,
+    SIZE_MASK,
+    SIZE_WORD,
+    STAMP,
+    STAMP_AT,
+    STAMP_END,
+    STAMPED,
+    RecordHead,
+    aligned,
+)
+
+PLAIN_HEAD: Final = PAYLOAD_HEAD.pack(1, NO_CORR_OFFSET, CODEC_SINGLE, 0, 0, 0, NO_KEY, 0)
+"""The payload head of a single message that is nothing but a body."""
+COMPRESS_SIZE_MIN: Final = 128
+
+
+class Damage(Exception):
+    """Bytes that do not check, before the place is known. Whoever knows the file makes a CorruptRecord of it."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"at {position}: {reason}")
+        self.position, self.reason = position, reason
+
+
+class Packed(NamedTuple):
+    """A record without its stamp: the payload, its checksum, and how many messages it holds."""
+
+    payload: bytes
+    checksum: int
+    message_count: int
+
+
+class DiskMessage(NamedTuple):
+    """A record that was read and checked, with what it says of itself. `end` is where the next blob starts.
+
+    `body` is what lies on disk: the columns where `codec` says so, unpacked where it was compressed.
+    """
+
+    position: int
+    end: int
+    offset: int
+    number: int
+    timestamp: int
+    message_count: int
+    codec: int
+    corr_offset: int
+    id: str
+    tag: str
+    key: bytes | None
+    headers: bytes
+    body: bytes
+
+
+def text_bytes(what: str, text: str, size_max: int) -> bytes:
+    """`text` in UTF-8, or TooLarge."""
+    if not isinstance(text, str):
+        raise BadInput(f"{what} is a str, not {type(text).__name__}")
+    data = text.encode()
+    if len(data) > size_max:
+        raise TooLarge(what, len(data), size_max)
+    return data
+
+
+def key_bytes(key: bytes) -> bytes:
+    """`key`, or TooLarge."""
+    if not isinstance(key, bytes | bytearray | memoryview):
+        raise BadInput(f"a key is bytes, not {type(key).__name__}")
+    if len(key) > KEY_SIZE_MAX:
+        raise TooLarge("key", len(key), KEY_SIZE_MAX)
+    return bytes(key)
+
+
+def pack_headers(headers: Mapping[str, bytes]) -> bytes:
+    """Names and values back to back, each pair after its sizes."""
+    parts: list[bytes] = []
+    for name, value in headers.items():
+        if not isinstance(value, bytes):
+            raise BadInput(f"header {name!r} is bytes, not {type(value).__name__}")
+        encoded = text_bytes("header name", name, 255)
+        if len(value) > HEADERS_SIZE_MAX:
+            raise TooLarge(f"header {name!r}", len(value), HEADERS_SIZE_MAX)
+        parts += (HEADER_SIZES.pack(len(encoded), len(value)), encoded, value)
+    data = b"".join(parts)
+    if len(data) > HEADERS_SIZE_MAX:
+        raise TooLarge("headers", len(data), HEADERS_SIZE_MAX)
+    return data
+
+
+def unpack_headers(data: bytes) -> Mapping[str, bytes]:
+    """What `pack_headers` packed."""
+    if not data:
+        return NO_HEADERS
+    headers: dict[str, bytes] = {}
+    position = 0
+    while position < len(data):
+        name_size, value_size = HEADER_SIZES.unpack_from(data, position)
+        position += HEADER_SIZES.size
+        value_at = position + name_size
+        headers[data[position:value_at].decode()] = data[value_at : value_at + value_size]
+        position = value_at + value_size
+    return headers
+
+
+def pack_single(
+    body: bytes,
+    *,
+    tag: str = "",
+    key: bytes | None = None,
+    headers: Mapping[str, bytes] | None = None,
+    id: str = "",
+    corr_offset: int = NO_CORR_OFFSET,
+    compression: int = 0,
+) -> Packed:
+    """One message, ready to be stamped."""
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise BadInput(f"a body is bytes, not {type(body).__name__}")
+    id_data = text_bytes("id", id, ID_SIZE_MAX)
+    tag_data = text_bytes("tag", tag, TAG_SIZE_MAX)
+    key_data = b"" if key is None else key_bytes(key)
+    headers_data = pack_headers(headers) if headers else b""
+    small = compress(bytes(body), compression) if compression and len(body) >= COMPRESS_SIZE_MIN else None
+    head = PAYLOAD_HEAD.pack(
+        1,
+        corr_offset,
+        CODEC_SINGLE,
+        len(id_data),
+        len(tag_data),
+        compression if small is not None else 0,
+        NO_KEY if key is None else len(key_data),
+        len(headers_data),
+    )
+    payload = b"".join((head, id_data, tag_data, key_data, headers_data, body if small is None else small))
+    return Packed(payload, crc32c(payload), 1)
+
+
+def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
+    """The record as it lies on disk."""
+    payload, checksum, _ = packed
+    stamped = STAMP.pack(offset, number, timestamp)
+    return STAMPED.pack(len(payload) + PAYLOAD_AT - SIZE_WORD.size, checksum, stamped, crc32c(stamped)) + payload
+
+
+def record_size(packed: Packed) -> int:
+    """How many bytes of a block the record takes, with its padding."""
+    return aligned(PAYLOAD_AT + len(packed.payload))
+
+
+def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
+    """Where the blob after the one at `position` starts, and whether this one is data. Damage where none fits."""
+    (word,) = SIZE_WORD.unpack_from(view, position)
+    size = word & SIZE_MASK
+    end = aligned(position + SIZE_WORD.size + size)
+    if word & NOT_READY or not size or end > limit:
+        raise Damage(position, f"size word {word:#010x} does not fit here")
+    return end, not word & META_DATA
+
+
+def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:
+    """Number, timestamp and count of the record at `position`, its stamp checked, its payload not."""
+    head = RecordHead._make(RECORD_HEAD.unpack_from(view, position))
+    if crc32c(view[position + STAMP_AT : position + STAMP_END]) != head.stamp_checksum:
+        raise Damage(position, "the stamp does not match its checksum")
+    if head.offset != base_offset + position:
+        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
+    return head.number, head.timestamp, head.message_count
+
+
+def read_record(view: mmap, position: int, limit: int, base_offset: int) -> DiskMessage:
+    """The record at `position`, every byte of it checked. Damage where one does not check."""
+    if position + RECORD_HEAD.size > limit:
+        raise Damage(position, "a record's head would pass the end")
+    end, is_data = next_blob(view, position, limit)
+    if not is_data:
+        raise Damage(position, "meta-data where a record should be")
+    number, timestamp, count = read_stamp(view, position, base_offset)
+    head = RecordHead._make(RECORD_HEAD.unpack_from(view, position))
+    payload_end = position + SIZE_WORD.size + (head.size_word & SIZE_MASK)
+    payload = view[position + PAYLOAD_AT : payload_end]
+    if crc32c(payload) != head.checksum:
+        raise Damage(position, "the payload does not match its checksum")
+    return _take_apart(payload, head, position, end)
+
+
+def _take_apart(payload: bytes, head: RecordHead, position: int, end: int) -> DiskMessage:
+    id_at = PAYLOAD_HEAD.size
+    tag_at = id_at + head.id_size
+    key_at = tag_at + head.tag_size
+    headers_at = key_at + (0 if head.key_size == NO_KEY else head.key_size)
+    body_at = headers_at + head.headers_size
+    if head.codec == CODEC_COLUMNS:
+        body_at = columns_at(body_at)
+    if body_at > len(payload) or head.codec not in (CODEC_SINGLE, CODEC_COLUMNS) or not head.message_count:
+        raise Damage(position, "the sizes in the head do not fit the record")
+    body = payload[body_at:]
+    try:
+        if head.compression:
+            body = decompress(body, head.compression)
+        id, tag = payload[id_at:tag_at].decode(), payload[tag_at:key_at].decode()
+    except ValueError as error:
+        raise Damage(position, str(error)) from error
+    return DiskMessage(
+        position,
+        end,
+        head.offset,
+        head.number,
+        head.timestamp,
+        head.message_count,
+        head.codec,
+        head.corr_offset,
+        id,
+        tag,
+        None if head.key_size == NO_KEY else payload[key_at:headers_at],
+        payload[headers_at:body_at] if head.codec == CODEC_SINGLE else b"",
+        body,
+    )
+
+
+def columns_at(body_at: int) -> int:
+    """Where in a payload its columns start: on an 8-byte boundary of the record, for readers that map them."""
+    return aligned(body_at + PAYLOAD_AT) - PAYLOAD_AT

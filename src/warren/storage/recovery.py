@@ -1,0 +1,345 @@
+"""After a crash: where the log really ends, decided by checksums alone, and everything derived made anew.
+
+Two things can have happened. A process died while it held the writer lock: then the system still has every byte, the
+published end is right, and what lies behind it was never acknowledged. Or the machine went down: then any page that
+was not synced may be lost on its own, and the log goes as far as its records check. Both end the same way: the last
+block is cut there, the space behind is cleared and synced (a whole record behind a torn one must never come back),
+and a new index is put in place. Only the holder of the writer lock may recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from warren.config import INDEX_SPACING, MAX_BLOCK_COUNT_DEFAULT
+from warren.errors import CorruptRecord
+from warren.storage import paths
+from warren.storage.block import HEADER_SIZE_MAX, Block, BlockHeader, end_of_block
+from warren.storage.files import LogFiles
+from warren.storage.index import Blocks, Index, index_bytes
+from warren.storage.layout import END_OF_BLOCK, LABEL_INDEX, META_HEAD, SIZE_WORD, STATE_OPEN, Slot
+from warren.storage.record import Damage, DiskMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What recovering found and did. `cut_bytes` counts what was not free behind the last whole record."""
+
+    message_count: int
+    cut_path: str
+    cut_position: int
+    cut_bytes: int
+    removed_paths: Sequence[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """One block file, and what is known of it so far."""
+
+    base_offset: int
+    number: int
+    base_number: int
+    slot: Slot
+
+
+@dataclass(slots=True, kw_only=True)
+class _Plan:
+    """The blocks that stay, and where the log ends in the last of them."""
+
+    number: int
+    end: int = 0
+    last: Block | None = None
+    slots: list[Slot] = field(default_factory=list)
+    to_seal: list[tuple[Block, int]] = field(default_factory=list)
+
+
+def recover(files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False) -> tuple[Index, Recovery]:
+    """Make the log whole. Damage below what is known to be on disk is CorruptRecord, unless `force` cuts there."""
+    return _Recoverer(files, index, max_block_count, force=force).run()
+
+
+class _Recoverer:
+    """One recovery, from the files that are there to the index that describes them."""
+
+    def __init__(self, files: LogFiles, index: Index | None, max_block_count: int, *, force: bool) -> None:
+        self._files, self._index, self._force = files, index, force
+        self._max_block_count = max(max_block_count, index.max_block_count if index else 0)
+        same_boot = index is not None and index.boot_id == files.filesystem.boot_id()
+        # Where the system kept running, the published end is the truth; else all that counts is what was synced.
+        self._end_known = index.message_count if index is not None and same_boot else None
+        self._floor = 0 if index is None else index.message_count if same_boot else min(index.synced, index.message_count)
+        self._old = _slots_by_base(index)
+        self._leftovers: list[str] = []
+        self._removed: list[str] = []
+
+    def run(self) -> tuple[Index, Recovery]:
+        found = self._find_blocks()
+        plan = self._plan(found)
+        self._refuse_to_lose(plan, found)
+        for path in self._leftovers + [self._path(later) for later in found[len(plan.slots) :]]:
+            self._files.filesystem.remove(path)
+            self._removed.append(path)
+        for block, end in plan.to_seal:
+            self._seal(block, end)
+        cut_bytes = self._cut(plan.last, plan.end) if plan.last is not None else 0
+        self._files.filesystem.sync_directory(self._files.directory)
+        start = found[0].number if found else 0
+        index = self._write_index(Blocks(start=start, slots=plan.slots), plan.number)
+        report = Recovery(
+            message_count=plan.number,
+            cut_path=plan.last.path if plan.last is not None else "",
+            cut_position=plan.end,
+            cut_bytes=cut_bytes,
+            removed_paths=tuple(self._removed),
+        )
+        return index, report
+
+    def _plan(self, found: Sequence[_Found]) -> _Plan:
+        """How far the log goes: the blocks that stay, and where the last of them is cut."""
+        plan = _Plan(number=found[0].base_number if found else 0)
+        first_walked = self._first_to_walk(found)
+        for place, block_file in enumerate(found):
+            if plan.slots and not self._follows(plan, block_file):
+                break
+            if plan.last is not None:
+                plan.to_seal.append((plan.last, plan.end))
+            if place < first_walked:
+                plan.slots.append(self._sealed_slot(block_file, found[place + 1]))
+                plan.number = plan.slots[-1].end_number
+                continue
+            plan.last, slot, plan.number = self._walk_block(block_file)
+            plan.slots.append(slot)
+            plan.end = slot.end_offset - slot.base_offset
+        return plan
+
+    def _refuse_to_lose(self, plan: _Plan, found: Sequence[_Found]) -> None:
+        """CorruptRecord where cutting would take what was on disk, and not only what a crash left half done."""
+        if self._force:
+            return
+        path = plan.last.path if plan.last is not None else self._files.directory
+        if plan.number < self._floor:
+            raise CorruptRecord(path, plan.end, f"the log ends at message {plan.number}; {self._floor} were on disk")
+        if self._index is None and len(plan.slots) < len(found):
+            raise CorruptRecord(path, plan.end, "the next block does not follow, and no index tells why")
+
+    # --- Which blocks there are ---
+
+    def _find_blocks(self) -> list[_Found]:
+        """The block files from the first live one on, each with the head it can show."""
+        version = self._files.format.version
+        names = self._files.filesystem.names(self._files.directory)
+        bases = [base for name in names if (base := paths.block_base_offset(name, version)) is not None]
+        first_live = min(self._old) if self._old else 0
+        found: list[_Found] = []
+        for base_offset in sorted(bases):
+            path = paths.block_path(self._files.directory, base_offset, version)
+            described = self._describe(base_offset, path, found) if base_offset >= first_live else None
+            if described is None:
+                # A block that was retired, or one whose making the crash cut short.
+                self._leftovers.append(path)
+            else:
+                found.append(described)
+        missing = [base for base in self._old if base not in bases and base < max(bases, default=0)]
+        if missing and not self._force:
+            path = paths.block_path(self._files.directory, missing[0], version)
+            raise CorruptRecord(path, 0, "the block is missing")
+        return found
+
+    def _describe(self, base_offset: int, path: str, before: Sequence[_Found]) -> _Found | None:
+        """What the head of a block file says; None where it was never written."""
+        number, slot = self._old.get(base_offset, (before[-1].number + 1 if before else 0, _EMPTY_SLOT))
+        head = self._files.filesystem.open(path, writable=False).read(0, HEADER_SIZE_MAX)
+        if not self._files.format.has_meta_data:
+            return _Found(base_offset=base_offset, number=number, base_number=0, slot=slot)
+        header = BlockHeader.parse(head) if len(head) >= SIZE_WORD.size else None
+        if header is not None and header.base_offset == base_offset:
+            slot = slot if base_offset in self._old else slot._replace(created=header.created)
+            return _Found(base_offset=base_offset, number=header.block, base_number=header.base_number, slot=slot)
+        if not any(head[:512]):
+            return None
+        if base_offset in self._old:
+            return _Found(base_offset=base_offset, number=number, base_number=slot.base_number, slot=slot)
+        raise CorruptRecord(path, 0, "the header of the block does not check")
+
+    def _first_to_walk(self, found: Sequence[_Found]) -> int:
+        """The place of the first block that may hold what was not synced; the ones before it are taken as they are."""
+        if self._index is None or not self._files.format.has_meta_data:
+            return 0 if self._index is None or not found else self._first_to_walk_v1(found)
+        for place in range(len(found) - 1, 0, -1):
+            if found[place].base_number <= self._floor:
+                return place
+        return 0
+
+    def _first_to_walk_v1(self, found: Sequence[_Found]) -> int:
+        """Version 1 has no headers: a block is sealed when the slots say so and the next file starts where it ends."""
+        place = 0
+        while place + 1 < len(found) and found[place].slot.end_offset == found[place + 1].base_offset:
+            place += 1
+        return place
+
+    def _open(self, found: _Found) -> Block:
+        file = self._files.filesystem.open(self._path(found), writable=True)
+        return Block.open(
+            file, self._files.format, found.number, found.base_offset, found.base_number, writable=True
+        )
+
+    def _sealed_slot(self, found: _Found, following: _Found) -> Slot:
+        """The slot of a block that lies wholly below the floor."""
+        block = self._open(found) if not self._is_trusted(found, following) else None
+        if block is None:
+            if self._files.format.has_meta_data:
+                return found.slot
+            following_block = self._open(following)
+            following.base_number = following_block.base_number
+            return found.slot._replace(end_number=following.base_number)
+        end = following.base_offset - found.base_offset
+        first = block.read(block.next_record(block.start, end), end)
+        last = block.read(block.find(following.base_number - 1, end), end)
+        return Slot(
+            found.base_offset,
+            following.base_offset,
+            first.timestamp,
+            last.timestamp,
+            found.base_number,
+            following.base_number,
+            first.timestamp,
+            last.timestamp,
+        )
+
+    def _is_trusted(self, found: _Found, following: _Found) -> bool:
+        slot = found.slot
+        if slot.base_offset != found.base_offset or slot.end_offset != following.base_offset:
+            return False
+        if not self._files.format.has_meta_data:
+            return True
+        return slot.base_number == found.base_number and slot.end_number == following.base_number
+
+    def _follows(self, plan: _Plan, following: _Found) -> bool:
+        """Whether a block starts where the ones before it end."""
+        if plan.slots[-1].end_offset != following.base_offset:
+            return False
+        return not self._files.format.has_meta_data or plan.number == following.base_number
+
+    def _path(self, found: _Found) -> str:
+        return paths.block_path(self._files.directory, found.base_offset, self._files.format.version)
+
+    # --- How far they go ---
+
+    def _walk_block(self, found: _Found) -> tuple[Block, Slot, int]:
+        """Every record of a block up to the first that does not check, entered anew in the block's index."""
+        block = self._open(found)
+        position, number = self._start_of_walk(block)
+        created, first_timestamp, last_timestamp = found.slot.created, found.slot.first_timestamp, found.slot.updated
+        end = position
+        for record in self._records(block, position, number):
+            self._enter(block, record)
+            first_timestamp = first_timestamp or record.timestamp
+            end, number, last_timestamp = record.end, record.number + record.message_count, record.timestamp
+        block.file.sync()
+        slot = Slot(
+            block.base_offset,
+            block.base_offset + end,
+            created or first_timestamp,
+            last_timestamp,
+            block.base_number,
+            number,
+            first_timestamp,
+            last_timestamp,
+        )
+        return block, slot, number
+
+    def _start_of_walk(self, block: Block) -> tuple[int, int]:
+        """The last record at or below the floor that an index entry leads to and that checks; else the first."""
+        size = block.mapped_size
+        if block.index is not None and self._index is not None and self._floor > block.base_number:
+            place = (self._floor - 1 - block.base_number) // INDEX_SPACING
+            position = block.index.entry(place).position
+            if 0 < position < size:
+                try:
+                    record = block.read(position, size)
+                except CorruptRecord:
+                    return block.start, block.base_number
+                if block.base_number <= record.number < self._floor:
+                    return position, record.number
+        return block.start, block.base_number
+
+    def _records(self, block: Block, position: int, number: int) -> Iterator[DiskMessage]:
+        """Checked records from `position` on, as long as each follows the one before."""
+        format, limit, timestamp = self._files.format, block.mapped_size, 0
+        while position < limit and (self._end_known is None or number < self._end_known):
+            try:
+                if format.has_meta_data and self._is_index_message(block, position):
+                    self._adopt_index_message(block, position)
+                    position, _ = format.next_blob(block.view, position, limit)
+                    continue
+                record = format.read_record(block.view, position, limit, block.base_offset)
+            except Damage:
+                return
+            if record.number != number or record.timestamp < timestamp:
+                return
+            yield record
+            position, number, timestamp = record.end, number + record.message_count, record.timestamp
+
+    def _is_index_message(self, block: Block, position: int) -> bool:
+        if position + META_HEAD.size > block.mapped_size:
+            raise Damage(position, "nothing fits here")
+        word, label = META_HEAD.unpack_from(block.view, position)
+        return bool(word != END_OF_BLOCK and label == LABEL_INDEX)
+
+    def _adopt_index_message(self, block: Block, position: int) -> None:
+        if block.index is not None:
+            block.index.adopt(position)
+
+    def _enter(self, block: Block, record: DiskMessage) -> None:
+        if block.index is not None:
+            block.index.note(record.number, record.message_count, record.position)
+
+    # --- What is done about it ---
+
+    def _cut(self, block: Block, end: int) -> int:
+        """Clear and sync everything behind `end`; how many bytes of it were not free."""
+        size = block.file.size()
+        behind = block.view[end:size].rstrip(b"\0")
+        used = 0 if behind == end_of_block(self._files.format).rstrip(b"\0") else len(behind)
+        block.file.clear(end, size)
+        block.file.sync()
+        return used
+
+    def _seal(self, block: Block, end: int) -> None:
+        """The roll got as far as the next block: finish it."""
+        tail = end_of_block(self._files.format)
+        block.file.write(end, tail)
+        block.file.truncate(end + len(tail))
+        block.file.sync()
+
+    def _write_index(self, blocks: Blocks, message_count: int) -> Index:
+        slot_count = self._max_block_count or MAX_BLOCK_COUNT_DEFAULT
+        while slot_count < len(blocks.slots):
+            slot_count *= 2
+        data = index_bytes(
+            version=self._files.format.version,
+            max_block_count=slot_count,
+            blocks=blocks,
+            message_count=message_count,
+            flag=self._index.flag if self._index else 0,
+            extension=self._index.extension() if self._index else {},
+            synced=message_count,
+            boot_id=self._files.filesystem.boot_id(),
+            state=STATE_OPEN,
+        )
+        return self._files.replace_index(data)
+
+
+_EMPTY_SLOT = Slot(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def _slots_by_base(index: Index | None) -> dict[int, tuple[int, Slot]]:
+    """Block number and slot by base offset, as the old index had them."""
+    if index is None:
+        return {}
+    try:
+        blocks = index.blocks()
+    except CorruptRecord:
+        return {}
+    return {slot.base_offset: (number, slot) for number, slot in enumerate(blocks.slots, blocks.start)}

@@ -1,0 +1,136 @@
+"""What readers see of a log: every message from the first live block up to the published end. Reading by number."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from warren.errors import CorruptRecord, NumberRetired
+from warren.storage.block import Block
+from warren.storage.files import LogFiles
+from warren.storage.index import Index
+from warren.storage.layout import Slot
+
+
+class Stretch(NamedTuple):
+    """A block, the position up to which it holds records, and the number of the message after the last of them."""
+
+    block: Block
+    limit: int
+    end_number: int
+
+
+class LogView:
+    """Finds the block of a message. Any thread may use it; it changes nothing."""
+
+    def __init__(self, files: LogFiles) -> None:
+        self._files = files
+        self._index: Index | None = None
+        self._range = (-1, -1)
+        self._slots: list[Slot] = []
+        self._base_numbers: list[int] = []
+
+    @property
+    def first(self) -> int:
+        """The number of the first message that is still there."""
+        self._look()
+        return self._base_numbers[0] if self._base_numbers else self._files.index().message_count
+
+    @property
+    def end(self) -> int:
+        """The number that the next message will get."""
+        return self._files.index().message_count
+
+    def _look(self) -> Index:
+        """See which blocks there are now."""
+        index = self._files.index()
+        if index is not self._index or index.block_range() != self._range:
+            blocks = index.blocks()
+            if index.version == 1:
+                numbers = [self._base_number(number, slot) for number, slot in enumerate(blocks.slots, blocks.start)]
+                ends = [*numbers[1:], 0]
+                pairs = zip(blocks.slots, numbers, ends, strict=True)
+                slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in pairs]
+            else:
+                slots, numbers = list(blocks.slots), [slot.base_number for slot in blocks.slots]
+            self._slots, self._base_numbers = slots, numbers
+            self._index, self._range = index, (blocks.start, len(slots))
+        return index
+
+    def _base_number(self, number: int, slot: Slot) -> int:
+        """Version 1 keeps no numbers in its slots: the first record of the block tells."""
+        if slot.end_offset == slot.base_offset:
+            return self._files.index().message_count
+        return self._files.block(number, slot).base_number
+
+    def locate(self, number: int, end: int) -> Stretch:
+        """The block that holds message `number`, which lies below the published end `end`."""
+        index = self._look()
+        start, count = self._range
+        place = bisect_right(self._base_numbers, number) - 1
+        if place < 0:
+            raise NumberRetired(number, self.first)
+        return self._stretch(index, start, place, is_last=place == count - 1, end=end)
+
+    def _stretch(self, index: Index, start: int, place: int, *, is_last: bool, end: int) -> Stretch:
+        # The end of the last block moves; those of the others stand still.
+        slot = index.slot(start + place) if is_last else self._slots[place]
+        try:
+            block = self._files.block(start + place, slot)
+        except CorruptRecord:
+            if index.block_range()[0] > start + place:
+                raise NumberRetired(self._base_numbers[place], self.first) from None
+            raise
+        return Stretch(block, slot.end_offset - slot.base_offset, end if is_last else slot.end_number)
+
+    def stretches(self, start: int, end: int) -> Iterator[tuple[Stretch, Slot]]:
+        """Every block that holds messages of the range, in order, with its slot."""
+        index = self._look()
+        first_block, slots = self._range[0], self._slots
+        for place, slot in enumerate(slots):
+            is_last = place == len(slots) - 1
+            if slot.base_number < end and (is_last or slot.end_number > start):
+                yield self._stretch(index, first_block, place, is_last=is_last, end=end), slot
+
+    def sealed_before(self, number: int) -> tuple[int, list[Slot]]:
+        """The first block's number, and the slots of the sealed blocks that hold nothing from `number` on."""
+        self._look()
+        slots = [slot for slot in self._slots[:-1] if slot.end_number <= number]
+        return self._range[0], slots
+
+    def number_at(self, block_number: int, position: int) -> int:
+        """The number of the message at a position of a block; that of the next block's first where this one ends."""
+        index = self._look()
+        start, count = self._range
+        place = block_number - start
+        if place < 0:
+            return 0
+        if place >= count:
+            return self.end
+        is_last = place == count - 1
+        block, limit, end_number = self._stretch(index, start, place, is_last=is_last, end=self.end)
+        position = block.next_record(position, limit)
+        return end_number if position >= limit else block.read(position, limit).number
+
+    def find_time(self, timestamp: int) -> int:
+        """The number of the first message at or after `timestamp`; `end` where there is none."""
+        end = self.end
+        index = self._look()
+        low, high = 0, len(self._slots)
+        while low < high:
+            middle = (low + high) // 2
+            is_last = middle == len(self._slots) - 1
+            if not is_last and self._last_timestamp(middle) < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(self._slots):
+            return end
+        is_last = low == len(self._slots) - 1
+        block, limit, end_number = self._stretch(index, self._range[0], low, is_last=is_last, end=end)
+        return block.find_time(timestamp, limit, end_number)
+
+    def _last_timestamp(self, place: int) -> int:
+        slot = self._slots[place]
+        return slot.last_timestamp if slot.last_timestamp else slot.updated

@@ -1,0 +1,205 @@
+"""QueueWriter: lays records into the last block, grows it, rolls to the next, and publishes what it laid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from warren.config import PREALLOCATE_FIRST, PREALLOCATE_STEP_MAX
+from warren.errors import StorageFull, TooLarge
+from warren.message import Receipt
+from warren.storage import paths
+from warren.storage.block import Block, block_header, end_of_block, first_bytes, record_size_max
+from warren.storage.files import LogFiles
+from warren.storage.filesystem import File
+from warren.storage.index import Index
+from warren.storage.layout import ALIGNMENT, Slot
+from warren.storage.record import Packed
+
+NEVER: Final = 1 << 63
+
+
+class QueueWriter:
+    """Where the next record goes. Used by the holder of the writer lock alone, after `catch_up`.
+
+    Invariant: everything below `position` in `block` was laid by a holder of the lock, and everything behind it up to
+    the end of the file is zero. What is laid is not published, and what is published is never laid again.
+    `make_durable` is called with the file of a sealed block and the number up to which it reaches.
+    """
+
+    def __init__(self, files: LogFiles, block_size: int, make_durable: Callable[[File, int], None]) -> None:
+        self._files, self._format, self._make_durable = files, files.format, make_durable
+        self._block_size = block_size
+        self.record_size_max = record_size_max(files.format, block_size)
+        self.index: Index
+        self.block: Block | None = None
+        self.number = -1
+        self.position = 0
+        self.room_end = 0
+        self.last_timestamp = 0
+        self.next_due = NEVER
+
+    def catch_up(self, index: Index) -> None:
+        """Stand where the log ends now: somebody else may have appended, rolled or recovered meanwhile."""
+        self.index = index
+        self.number = index.message_count
+        start, count = index.block_range()
+        if not count:
+            self.block, self.position, self.room_end, self.next_due = None, 0, 0, NEVER
+            return
+        last = start + count - 1
+        slot = index.slot(last)
+        self.block = block = self._files.block(last, slot, writable=True)
+        self.position = slot.end_offset - slot.base_offset
+        self.last_timestamp = max(self.last_timestamp, slot.updated)
+        self._see_room(block)
+        if self.position == block.start:
+            block.base_number = self.number
+        if block.index is not None:
+            block.index.forget_group()
+            self.next_due = block.index.next_due(self.number)
+
+    def _see_room(self, block: Block) -> None:
+        size = block.file.size()
+        if size != block.mapped_size:
+            block.map()
+        # Sealing needs room for its end word behind the last record.
+        self.room_end = min(size, self._block_size) - ALIGNMENT
+
+    # --- Laying records ---
+
+    def lay_all(self, batch: Sequence[Packed], timestamp: int) -> Receipt:
+        """Lay the records of one put, together in one block where they fit one. The receipt of the first message."""
+        for packed in batch:
+            if self._format.record_size(packed) > self.record_size_max:
+                raise TooLarge("record", self._format.record_size(packed), self.record_size_max)
+        total = sum(map(self._format.record_size, batch))
+        if total <= self.record_size_max:
+            self._make_room(total, sum(packed.message_count for packed in batch))
+        first = self.lay(batch[0], timestamp)
+        for packed in batch[1:]:
+            self.lay(packed, timestamp)
+        return first
+
+    def lay(self, packed: Packed, timestamp: int) -> Receipt:
+        """Lay one record at the end. Nothing has changed where this raises StorageFull."""
+        size, count = self._format.record_size(packed), packed.message_count
+        block = self._make_room(size, count)
+        if timestamp < self.last_timestamp:
+            timestamp = self.last_timestamp
+        number, index = self.number, block.index
+        if index is not None and self.next_due < number + count:
+            self.position = index.lay(number, count, self.position)
+            self.next_due = index.note(number, count, self.position)
+        elif index is not None and count > 1:
+            index.forget_group()
+        if number == block.base_number:
+            self._note_first(block, timestamp)
+        position = self.position
+        offset = block.base_offset + position
+        data = self._format.stamp(packed, offset, number, timestamp)
+        block.view[position : position + len(data)] = data
+        self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
+        return Receipt(number, offset, timestamp, "")
+
+    def _note_first(self, block: Block, timestamp: int) -> None:
+        slot = self.index.slot(block.number)
+        self.index.put_slot(block.number, slot._replace(first_timestamp=timestamp))
+
+    def let_go(self) -> None:
+        """Hold no file any more; `catch_up` comes before the next use."""
+        self.block, self.number, self.next_due, self.room_end = None, -1, NEVER, 0
+        del self.index
+
+    def publish(self) -> None:
+        """Let readers see what was laid."""
+        if self.block is not None:
+            end_offset = self.block.base_offset + self.position
+            self.index.publish(self.block.number, end_offset, self.last_timestamp, self.number)
+
+    # --- Room ---
+
+    def _make_room(self, size: int, count: int) -> Block:
+        """The block that has room for a record of `size` bytes and `count` messages: grown, or the next one."""
+        while True:
+            block = self.block
+            if block is None:
+                self._create(0, 0, 0)
+                continue
+            needed = self.position + size
+            if block.index is not None:
+                needed += block.index.size_needed(self.number, count)
+            if needed <= self.room_end:
+                return block
+            self._see_room(block)
+            if needed <= self.room_end:
+                return block
+            is_empty = self.number == block.base_number
+            if needed + ALIGNMENT > self._block_size and not is_empty:
+                self.roll()
+            else:
+                self._grow(block, needed + ALIGNMENT)
+
+    def _grow(self, block: Block, needed: int) -> None:
+        size = block.file.size()
+        step = min(max(size, PREALLOCATE_FIRST), PREALLOCATE_STEP_MAX)
+        wanted = max(needed, min(size + step, self._block_size))
+        block.file.preallocate(wanted)
+        self._see_room(block)
+        self.room_end = wanted - ALIGNMENT
+
+    def roll(self) -> None:
+        """Seal the last block and start the next one."""
+        block = self.block
+        if block is None:
+            return
+        self._seal(block)
+        self._create(block.number + 1, block.base_offset + self.position, self.number)
+
+    def _seal(self, block: Block) -> None:
+        """Cut the block to its length and make all of it durable. Sealing a block twice does no harm."""
+        end = end_of_block(self._format)
+        block.file.write(self.position, end)
+        block.file.truncate(self.position + len(end))
+        self._make_durable(block.file, self.number)
+        slot = self.index.slot(block.number)
+        slot = slot._replace(
+            end_offset=block.base_offset + self.position,
+            updated=self.last_timestamp,
+            end_number=self.number,
+            last_timestamp=self.last_timestamp,
+        )
+        self.index.put_slot(block.number, slot)
+
+    def _create(self, number: int, base_offset: int, base_number: int) -> None:
+        """A new last block, durable under its name before the index speaks of it."""
+        start, count = self.index.block_range()
+        if count == self.index.max_block_count:
+            self.index = self._files.grow_index(self.index)
+        created = max(self._files.now_us(), self.last_timestamp)
+        header = block_header(number, base_offset, base_number, created, self._block_size)
+        path = paths.block_path(self._files.directory, base_offset, self._format.version)
+        file = self._files.filesystem.open(path, writable=True, create=True)
+        try:
+            file.truncate(0)
+            file.preallocate(min(PREALLOCATE_FIRST, self._block_size))
+            if self._format.has_meta_data:
+                file.write(0, first_bytes(header))
+            file.sync()
+        except StorageFull:
+            with suppress(OSError):
+                self._files.filesystem.remove(path)
+            raise
+        self._files.filesystem.sync_directory(self._files.directory)
+        slot = Slot(base_offset, base_offset, created, created, base_number, base_number, 0, 0)
+        block = Block.open(file, self._format, number, base_offset, base_number, writable=True)
+        slot = slot._replace(end_offset=base_offset + block.start)
+        self.index.put_slot(number, slot)
+        self.index.put_block_range(start if count else number, count + 1)
+        # What is on disk of the index bounds how much a recovery has to read.
+        self.index.sync()
+        self._files.keep(block)
+        self.block, self.position = block, block.start
+        self._see_room(block)
+        self.next_due = base_number if block.index is not None else NEVER

@@ -136,6 +136,10 @@ class Block:
         if header is not None and header.base_offset == self.base_offset and index_end == header_end + index_size:
             self.index = BlockIndex(self.view, header_end, header.index_count, self.base_number)
 
+    @property
+    def has_meta_data(self) -> bool:
+        return self._format.has_meta_data
+
     def corrupt(self, damage: Damage) -> CorruptRecord:
         """The damage, with its place."""
         return CorruptRecord(self.path, damage.position, damage.reason)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
-from warren.errors import BadInput
+from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, BODY_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
+from warren.errors import BadInput, TooLarge
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
 from warren.storage.checksum import crc32c
 from warren.storage.compression import compress
@@ -84,25 +84,21 @@ def _ends(parts: Sequence[bytes]) -> Ends:
 def split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
     """Parts of `batch` that fit a record each, with the ends of their bodies."""
     batch.check()
+    count = len(batch.bodies)
     try:
-        ends = _ends(batch.bodies)
+        sizes = np.fromiter(map(len, batch.bodies), np.int64, count)
     except TypeError as error:
         raise BadInput("every body is bytes") from error
-    count = len(batch.bodies)
-    # A body may be as long as a record allows, so the cumulative sum of 32 bits may have wrapped around.
-    total = sum(map(len, batch.bodies)) if count * record_size_max >> 32 else int(ends[-1])
+    if count and int(sizes.max()) > BODY_SIZE_MAX:
+        raise TooLarge("body", int(sizes.max()), BODY_SIZE_MAX)
+    ends = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
     size_target = min(BATCH_SIZE_TARGET, record_size_max // 2)
-    if count <= BATCH_COUNT_MAX and total <= size_target:
-        yield batch, ends
-        return
     start = 0
     while start < count:
-        size, end = 0, start
-        while end < count and end - start < BATCH_COUNT_MAX and (end == start or size + len(batch.bodies[end]) <= size_target):
-            size += len(batch.bodies[end])
-            end += 1
-        part = batch.part(start, end)
-        yield part, _ends(part.bodies)
+        end = int(np.searchsorted(ends, ends[start] + size_target, "right")) - 1
+        end = max(start + 1, min(end, start + BATCH_COUNT_MAX))
+        yield batch.part(start, end), (ends[start : end + 1] - ends[start]).astype(np.uint32)
         start = end
 
 
@@ -137,7 +133,10 @@ def _tag_sections(tags: Sequence[str]) -> list[tuple[int, bytes]]:
     texts = [text_bytes("tag", tag, TAG_SIZE_MAX) for tag in dictionary]
     codes = {tag: code for code, tag in enumerate(dictionary)}
     column = np.fromiter(map(codes.__getitem__, tags), np.uint16, len(tags))
-    return [(SECTION_TAG_CODES, column.tobytes()), (SECTION_TAGS, b"".join(bytes((len(text),)) + text for text in texts))]
+    return [
+        (SECTION_TAG_CODES, column.tobytes()),
+        (SECTION_TAGS, b"".join(bytes((len(text),)) + text for text in texts)),
+    ]
 
 
 def _key_sections(keys: Sequence[bytes | None]) -> list[tuple[int, bytes]]:

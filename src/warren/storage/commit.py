@@ -74,7 +74,7 @@ class GroupCommit:
             group, self._waiting = self._waiting, []
         try:
             self._commit(group)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # each of the group raises it in its own thread
             for ticket in group:
                 ticket.error = ticket.error or error
         with self._lock:
@@ -192,7 +192,7 @@ class Commit:
         index.writing = self._pid
         self._has_written = True
         writer = self.writer
-        if writer.number != index.message_count or writer.index is not index:
+        if not writer.stands_in(index):
             writer.catch_up(index)
         return writer
 
@@ -334,9 +334,7 @@ class Commit:
             block.file.sync()
             slot = index.slot(block.number)
             end_offset = block.base_offset + writer.position
-            slot = slot._replace(
-                end_offset=end_offset, end_number=writer.number, last_timestamp=writer.last_timestamp
-            )
+            slot = slot._replace(end_offset=end_offset, end_number=writer.number, last_timestamp=writer.last_timestamp)
             index.put_slot(block.number, slot)
         index.synced = writer.number
         index.writing = 0
@@ -354,6 +352,7 @@ class Commit:
         self._pid, self._held = os.getpid(), None
         self._has_written = False
         self._group = GroupCommit(self._commit)
+        self.writer.let_go()
         if self._exclusive:
             self._closed_because = "it was opened with exclusive=True by the parent process"
 

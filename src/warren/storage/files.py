@@ -27,7 +27,7 @@ def _nothing() -> None:
 class LogFiles:
     """Opens what is asked for and keeps it. Any thread may read; who writes holds `mutex` and the lock.
 
-    `before_rest` is called before the files are given up, with `mutex` held.
+    `before_rest` is called before the files are given up, with `mutex` held; `in_child` in a child of this process.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock, residents: Residents) -> None:
@@ -35,6 +35,7 @@ class LogFiles:
         self._residents = residents
         self.mutex = threading.Lock()
         self.before_rest: Callable[[], None] = _nothing
+        self.in_child: Callable[[], None] = _nothing
         self.writable = True
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
@@ -70,7 +71,7 @@ class LogFiles:
         try:
             file = self.filesystem.open(path, writable=self.writable)
         except FileNotFoundError as error:
-            raise NotALog(self.directory, "it has no index; opening it for writing makes one from its blocks") from error
+            raise NotALog(self.directory, "it has no index; opening it for writing makes one") from error
         index = Index(file, writable=self.writable)
         self.format = FORMATS[index.version]
         self._blocks.clear()
@@ -184,8 +185,11 @@ class LogFiles:
 
     def close(self) -> None:
         """Give up every file."""
-        self._residents.leave(self, self._drop())
+        self._drop()
+        self._residents.leave(self)
 
     def after_fork(self) -> None:
+        """In a child: the files are opened anew, and the mutex may have been held by a thread of the parent."""
         self.mutex = threading.Lock()
+        self.in_child()
         self._drop()

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from warren.errors import StorageFull, SyncFailed
@@ -91,7 +91,7 @@ class SystemFile:
         return mmap.mmap(self._fd, length, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 
     def preallocate(self, size: int) -> None:
-        """Grow to `size` with space behind every byte: a mapped write to a hole on a full disk would kill the process."""
+        """Grow to `size` with space behind every byte: a mapped write to a hole on a full disk kills the process."""
         start = self.size()
         with _full_disk_as_error(self.path, size - start):
             if hasattr(os, "posix_fallocate"):
@@ -184,8 +184,15 @@ class SystemFileSystem:
         return sorted(os.listdir(directory))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
-        self.sync_directory(os.path.dirname(os.path.abspath(path)))
+        """The directory with all its parents, each of them durable."""
+        parent = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path):
+            return
+        if not os.path.isdir(parent):
+            self.make_directory(parent)
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        self.sync_directory(parent)
 
     def remove(self, path: str) -> None:
         os.remove(path)

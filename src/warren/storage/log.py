@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from warren.clock import SYSTEM_CLOCK, Clock, microseconds
 from warren.config import (
@@ -30,6 +30,7 @@ from warren.storage.commit import Commit
 from warren.storage.compression import compression_code
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.storage.inspection import LogInfo, inspect, reader_names
 from warren.storage.opening import find_log, settle
 from warren.storage.read import Label, Page
 from warren.storage.reader import QueueReader, Standing, new_reader_bytes, open_reader_file, write_reader
@@ -37,10 +38,8 @@ from warren.storage.record import Packed
 from warren.storage.recovery import Recovery
 from warren.storage.residents import process_residents
 from warren.storage.tags import TagFilter
+from warren.storage.verification import Verified, verify
 from warren.storage.view import LogView
-
-if TYPE_CHECKING:
-    import pyarrow
 
 BACKWARDS_STEP: Final = 256
 
@@ -58,7 +57,7 @@ class Log:
         self._compression = compression
         self._view = LogView(files)
         self._is_synced = False
-        files.before_rest = commit.writer.let_go
+        files.before_rest, files.in_child = commit.writer.let_go, commit.after_fork
 
     @classmethod
     def open(
@@ -271,9 +270,8 @@ class Log:
         Its filter is kept in its file: giving another one changes it, giving none leaves it.
         """
         path = paths.reader_path(self.path, name)
-        filesystem, version = self._files.filesystem, self.version
         text = TagFilter.parse(tag).text if tag is not None else None
-        if not filesystem.exists(path):
+        if not self._files.filesystem.exists(path):
             self._write_reader(path, self.first, text or "")
         reader = self._open_reader(name, path)
         if text is not None and reader.tag != text:
@@ -298,11 +296,7 @@ class Log:
 
     def readers(self) -> list[str]:
         """The names of the readers, sorted."""
-        directory = paths.readers_directory(self.path)
-        if not self._files.filesystem.exists(directory):
-            return []
-        names = map(paths.reader_name, self._files.filesystem.names(directory))
-        return sorted(name for name in names if name is not None)
+        return reader_names(self._files)
 
     def standing(self, number: int) -> Standing:
         """The block and position of message `number`; where the log ends for its end."""
@@ -337,6 +331,14 @@ class Log:
                 self._files.filesystem.sync_directory(self.path)
         return self.first
 
+    def verify(self, progress: Callable[[int], None] | None = None) -> Verified:
+        """Check every byte. CorruptRecord at the first damage; `progress` is told how far it got, in numbers."""
+        return verify(self._view, progress)
+
+    def inspect(self) -> LogInfo:
+        """The index and the blocks as they are now."""
+        return inspect(self._files, self._view)
+
     @property
     def flag(self) -> int:
         """A number of the user's, kept in the index."""
@@ -358,7 +360,7 @@ class Log:
     @extension.setter
     def extension(self, pairs: Mapping[str, str]) -> None:
         with self._commit.changing() as writer:
-            writer.index = self._files.rewrite_index(writer.index, extension=pairs)
+            writer.move_to(self._files.rewrite_index(writer.index, extension=pairs))
 
     @property
     def recovery(self) -> Recovery | None:

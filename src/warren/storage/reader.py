@@ -223,9 +223,7 @@ def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
     filesystem.sync_directory(directory)
 
 
-def open_reader_file(
-    filesystem: FileSystem, path: str, version: int, *, writable: bool, is_synced: bool
-) -> ReaderFile:
+def open_reader_file(filesystem: FileSystem, path: str, version: int, *, writable: bool, is_synced: bool) -> ReaderFile:
     file = filesystem.open(path, writable=writable)
     kind = ReaderFileV1 if version == 1 else ReaderFileV2
     return kind(file, writable=writable, is_synced=is_synced)

@@ -1,4 +1,4 @@
-"""One DiskMessage of version 2: packed by whoever sends it, stamped by whoever appends it, checked by whoever reads it."""
+"""One DiskMessage of version 2: packed by who sends it, stamped by who appends it, checked by who reads it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from mmap import mmap
 from typing import Final, NamedTuple
 
-from warren.config import HEADERS_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
+from warren.config import BODY_SIZE_MAX, HEADERS_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
 from warren.errors import BadInput, TooLarge
 from warren.message import NO_CORR_OFFSET, NO_HEADERS
 from warren.storage.checksum import crc32c
@@ -73,6 +73,14 @@ class DiskMessage(NamedTuple):
     body: bytes
 
 
+def check_body(body: bytes) -> None:
+    """BadInput where `body` cannot be one."""
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise BadInput(f"a body is bytes, not {type(body).__name__}")
+    if len(body) > BODY_SIZE_MAX:
+        raise TooLarge("body", len(body), BODY_SIZE_MAX)
+
+
 def text_bytes(what: str, text: str, size_max: int) -> bytes:
     """`text` in UTF-8, or TooLarge."""
     if not isinstance(text, str):
@@ -134,8 +142,7 @@ def pack_single(
     compression: int = 0,
 ) -> Packed:
     """One message, ready to be stamped."""
-    if not isinstance(body, bytes | bytearray | memoryview):
-        raise BadInput(f"a body is bytes, not {type(body).__name__}")
+    check_body(body)
     id_data = text_bytes("id", id, ID_SIZE_MAX)
     tag_data = text_bytes("tag", tag, TAG_SIZE_MAX)
     key_data = b"" if key is None else key_bytes(key)
@@ -194,7 +201,7 @@ def read_record(view: mmap, position: int, limit: int, base_offset: int) -> Disk
     end, is_data = next_blob(view, position, limit)
     if not is_data:
         raise Damage(position, "meta-data where a record should be")
-    number, timestamp, count = read_stamp(view, position, base_offset)
+    read_stamp(view, position, base_offset)
     head = RecordHead._make(RECORD_HEAD.unpack_from(view, position))
     payload_end = position + SIZE_WORD.size + (head.size_word & SIZE_MASK)
     payload = view[position + PAYLOAD_AT : payload_end]

@@ -54,7 +54,9 @@ class _Plan:
     to_seal: list[tuple[Block, int]] = field(default_factory=list)
 
 
-def recover(files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False) -> tuple[Index, Recovery]:
+def recover(
+    files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False
+) -> tuple[Index, Recovery]:
     """Make the log whole. Damage below what is known to be on disk is CorruptRecord, unless `force` cuts there."""
     return _Recoverer(files, index, max_block_count, force=force).run()
 
@@ -65,10 +67,13 @@ class _Recoverer:
     def __init__(self, files: LogFiles, index: Index | None, max_block_count: int, *, force: bool) -> None:
         self._files, self._index, self._force = files, index, force
         self._max_block_count = max(max_block_count, index.max_block_count if index else 0)
-        same_boot = index is not None and index.boot_id == files.filesystem.boot_id()
         # Where the system kept running, the published end is the truth; else all that counts is what was synced.
-        self._end_known = index.message_count if index is not None and same_boot else None
-        self._floor = 0 if index is None else index.message_count if same_boot else min(index.synced, index.message_count)
+        self._end_known: int | None = None
+        self._floor = 0
+        if index is not None and index.boot_id == files.filesystem.boot_id():
+            self._end_known = self._floor = index.message_count
+        elif index is not None:
+            self._floor = min(index.synced, index.message_count)
         self._old = _slots_by_base(index)
         self._leftovers: list[str] = []
         self._removed: list[str] = []
@@ -180,9 +185,7 @@ class _Recoverer:
 
     def _open(self, found: _Found) -> Block:
         file = self._files.filesystem.open(self._path(found), writable=True)
-        return Block.open(
-            file, self._files.format, found.number, found.base_offset, found.base_number, writable=True
-        )
+        return Block.open(file, self._files.format, found.number, found.base_offset, found.base_number, writable=True)
 
     def _sealed_slot(self, found: _Found, following: _Found) -> Slot:
         """The slot of a block that lies wholly below the floor."""

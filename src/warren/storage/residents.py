@@ -32,44 +32,43 @@ class Residents:
 
     def __init__(self, files_max: int) -> None:
         self._files_max, self._open = files_max, 0
-        self._lock = threading.Lock()
-        self._order: OrderedDict[int, weakref.ref[Resident]] = OrderedDict()
+        self._reset()
+
+    def _reset(self) -> None:
+        # A resident may be collected, and so leave, while this very thread holds the lock.
+        self._lock = threading.RLock()
+        self._order: OrderedDict[int, tuple[weakref.ref[Resident], int]] = OrderedDict()
+        self._open = 0
 
     def admit(self, resident: Resident, files: int = 1) -> None:
         """`resident` opened files; where that is too many in all, others give up theirs."""
+        key = id(resident)
         with self._lock:
+            reference, count = self._order.get(key, (None, 0))
+            reference = reference or weakref.ref(resident, lambda _: self._take_out(key))
+            self._order[key] = (reference, count + files)
             self._open += files
-            if id(resident) not in self._order:
-                self._order[id(resident)] = weakref.ref(resident, functools.partial(self._forget, id(resident)))
             excess = self._open - self._files_max
-        if excess > 0:
-            self._make_room(resident)
-
-    def _make_room(self, admitted: Resident) -> None:
-        with self._lock:
-            candidates = [reference() for reference in self._order.values()]
+            candidates = [known() for known, _ in self._order.values()] if excess > 0 else []
         for candidate in candidates:
             if self._open <= self._files_max:
                 return
-            if candidate is not None and candidate is not admitted:
-                self.leave(candidate, candidate.rest())
+            if candidate is not None and candidate is not resident and candidate.rest():
+                self._take_out(id(candidate))
 
-    def leave(self, resident: Resident, files: int) -> None:
-        """`resident` gave up its files."""
-        if files:
-            with self._lock:
-                self._open = max(0, self._open - files)
-                self._order.pop(id(resident), None)
+    def leave(self, resident: Resident) -> None:
+        """`resident` gave up all its files."""
+        self._take_out(id(resident))
 
-    def _forget(self, key: int, _: weakref.ref[Resident]) -> None:
-        self._order.pop(key, None)
+    def _take_out(self, key: int) -> None:
+        with self._lock:
+            _, count = self._order.pop(key, (None, 0))
+            self._open -= count
 
     def after_fork(self) -> None:
         """Every resident of this process starts without files."""
-        self._lock = threading.Lock()
-        residents = [reference() for reference in self._order.values()]
-        self._order.clear()
-        self._open = 0
+        residents = [reference() for reference, _ in self._order.values()]
+        self._reset()
         for resident in residents:
             if resident is not None:
                 resident.after_fork()

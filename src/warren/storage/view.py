@@ -32,6 +32,10 @@ class LogView:
         self._base_numbers: list[int] = []
 
     @property
+    def directory(self) -> str:
+        return self._files.directory
+
+    @property
     def first(self) -> int:
         """The number of the first message that is still there."""
         self._look()

@@ -32,7 +32,7 @@ class QueueWriter:
         self._files, self._format, self._make_durable = files, files.format, make_durable
         self._block_size = block_size
         self.record_size_max = record_size_max(files.format, block_size)
-        self.index: Index
+        self._index: Index | None = None
         self.block: Block | None = None
         self.number = -1
         self.position = 0
@@ -40,9 +40,19 @@ class QueueWriter:
         self.last_timestamp = 0
         self.next_due = NEVER
 
+    @property
+    def index(self) -> Index:
+        """The index that the writer stands in."""
+        assert self._index is not None, "catch_up comes first"
+        return self._index
+
+    def stands_in(self, index: Index) -> bool:
+        """Whether nobody else changed the log since this writer last did."""
+        return self._index is index and self.number == index.message_count
+
     def catch_up(self, index: Index) -> None:
         """Stand where the log ends now: somebody else may have appended, rolled or recovered meanwhile."""
-        self.index = index
+        self._index = index
         self.number = index.message_count
         start, count = index.block_range()
         if not count:
@@ -110,7 +120,11 @@ class QueueWriter:
     def let_go(self) -> None:
         """Hold no file any more; `catch_up` comes before the next use."""
         self.block, self.number, self.next_due, self.room_end = None, -1, NEVER, 0
-        del self.index
+        self._index = None
+
+    def move_to(self, index: Index) -> None:
+        """The index was rewritten under the lock; the blocks are the same."""
+        self._index = index
 
     def publish(self) -> None:
         """Let readers see what was laid."""
@@ -176,7 +190,7 @@ class QueueWriter:
         """A new last block, durable under its name before the index speaks of it."""
         start, count = self.index.block_range()
         if count == self.index.max_block_count:
-            self.index = self._files.grow_index(self.index)
+            self._index = self._files.grow_index(self.index)
         created = max(self._files.now_us(), self.last_timestamp)
         header = block_header(number, base_offset, base_number, created, self._block_size)
         path = paths.block_path(self._files.directory, base_offset, self._format.version)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from mmap import mmap
 from typing import Final
 
-from warren.errors import BadInput, UnsupportedByVersion
+from warren.errors import UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET
 from warren.storage.layout import CODEC_SINGLE, RECORD_HEAD_V1, RecordHeadV1
-from warren.storage.record import Damage, DiskMessage, Packed, text_bytes
+from warren.storage.record import Damage, DiskMessage, Packed, check_body, text_bytes
 
 ID_FIELD: Final = 40
 TAG_FIELD: Final = 128
@@ -40,8 +40,7 @@ def pack_single(
     compression: int = 0,
 ) -> Packed:
     """One message. Its offset, time and number are filled in by `stamp`."""
-    if not isinstance(body, bytes | bytearray | memoryview):
-        raise BadInput(f"a body is bytes, not {type(body).__name__}")
+    check_body(body)
     for what, given in (("a key", key is not None), ("headers", headers), ("compression", compression)):
         if given:
             raise UnsupportedByVersion(what, VERSION)

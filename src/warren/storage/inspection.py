@@ -1,0 +1,89 @@
+"""What a log looks like from outside: its index, blocks and readers, for people and for tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from warren.storage import paths
+from warren.storage.files import LogFiles
+from warren.storage.layout import STATE_CLEAN, STATE_OPEN, STATE_REPLACED
+from warren.storage.view import LogView
+
+STATE_NAMES: Mapping[int, str] = {STATE_CLEAN: "clean", STATE_OPEN: "open", STATE_REPLACED: "replaced"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockInfo:
+    """One block. `file_size` is what it takes on disk; `end_offset` where its records end. Times are µs."""
+
+    number: int
+    path: str
+    base_offset: int
+    end_offset: int
+    base_number: int
+    end_number: int
+    created: int
+    updated: int
+    file_size: int
+    is_sealed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogInfo:
+    """The index of a log, and what it speaks of. `writing` is the process in the middle of a change; 0 for none."""
+
+    path: str
+    version: int
+    state: str
+    flag: int
+    extension: Mapping[str, str]
+    first: int
+    end: int
+    synced: int
+    writing: int
+    max_block_count: int
+    blocks: Sequence[BlockInfo]
+
+
+def inspect(files: LogFiles, view: LogView) -> LogInfo:
+    """The log as it is now. Nothing is changed, and no record is read."""
+    index, end = files.index(), view.end
+    stretches = list(view.stretches(view.first, end)) if end > view.first else []
+    blocks = [
+        BlockInfo(
+            number=stretch.block.number,
+            path=stretch.block.path,
+            base_offset=slot.base_offset,
+            end_offset=slot.base_offset + stretch.limit,
+            base_number=slot.base_number,
+            end_number=stretch.end_number,
+            created=slot.created,
+            updated=index.slot(stretch.block.number).updated,
+            file_size=stretch.block.file.size(),
+            is_sealed=place < len(stretches) - 1,
+        )
+        for place, (stretch, slot) in enumerate(stretches)
+    ]
+    return LogInfo(
+        path=files.directory,
+        version=index.version,
+        state=STATE_NAMES.get(index.state, "unknown"),
+        flag=index.flag,
+        extension=index.extension(),
+        first=view.first,
+        end=end,
+        synced=index.synced,
+        writing=index.writing,
+        max_block_count=index.max_block_count,
+        blocks=blocks,
+    )
+
+
+def reader_names(files: LogFiles) -> list[str]:
+    """The names of a log's readers, sorted."""
+    directory = paths.readers_directory(files.directory)
+    if not files.filesystem.exists(directory):
+        return []
+    names = map(paths.reader_name, files.filesystem.names(directory))
+    return sorted(name for name in names if name is not None)

@@ -1,0 +1,68 @@
+"""Every byte of a log checked: each record's checksums, its place, its number, its time, and each block's header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warren.errors import CorruptRecord
+from warren.storage.block import HEADER_SIZE_MAX, BlockHeader
+from warren.storage.columns import Columns
+from warren.storage.layout import CODEC_COLUMNS, SECTION_BODY_ENDS
+from warren.storage.record import Damage
+from warren.storage.view import LogView, Stretch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was found to be whole."""
+
+    messages: int
+    records: int
+    blocks: int
+    bytes: int
+
+
+def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Verified:
+    """Read everything. CorruptRecord at the first damage; `progress` is told how many messages were checked so far."""
+    first, end = view.first, view.end
+    number, timestamp, records, blocks, size = first, 0, 0, 0, 0
+    for stretch, _ in view.stretches(first, end):
+        number, timestamp, count = _verify_block(stretch, number, end, timestamp, progress)
+        records, blocks, size = records + count, blocks + 1, size + stretch.limit
+    if number != end:
+        raise CorruptRecord(view.directory, 0, f"the blocks end at message {number}, the index at {end}")
+    return Verified(messages=end - first, records=records, blocks=blocks, bytes=size)
+
+
+def _verify_block(
+    stretch: Stretch, number: int, end: int, timestamp: int, progress: Callable[[int], None] | None
+) -> tuple[int, int, int]:
+    """The number and time that the block ends with, and how many records it has."""
+    block, limit, end_number = stretch
+    if block.has_meta_data and BlockHeader.parse(block.view[:HEADER_SIZE_MAX]) is None:
+        raise CorruptRecord(block.path, 0, "the header of the block does not check")
+    position, records = block.next_record(block.start, limit), 0
+    while position < limit and number < end:
+        record = block.read(position, limit)
+        if record.number != number or record.timestamp < timestamp:
+            reason = f"message {record.number} of time {record.timestamp} where {number} should follow {timestamp}"
+            raise block.corrupt(Damage(position, reason))
+        if record.codec == CODEC_COLUMNS:
+            _verify_columns(stretch, position, record.body, record.message_count)
+        number, timestamp = number + record.message_count, record.timestamp
+        position, records = block.next_record(record.end, limit), records + 1
+        if progress is not None and not records % 1024:
+            progress(number)
+    if number != end_number:
+        raise block.corrupt(Damage(position, f"the block ends at message {number}, its index says {end_number}"))
+    if progress is not None:
+        progress(number)
+    return number, timestamp, records
+
+
+def _verify_columns(stretch: Stretch, position: int, body: bytes, count: int) -> None:
+    try:
+        Columns(body, 0, len(body), count).ends(SECTION_BODY_ENDS)
+    except Damage as damage:
+        raise stretch.block.corrupt(Damage(position, damage.reason)) from damage

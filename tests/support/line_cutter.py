@@ -12,6 +12,8 @@ from tests.support.simulated_disk import SimulatedFileSystem
 
 ENGINE_DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(warren.__file__)), "storage") + os.sep
 LINES_BETWEEN_WRITE_BACKS: Final = 400
+UNWATCHED: Final = ("residents.py",)
+"""What belongs to the process and outlives the log: a machine without power has no process that goes on."""
 
 
 class LineCutter:
@@ -39,6 +41,8 @@ class LineCutter:
         code = frame.f_code
         # What a destructor raises is swallowed: a cut there would be no cut.
         if not code.co_filename.startswith(self._directory) or code.co_name == "__del__":
+            return None
+        if code.co_filename.endswith(UNWATCHED):
             return None
         return self._on_line
 

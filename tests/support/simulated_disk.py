@@ -265,7 +265,8 @@ class SimulatedFileSystem:
     def exists(self, path: str) -> bool:
         self.enter("exists")
         path = os.path.normpath(path)
-        return path in self._directories or os.path.basename(path) in self._parent(path).current
+        parent = self._directories.get(os.path.dirname(path))
+        return path in self._directories or (parent is not None and os.path.basename(path) in parent.current)
 
     def names(self, directory: str) -> list[str]:
         self.enter("names")

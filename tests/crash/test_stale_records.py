@@ -1,0 +1,106 @@
+"""Records of an earlier life, and records of another place, are whole and check: they are not taken for messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.moody_filesystem import MoodyFileSystem
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import SimulatedFileSystem
+from warren.errors import CorruptRecord
+from warren.storage import Log
+
+SEEDS = range(60)
+NAMES = (b"a", b"b", b"c", b"d")
+PAGE_BODY = 4096
+"""Each record has a page of its own to lose."""
+
+
+def _bodies(log: Log) -> list[bytes]:
+    return [message.body for message in log.read(log.first, limit=1000)]
+
+
+def _open(disk: SimulatedFileSystem, clock: SimulatedClock, durability: str = "os") -> Log:
+    return Log.open("/log", filesystem=disk, clock=clock, durability=durability, block_size=64 << 10)
+
+
+@pytest.mark.parametrize("crash_first", ["power cut", "kill"])
+def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str) -> None:
+    came_close = 0
+    for seed in SEEDS:
+        disk, clock = SimulatedFileSystem(seed=seed), SimulatedClock()
+        log = _open(disk, clock)
+        for name in NAMES:
+            log.append(name * PAGE_BODY)
+        disk = disk.after_power_cut(seed)
+        # The clock was set back, so that the old records do not look older than the new one before them.
+        clock.set_back_ns(10**10)
+
+        log = _open(disk, clock, "commit")
+        kept = len(_bodies(log))
+        log.append(b"A" * PAGE_BODY)
+        disk = disk.after_power_cut(seed + 1) if crash_first == "power cut" else disk.after_process_kill()
+        recovered = _open(disk.after_power_cut(seed + 2), clock)
+
+        names = [body[:1] for body in _bodies(recovered)]
+        assert names == [*NAMES[:kept], b"A"], f"seed {seed}"
+        came_close += kept < 3
+    assert came_close > len(SEEDS) // 4
+
+
+def test_a_record_from_another_place_is_not_taken(tmp_path: Path) -> None:
+    """As a disk leaves it that wrote a sector where it does not belong: number, size and checksum are right."""
+    files, clock = MoodyFileSystem(really_syncs=False), SimulatedClock()
+    paths = [tmp_path / name for name in ("here", "there")]
+    for path, first in zip(paths, (b"short", b"much longer than the other"), strict=True):
+        with Log.open(str(path), filesystem=files, clock=clock) as log:
+            log.append(first)
+            receipt = log.append(path.name.encode().ljust(5))
+    here, there = [next(path.glob("*.block")) for path in paths]
+    record = there.read_bytes()[receipt.offset : receipt.offset + 64]
+    with Log.open(str(paths[0]), read_only=True) as log:
+        place = log.at(1).offset
+    content = bytearray(here.read_bytes())
+    content[place : place + len(record)] = record
+
+    here.write_bytes(content)
+
+    with Log.open(str(paths[0]), read_only=True) as log:
+        assert log.at(0).body == b"short"
+        with pytest.raises(CorruptRecord, match="offset"):
+            log.at(1)
+        with pytest.raises(CorruptRecord):
+            log.verify()
+
+
+@pytest.mark.parametrize("count", [64, 200])
+def test_a_wrong_index_entry_costs_a_scan_and_not_an_error(tmp_path: Path, count: int) -> None:
+    """Every byte of a block's index messages is changed in turn; the messages are found all the same."""
+    files, clock = MoodyFileSystem(really_syncs=False), SimulatedClock()
+    path = tmp_path / "log"
+    with Log.open(str(path), filesystem=files, clock=clock) as log:
+        for number in range(count):
+            log.append(b"%d" % number)
+        first_record = log.at(0).offset
+    block = next(path.glob("*.block"))
+    whole = block.read_bytes()
+
+    for position in range(first_record):
+        wounded = bytearray(whole)
+        wounded[position] ^= 0x18
+        block.write_bytes(wounded)
+        with Log.open(str(path), read_only=True) as log:
+            for number in (0, 1, 63, count - 1):
+                assert _body_or_damage(log, number, first_record) in (b"%d" % number, None)
+
+
+def _body_or_damage(log: Log, number: int, first_record: int) -> bytes | None:
+    """None where the words are damaged that tell where the first record stands, which cannot be done without."""
+    try:
+        return log.at(number).body
+    except CorruptRecord as error:
+        if error.position < first_record:
+            return None
+        raise

@@ -1,0 +1,64 @@
+"""How a failure looks to the user: one red line on stderr that says what to do, and an exit code. Never a traceback."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from warren.errors import (
+    BadInput,
+    LogLocked,
+    NumberRetired,
+    UnknownVersion,
+    WarrenError,
+)
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+class FailureGroup(TyperGroup):
+    """Commands whose failures are shown to the user. What a bug raises is not a failure, and is let through."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a failure ends the program with one line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except BadInput as error:
+            fail(str(error), code=EXIT_USAGE)
+        except WarrenError as error:
+            fail(f"{error}{advice(error)}")
+        except OSError as error:
+            # A reader of our output that went away, such as `head`, is no failure: the framework ends quietly.
+            if error.errno == errno.EPIPE:
+                raise
+            fail(f"{error.filename or 'the operating system'}: {error.strerror or error}")
+
+
+def fail(sentence: str, *, code: int = EXIT_FAILED) -> NoReturn:
+    """End the program with `sentence` in red on stderr."""
+    complain(sentence)
+    raise typer.Exit(code)
+
+
+def complain(sentence: str) -> None:
+    """Show `sentence` in red on stderr, on one line however long it is."""
+    Console(stderr=True, highlight=False).print(Text(sentence, style="red"), soft_wrap=True)
+
+
+def advice(error: WarrenError) -> str:
+    """What the user can do now, where the error itself does not say so."""
+    match error:
+        case UnknownVersion():
+            return "; a newer release of Warren reads it"
+        case NumberRetired(first=first):
+            return f"; start from {first}"
+        case LogLocked():
+            return "; end that process, or wait for it, and try again"
+        case _:
+            return ""

@@ -1,0 +1,36 @@
+"""The program `warren`: which commands there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from warren import __version__
+from warren.cli import demo, log
+from warren.cli.failure import FailureGroup
+
+app = typer.Typer(
+    cls=FailureGroup,
+    help="Warren, a durable message log.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(log.app, name="log")
+app.command("demo")(demo.demo)
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    is_version_asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Warren, a durable message log."""
+    if is_version_asked:
+        typer.echo(f"warren {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the program with the arguments of the process."""
+    app()

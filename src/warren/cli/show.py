@@ -1,0 +1,130 @@
+"""How the facts of a log look in a terminal: tables that fit 80 columns, and say more where there is room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from warren.cli.target import ReaderInfo
+from warren.storage.inspection import BlockInfo, LogInfo
+
+WIDE: Final = 110
+STATES: Final[Mapping[str, str]] = {"clean": "closed cleanly", "open": "open, or left by a crash"}
+SIZE_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(size: int) -> str:
+    """`size` bytes in the unit that reads best."""
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(SIZE_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:,.0f} {SIZE_UNITS[unit]}" if unit == 0 else f"{value:,.1f} {SIZE_UNITS[unit]}"
+
+
+def time_text(timestamp: int) -> str:
+    """`timestamp` in UTC, to the second; a dash for none."""
+    return datetime.fromtimestamp(timestamp // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S") if timestamp else "–"
+
+
+def span_text(microseconds: int) -> str:
+    """How long, in the unit that reads best."""
+    seconds = microseconds / 1_000_000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.1f} s"
+
+
+def table(title: str) -> Table:
+    """An empty table in the house style."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def show_log(console: Console, info: LogInfo, readers: Sequence[ReaderInfo]) -> None:
+    """The index, the blocks and the readers of a log."""
+    is_wide = console.width >= WIDE
+    console.print(_index_table(info), "")
+    console.print(_blocks_table(info.blocks, is_wide=is_wide) if info.blocks else Text("no blocks", style="dim"), "")
+    console.print(_readers_table(readers) if readers else Text("no readers", style="dim"))
+
+
+def _index_table(info: LogInfo) -> Table:
+    size = sum(block.file_size for block in info.blocks)
+    rows = {
+        "path": info.path,
+        "version": str(info.version),
+        "state": STATES.get(info.state, info.state) + (f"; process {info.writing} is writing" if info.writing else ""),
+        "messages": _range_text(info.first, info.end),
+        "synced": f"below {info.synced:,}",
+        "blocks": f"{len(info.blocks)}, {size_text(size)} on disk; the index has {info.max_block_count} slots",
+        "flag": str(info.flag),
+        **{key: _extension_text(key, value) for key, value in info.extension.items()},
+    }
+    found = table("Index")
+    found.show_header = False
+    found.add_column(style="dim")
+    found.add_column(overflow="fold")
+    for name, value in rows.items():
+        found.add_row(name, Text(value))
+    return found
+
+
+def _extension_text(key: str, value: str) -> str:
+    return f"{time_text(int(value))} UTC" if key == "created" and value.isdecimal() else value
+
+
+def _range_text(first: int, end: int) -> str:
+    return f"{end - first:,} ({first:,} to {end - 1:,})" if end > first else f"none; the next one is {end:,}"
+
+
+def _blocks_table(blocks: Sequence[BlockInfo], *, is_wide: bool) -> Table:
+    found = table("Blocks")
+    for name in ("block", "first", "messages", "size"):
+        found.add_column(name, justify="right")
+    found.add_column("created (UTC)", no_wrap=True)
+    found.add_column("span", justify="right")
+    found.add_column("state")
+    if is_wide:
+        found.add_column("file")
+    for block in blocks:
+        cells = [
+            str(block.number),
+            f"{block.base_number:,}",
+            f"{block.end_number - block.base_number:,}",
+            size_text(block.file_size),
+            time_text(block.created),
+            span_text(max(0, block.updated - block.created)),
+            "sealed" if block.is_sealed else "last",
+        ]
+        found.add_row(*cells, *([os.path.basename(block.path)] if is_wide else []))
+    return found
+
+
+def _readers_table(readers: Sequence[ReaderInfo]) -> Table:
+    found = table("Readers")
+    found.add_column("reader", overflow="fold")
+    found.add_column("filter", overflow="fold")
+    found.add_column("next", justify="right")
+    found.add_column("behind", justify="right")
+    for reader in readers:
+        if reader.damage is not None:
+            found.add_row(Text(reader.name), Text(f"damaged: {reader.damage}", style="red"), "–", "–")
+        else:
+            tag = Text(reader.tag) if reader.tag is not None else Text("every message", style="dim")
+            found.add_row(Text(reader.name), tag, f"{reader.position:,}", f"{reader.behind:,}")
+    return found

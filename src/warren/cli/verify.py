@@ -1,0 +1,39 @@
+"""`warren log verify`: every checksum of a log, behind a progress bar."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from warren.cli.failure import fail
+from warren.cli.rates import progress_bars
+from warren.cli.show import size_text
+from warren.cli.target import open_to_read
+from warren.errors import CorruptRecord
+
+
+def verify(path: str) -> None:
+    """Read every byte of the log. The first damage ends the program with its place and what is whole before it."""
+    console = Console(highlight=False)
+    with open_to_read(path) as log:
+        first = log.first
+        checked = first
+        with progress_bars(console) as progress:
+            task = progress.add_task("checking", total=log.end - first)
+
+            def show(number: int) -> None:
+                nonlocal checked
+                checked = number
+                progress.update(task, completed=number - first)
+
+            try:
+                found = log.verify(show)
+            except CorruptRecord as damage:
+                progress.stop()
+                place = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
+                advice = f"`warren log repair {path}` cuts the log there"
+                fail(f"{place}; {checked - first:,} messages before it are whole; {advice}")
+        blocks = "1 block" if found.blocks == 1 else f"{found.blocks:,} blocks"
+        console.print(
+            f"[green]whole[/]: {found.messages:,} messages in {found.records:,} records and {blocks}, "
+            f"{size_text(found.bytes)}"
+        )

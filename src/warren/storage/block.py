@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap as mmap_module
 import re
 from contextlib import suppress
 from mmap import mmap
@@ -135,6 +136,11 @@ class Block:
         index_size = 0 if header is None else len(index2index_bytes(header.index_count))
         if header is not None and header.base_offset == self.base_offset and index_end == header_end + index_size:
             self.index = BlockIndex(self.view, header_end, header.index_count, self.base_number)
+
+    def let_pages_go(self) -> None:
+        """Give back the memory behind the map. What is read again comes from the file again."""
+        if hasattr(mmap_module, "MADV_DONTNEED"):
+            self.view.madvise(mmap_module.MADV_DONTNEED)
 
     @property
     def has_meta_data(self) -> bool:

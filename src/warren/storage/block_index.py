@@ -44,12 +44,7 @@ class BlockIndex:
     def __init__(self, view: mmap, index2index_at: int, entry_count: int, base_number: int) -> None:
         self._view, self._index2index_at = view, index2index_at
         self._entry_count, self._base_number = entry_count, base_number
-        self._group_at = 0
-
-    @property
-    def capacity(self) -> int:
-        """For how many 64ths of messages there is an entry. What lies behind is found by a scan."""
-        return self._entry_count * self._entry_count
+        self._group_at = self._laid = 0
 
     def entry(self, place: int) -> IndexEntry:
         """Entry number `place`; position 0 where there is none."""
@@ -85,43 +80,59 @@ class BlockIndex:
         """The first number at or after `number` that gets an entry."""
         return number + (self._base_number - number) % INDEX_SPACING
 
+    def start_writing(self) -> None:
+        """Somebody else may have laid messages since: see which are there, and take no group for whole."""
+        self._group_at = 0
+        laid = 0
+        while laid < self._entry_count and self._entry_at(laid * self._entry_count):
+            laid += 1
+        self._laid = laid
+
+    @property
+    def _covered_end(self) -> int:
+        """The first number whose entry would need an index message that is not laid yet."""
+        return self._base_number + self._laid * self._entry_count * INDEX_SPACING
+
     def size_needed(self, number: int, count: int) -> int:
         """How many bytes of index messages must be laid before the record of these messages."""
-        missing = len(self._messages_missing(number, count))
-        return missing * aligned(index_message_size(self._entry_count))
+        return self._missing(number + count) * aligned(index_message_size(self._entry_count))
 
-    def _messages_missing(self, number: int, count: int) -> list[int]:
-        """Which index messages the entries of these messages still lack."""
-        first = (self.next_due(number) - self._base_number) // INDEX_SPACING
-        last = (number + count - 1 - self._base_number) // INDEX_SPACING
-        if first > last:
-            return []
-        messages = range(first // self._entry_count, min(last // self._entry_count + 1, self._entry_count))
-        return [message for message in messages if not self._entry_at(message * self._entry_count)]
+    def _missing(self, end_number: int) -> int:
+        """How many index messages the entries below `end_number` still lack."""
+        beyond = end_number - self._covered_end
+        if beyond <= 0:
+            return 0
+        wanted = -(-beyond // (self._entry_count * INDEX_SPACING))
+        return min(wanted, self._entry_count - self._laid)
 
     def lay(self, number: int, count: int, position: int) -> int:
         """Lay down the index messages that these messages need, at `position`; where the record then goes."""
         self._close_group(number, position)
         size = index_message_size(self._entry_count)
-        for message in self._messages_missing(number, count):
+        for _ in range(self._missing(number + count)):
             head = META_HEAD.pack(META_DATA | size - SIZE_WORD.size, LABEL_INDEX)
             self._view[position : position + size] = head.ljust(size, b"\0")
-            at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
+            at = self._index2index_at + META_HEAD.size + self._laid * INDEX2INDEX_ENTRY.size
             INDEX2INDEX_ENTRY.pack_into(self._view, at, position)
+            self._laid += 1
             position += aligned(size)
         return position
 
     def note(self, number: int, count: int, position: int) -> int:
         """Enter the record at `position` for each 64th message in it. The next number that needs an entry."""
         due = self.next_due(number)
-        while due < number + count:
-            at = self._entry_at((due - self._base_number) // INDEX_SPACING)
+        place = (due - self._base_number) // INDEX_SPACING
+        place_end = (number + count - 1 - self._base_number) // INDEX_SPACING + 1
+        self._group_at = position if count == 1 and due == number else 0
+        while place < place_end:
+            # The entries of one index message lie side by side.
+            end = min(place_end, (place // self._entry_count + 1) * self._entry_count)
+            at = self._entry_at(place)
             if at:
-                INDEX_ENTRY.pack_into(self._view, at, position, 0)
-            due += INDEX_SPACING
-        starts_group = count == 1 and due == number + INDEX_SPACING
-        self._group_at = position if starts_group else 0
-        return due
+                entries = INDEX_ENTRY.pack(position, 0) * (end - place)
+                self._view[at : at + len(entries)] = entries
+            place = end
+        return self._base_number + place_end * INDEX_SPACING
 
     def adopt(self, position: int) -> None:
         """An index message was found at `position`, behind all that index2index knows before it: enter it there."""

@@ -25,6 +25,7 @@ from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage import paths, read
 from warren.storage.background import AtOnce, Background, process_background
 from warren.storage.bell import SLEEP_S_MAX
+from warren.storage.checksum import crc32c
 from warren.storage.columns import Batch, pack_columns, split
 from warren.storage.commit import Commit
 from warren.storage.compression import compression_code
@@ -34,7 +35,7 @@ from warren.storage.inspection import LogInfo, inspect, reader_names
 from warren.storage.opening import find_log, settle
 from warren.storage.read import Label, Page
 from warren.storage.reader import QueueReader, Standing, new_reader_bytes, open_reader_file, write_reader
-from warren.storage.record import Packed
+from warren.storage.record import PLAIN_HEAD, Packed
 from warren.storage.recovery import Recovery
 from warren.storage.residents import process_residents
 from warren.storage.tags import TagFilter
@@ -57,6 +58,8 @@ class Log:
         self._compression = compression
         self._view = LogView(files)
         self._is_synced = False
+        self._takes_plain = files.format.version == 2 and not compression
+        self._takes_shortcut = False
         files.before_rest, files.in_child = commit.writer.let_go, commit.after_fork
 
     @classmethod
@@ -111,6 +114,7 @@ class Log:
             settle(files, commit, force=repair)
         log = cls(files, commit, Label(topic, partition), clock, compression_code(compression))
         log._is_synced = level.mode == "commit"
+        log._takes_shortcut = log.version == 2 and not read_only and not log._is_synced
         return log
 
     # --- Appending ---
@@ -126,10 +130,20 @@ class Log:
         corr_offset: int = NO_CORR_OFFSET,
     ) -> Receipt:
         """Append one message."""
-        packed = self._files.format.pack_single(
-            body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
-        )
-        receipt = self._put((packed,))
+        if tag or id or key is not None or headers or corr_offset != NO_CORR_OFFSET or not self._takes_plain:
+            packed = self._files.format.pack_single(
+                body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
+            )
+            payload = packed.payload
+        else:
+            try:
+                payload = PLAIN_HEAD + body
+            except TypeError as error:
+                raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
+            packed = None
+        if self._takes_shortcut and (shortcut := self._commit.append(payload, id)) is not None:
+            return shortcut
+        receipt = self._put((packed or Packed(payload, crc32c(payload), 1),))
         return receipt._replace(id=id) if id else receipt
 
     def append_many(

@@ -73,7 +73,8 @@ class QueueReader:
         self._log, self._store, self.name = log, store, name
         text = store.filter_text()
         self._filter = TagFilter.parse(text) if text else None
-        self._position = store.load(log)
+        # After a power cut the position may have survived messages that were never promised to.
+        self._position = min(store.load(log), log.end)
 
     @property
     def position(self) -> int:

@@ -113,7 +113,8 @@ class _Recoverer:
                 plan.slots.append(self._sealed_slot(block_file, found[place + 1]))
                 plan.number = plan.slots[-1].end_number
                 continue
-            plan.last, slot, plan.number = self._walk_block(block_file)
+            timestamp = plan.slots[-1].updated if plan.slots else 0
+            plan.last, slot, plan.number = self._walk_block(block_file, timestamp)
             plan.slots.append(slot)
             plan.end = slot.end_offset - slot.base_offset
         return plan
@@ -229,11 +230,15 @@ class _Recoverer:
 
     # --- How far they go ---
 
-    def _walk_block(self, found: _Found) -> tuple[Block, Slot, int]:
-        """Every record of a block up to the first that does not check, entered anew in the block's index."""
+    def _walk_block(self, found: _Found, timestamp: int) -> tuple[Block, Slot, int]:
+        """Every record of a block up to the first that does not check, entered anew in the block's index.
+
+        `timestamp` is the last one before it: time goes on from there even where the block is empty.
+        """
         block = self._open(found)
         position, number = self._start_of_walk(block)
-        created, first_timestamp, last_timestamp = found.slot.created, found.slot.first_timestamp, found.slot.updated
+        created, first_timestamp = found.slot.created, found.slot.first_timestamp
+        last_timestamp = max(timestamp, created)
         end = position
         for record in self._records(block, position, number):
             self._enter(block, record)

@@ -30,6 +30,7 @@ class LogView:
         self._range = (-1, -1)
         self._slots: list[Slot] = []
         self._base_numbers: list[int] = []
+        self._last_block: Block | None = None
 
     @property
     def directory(self) -> str:
@@ -53,7 +54,7 @@ class LogView:
             blocks = index.blocks()
             if index.version == 1:
                 numbers = [self._base_number(number, slot) for number, slot in enumerate(blocks.slots, blocks.start)]
-                ends = [*numbers[1:], 0]
+                ends = [*numbers[1:], 0] if numbers else []
                 pairs = zip(blocks.slots, numbers, ends, strict=True)
                 slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in pairs]
             else:
@@ -86,6 +87,10 @@ class LogView:
             if index.block_range()[0] > start + place:
                 raise NumberRetired(self._base_numbers[place], self.first) from None
             raise
+        left, self._last_block = self._last_block, block
+        if left is not None and block.number == left.number + 1:
+            # Whoever reads on and on needs no more than the block it is in.
+            left.let_pages_go()
         return Stretch(block, slot.end_offset - slot.base_offset, end if is_last else slot.end_number)
 
     def stretches(self, start: int, end: int) -> Iterator[tuple[Stretch, Slot]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from mmap import mmap
 from typing import Final
 
 from warren.config import PREALLOCATE_FIRST, PREALLOCATE_STEP_MAX
@@ -14,10 +15,12 @@ from warren.storage.block import Block, block_header, end_of_block, first_bytes,
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import File
 from warren.storage.index import Index
-from warren.storage.layout import ALIGNMENT, Slot
+from warren.storage.layout import ALIGNMENT, INDEX_HEADER_SIZE, SLOT_WORD_END_OFFSET, SLOT_WORD_UPDATED, Slot
 from warren.storage.record import Packed
 
 NEVER: Final = 1 << 63
+WRITE_SIZE_MIN: Final = 16 << 10
+"""From this size on a record is written, not stored through the map: new pages are cheaper by the dozen."""
 
 
 class QueueWriter:
@@ -36,6 +39,11 @@ class QueueWriter:
         self.block: Block | None = None
         self.number = -1
         self.position = 0
+        # The block and the index as the shortest append sees them: kept in step with `block` and `index`.
+        self.base_offset = 0
+        self.view: mmap
+        self.words: memoryview = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
+        self.word_end_offset = self.word_updated = 0
         self.room_end = 0
         self.last_timestamp = 0
         self.next_due = NEVER
@@ -67,13 +75,17 @@ class QueueWriter:
         if self.position == block.start:
             block.base_number = self.number
         if block.index is not None:
-            block.index.forget_group()
+            block.index.start_writing()
             self.next_due = block.index.next_due(self.number)
 
     def _see_room(self, block: Block) -> None:
         size = block.file.size()
         if size != block.mapped_size:
             block.map()
+        self.base_offset, self.view, self.words = block.base_offset, block.view, self.index.words
+        slot_word = self.index.slot_position(block.number) // 8
+        self.word_end_offset = slot_word + SLOT_WORD_END_OFFSET
+        self.word_updated = slot_word + SLOT_WORD_UPDATED
         # Sealing needs room for its end word behind the last record.
         self.room_end = min(size, self._block_size) - ALIGNMENT
 
@@ -109,7 +121,10 @@ class QueueWriter:
         position = self.position
         offset = block.base_offset + position
         data = self._format.stamp(packed, offset, number, timestamp)
-        block.view[position : position + len(data)] = data
+        if size < WRITE_SIZE_MIN:
+            block.view[position : position + len(data)] = data
+        else:
+            block.file.write(position, data)
         self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
         return Receipt(number, offset, timestamp, "")
 
@@ -121,10 +136,14 @@ class QueueWriter:
         """Hold no file any more; `catch_up` comes before the next use."""
         self.block, self.number, self.next_due, self.room_end = None, -1, NEVER, 0
         self._index = None
+        self.view = mmap(-1, 1)
+        self.words = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
 
     def move_to(self, index: Index) -> None:
         """The index was rewritten under the lock; the blocks are the same."""
         self._index = index
+        if self.block is not None:
+            self._see_room(self.block)
 
     def publish(self) -> None:
         """Let readers see what was laid."""
@@ -176,6 +195,8 @@ class QueueWriter:
         end = end_of_block(self._format)
         block.file.write(self.position, end)
         block.file.truncate(self.position + len(end))
+        # Until there is a next block nothing more may be stored: the map reaches behind the end of the file.
+        self.room_end = 0
         self._make_durable(block.file, self.number)
         slot = self.index.slot(block.number)
         slot = slot._replace(

@@ -31,7 +31,7 @@ def verify(path: str) -> None:
                 progress.stop()
                 place = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
                 advice = f"`warren log repair {path}` cuts the log there"
-                fail(f"{place}; {checked - first:,} messages before it are whole; {advice}")
+                fail(f"{place}; at least {checked - first:,} messages before it are whole; {advice}")
         blocks = "1 block" if found.blocks == 1 else f"{found.blocks:,} blocks"
         console.print(
             f"[green]whole[/]: {found.messages:,} messages in {found.records:,} records and {blocks}, "

@@ -385,6 +385,15 @@ def test_an_unknown_version_is_refused_with_the_way_out(log_path: Path) -> None:
     assert "a newer release" in result.stderr
 
 
+def test_what_the_operating_system_refuses_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+
+    result = run("log", "inspect", tmp_path)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_repairing_a_log_that_is_kept_by_a_writer_names_that_process(log_path: Path) -> None:
     with Log.open(log_path, exclusive=True), start("log", "repair", log_path) as repairing:
         _, complaint = repairing.communicate(timeout=60)

@@ -27,7 +27,7 @@ SYSTEM_CLOCK: Final = SystemClock()
 
 
 def microseconds(when: datetime | float | int) -> int:
-    """`when` as µs since the epoch: an aware datetime, seconds as float, or µs as int. A naive datetime is local time."""
+    """`when` as µs since the epoch: a datetime (naive ones are local time), seconds as float, or µs as int."""
     if isinstance(when, datetime):
         return int(when.timestamp() * 1_000_000)
     if isinstance(when, float):

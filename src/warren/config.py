@@ -45,7 +45,7 @@ Compression = Literal["none", "zstd", "lz4"]
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """When a put counts as done: `commit` after its sync, `interval` with a sync at most `interval_s` later, `os` without."""
+    """When a put is done: `commit` after its sync, `interval` with a sync `interval_s` later at most, `os` without."""
 
     mode: Literal["commit", "interval", "os"]
     interval_s: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class WarrenError(Exception):
-    """Everything Warren raises on purpose. `code` goes over the wire; `retryable` says whether trying again may help."""
+    """Everything Warren raises on purpose. `code` goes over the wire; `retryable`: trying again may help."""
 
     code = "error"
     retryable = False

@@ -285,7 +285,7 @@ def test_damage_met_while_reading_is_one_line_without_a_traceback(log_path: Path
 @pytest.mark.parametrize("place", [0, 1, -1])
 def test_repair_cuts_at_the_first_damage_and_the_log_is_whole_again(log_path: Path, place: int) -> None:
     block = block_files(log_path)[place]
-    flip(block, 20_000)
+    flip(block, 6_000)
 
     result = run("log", "repair", log_path)
 

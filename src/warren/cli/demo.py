@@ -40,7 +40,7 @@ def demo(
             found = look_up(stopwatch, log)
         console.print("", rates_table("Rates", stopwatch.rates), "", sep="\n")
         show_found(console, found)
-        size = size_text(sum(block.file_size for block in log.inspect().blocks))
+        size = size_text(sum(block.file_size or 0 for block in log.inspect().blocks))
         console.print(f"{size} on disk; every batch was synced before its append returned.")
 
 

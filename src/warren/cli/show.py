@@ -64,7 +64,7 @@ def show_log(console: Console, info: LogInfo, readers: Sequence[ReaderInfo]) -> 
 
 
 def _index_table(info: LogInfo) -> Table:
-    size = sum(block.file_size for block in info.blocks)
+    size = sum(block.file_size or 0 for block in info.blocks)
     rows = {
         "path": info.path,
         "version": str(info.version),
@@ -106,7 +106,7 @@ def _blocks_table(blocks: Sequence[BlockInfo], *, is_wide: bool) -> Table:
             str(block.number),
             f"{block.base_number:,}",
             f"{block.end_number - block.base_number:,}",
-            size_text(block.file_size),
+            "missing" if block.file_size is None else size_text(block.file_size),
             time_text(block.created),
             span_text(max(0, block.updated - block.created)),
             "sealed" if block.is_sealed else "last",

@@ -10,26 +10,16 @@ from typing import Final
 
 from warren.clock import Clock
 from warren.config import LOCK_WAIT_S_MAX, Durability
-from warren.errors import CorruptRecord, LogClosed, LogLocked, StorageFull, SyncFailed, TooLarge
+from warren.errors import CorruptRecord, LogClosed, LogLocked, NotALog, StorageFull, SyncFailed, TooLarge
 from warren.message import Receipt
 from warren.storage.background import Background
-from warren.storage.checksum import crc32c
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import File, Lock
 from warren.storage.index import Index
-from warren.storage.layout import (
-    PAYLOAD_AT,
-    STAMP,
-    STAMPED,
-    STATE_CLEAN,
-    STATE_OPEN,
-    WORD_MESSAGE_COUNT,
-    WORD_STATE,
-    WORD_WAITING,
-    WORD_WRITING,
-)
+from warren.storage.layout import STATE_CLEAN, STATE_OPEN
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery, recover
+from warren.storage.shortcut import Append, make_shortcut
 from warren.storage.writer import QueueWriter
 
 LOCK_PAUSE_S_MIN: Final = 0.00005
@@ -116,16 +106,13 @@ class Commit:
         clock: Clock,
         background: Background,
     ) -> None:
-        self._files, self._clock, self._background = files, clock, background
+        self.files, self._clock, self._background = files, clock, background
         self._durability, self._exclusive = durability, exclusive
         self._max_block_count = max_block_count
-        self._pid = os.getpid()
+        self.pid = os.getpid()
         self._held: Lock | None = None
-        self._is_shared, self._is_interval = not exclusive, durability.mode == "interval"
-        # What `append` needs at hand: whether the writer may be used as it stands, and what `writing` says meanwhile.
-        self._is_ready, self._idle = False, self._pid if exclusive else 0
-        self._now_ns = clock.now_ns
-        self._mutex_acquire, self._mutex_release = files.mutex.acquire, files.mutex.release
+        self.is_ready = False
+        """Whether the shortcut may use the writer as it stands."""
         self._closed_because = ""
         self._is_torn = False
         self._has_written = False
@@ -146,58 +133,13 @@ class Commit:
         with self.changing() as writer:
             receipt = self._lay(writer, batch)
         if self._durability.mode == "interval":
-            self._sync_later()
+            self.sync_later()
         return receipt
 
-    def append(self, payload: bytes, id: str) -> Receipt | None:
-        """Append one packed message of version 2 by the shortest way; None where the long way has to be taken.
-
-        This is `put` with every call inlined: the same stores in the same order. It serves durability `os` and
-        `interval`, while the writer stands at the end and the record needs neither more room nor an index entry.
-        """
-        writer, size, checksum = self.writer, len(payload) + PAYLOAD_AT, crc32c(payload)
-        self._mutex_acquire()
-        try:
-            lock = self._files.lock() if self._is_shared else None
-            if lock is not None and not lock.try_acquire():
-                return None
-            try:
-                words, position, number = writer.words, writer.position, writer.number
-                if (
-                    position + size > writer.room_end
-                    or number >= writer.next_due
-                    or words[WORD_MESSAGE_COUNT] != number
-                    or words[WORD_STATE] != STATE_OPEN
-                    or words[WORD_WRITING] != self._idle
-                    or not self._is_ready
-                ):
-                    return None
-                words[WORD_WRITING] = self._pid
-                timestamp = self._now_ns() // 1000
-                if timestamp < writer.last_timestamp:
-                    timestamp = writer.last_timestamp
-                offset, end = writer.base_offset + position, position + size
-                stamp = STAMP.pack(offset, number, timestamp)
-                writer.view[position:end] = STAMPED.pack(size - 4, checksum, stamp, crc32c(stamp)) + payload
-                writer.position = end = (end + 7) & -8
-                writer.number, writer.last_timestamp = number + 1, timestamp
-                words[writer.word_end_offset] = writer.base_offset + end
-                words[writer.word_updated] = timestamp
-                words[WORD_MESSAGE_COUNT] = number + 1
-                words[WORD_WRITING] = self._idle
-            except BaseException:
-                self._is_torn, self._is_ready = True, False
-                raise
-            finally:
-                if lock is not None:
-                    lock.release()
-        finally:
-            self._mutex_release()
-        if words[WORD_WAITING]:
-            self._ring(writer)
-        if self._is_interval:
-            self._sync_later()
-        return tuple.__new__(Receipt, (number, offset, timestamp, id))
+    def put_one(self, packed: Packed, id: str) -> Receipt:
+        """Append one record that holds one message, the long way."""
+        receipt = self.put((packed,))
+        return receipt._replace(id=id) if id else receipt
 
     def _lay(self, writer: QueueWriter, batch: Sequence[Packed]) -> Receipt:
         try:
@@ -222,12 +164,28 @@ class Commit:
             writer.index.synced = writer.number
             writer.publish()
 
+    def make_append(self, compression: int) -> Append | None:
+        """The shortest append for this log; None where only the long way will do."""
+        if self._durability.mode == "commit" or self.files.format.version == 1:
+            return None
+        return make_shortcut(
+            self,
+            self._clock.now_ns,
+            is_shared=not self._exclusive,
+            is_interval=self._durability.mode == "interval",
+            compression=compression,
+        )
+
+    def tear(self) -> None:
+        """Something broke in the middle of a change: recover before the next one."""
+        self._is_torn, self.is_ready = True, False
+
     # --- The lock ---
 
     @contextmanager
     def changing(self) -> Iterator[QueueWriter]:
         """The writer, standing at the end of the log, for as long as the lock is held."""
-        with self._files.mutex:
+        with self.files.mutex:
             writer = self._enter()
             try:
                 yield writer
@@ -239,24 +197,24 @@ class Commit:
                 self._release()
                 raise
             except BaseException:
-                self._is_torn, self._is_ready = True, False
+                self.tear()
                 self._release()
                 raise
             else:
                 self._leave(writer)
-        self._ring(writer)
+        self.ring()
 
     def _enter(self) -> QueueWriter:
         if self._closed_because:
-            raise LogClosed(self._files.directory, self._closed_because)
+            raise LogClosed(self.files.directory, self._closed_because)
         self._acquire()
         try:
             index = self._settled()
         except BaseException:
             self._release()
             raise
-        index.writing = self._pid
-        self._has_written = self._is_ready = True
+        index.writing = self.pid
+        self._has_written = self.is_ready = True
         writer = self.writer
         if not writer.stands_in(index):
             writer.catch_up(index)
@@ -271,7 +229,7 @@ class Commit:
         """Take the writer lock; LogLocked where an exclusive writer has it, or nobody gives it up in time."""
         if self._held is not None:
             return
-        lock = self._files.lock()
+        lock = self.files.lock()
         if not lock.try_acquire():
             self._wait_for(lock)
         self._held = lock
@@ -281,7 +239,7 @@ class Commit:
         while not lock.try_acquire():
             holder = lock.holder()
             if holder or self._exclusive or self._clock.steady_s() > deadline:
-                raise LogLocked(self._files.directory, holder or self._files.index().writing)
+                raise LogLocked(self.files.directory, holder or self.files.index().writing)
             self._clock.sleep(pause_s)
             pause_s = min(pause_s * 2, LOCK_PAUSE_S_MAX)
 
@@ -294,18 +252,18 @@ class Commit:
 
     def _settled(self) -> Index:
         """The index, fit for appending: made anew where the log was not left as it should be. The lock is held."""
-        index = self._files.index()
-        is_ours = self._exclusive and index.writing == self._pid
+        index = self.files.index()
+        is_ours = self._exclusive and index.writing == self.pid
         if index.state == STATE_OPEN and not self._is_torn and (is_ours or not index.writing):
             return index
         if self._is_torn or not index.is_clean():
             return self.recover(index)
-        index.open_for(self._files.filesystem.boot_id(), STATE_OPEN)
+        index.open_for(self.files.filesystem.boot_id(), STATE_OPEN)
         return index
 
     def recover(self, index: Index | None, *, force: bool = False) -> Index:
         """Make the log whole; the lock is held."""
-        new_index, self.recovery = recover(self._files, index, max_block_count=self._max_block_count, force=force)
+        new_index, self.recovery = recover(self.files, index, max_block_count=self._max_block_count, force=force)
         self._is_torn = False
         if self._held is not None and not self._exclusive:
             # An exclusive writer that was killed left its note behind.
@@ -316,16 +274,16 @@ class Commit:
         """Take the lock where it is kept, or where the log has to be recovered before anybody uses it."""
         if is_sound and not self._exclusive and not force:
             return
-        with self._files.mutex:
+        with self.files.mutex:
             self._acquire()
             try:
                 if self._exclusive and self._held is not None:
-                    self._held.note_holder(self._pid)
+                    self._held.note_holder(self.pid)
                 if not is_sound or force:
                     self._recover_unsound(force=force)
                 if self._exclusive:
                     index = self._settled()
-                    index.writing = self._pid
+                    index.writing = self.pid
                     self._has_written = True
             except BaseException:
                 self._let_go_of_lock()
@@ -335,15 +293,15 @@ class Commit:
     def _recover_unsound(self, *, force: bool) -> None:
         """Recover, unless somebody else did while we waited for the lock."""
         index = self._readable_index()
-        if index is None or force or not is_sound(index, self._files.filesystem.boot_id()):
+        if index is None or force or not is_sound(index, self.files.filesystem.boot_id()):
             self.recover(index, force=force)
 
     def _readable_index(self) -> Index | None:
-        if not self._files.has_index():
+        if not self.files.has_index():
             return None
         try:
-            return self._files.index()
-        except CorruptRecord:
+            return self.files.index()
+        except (CorruptRecord, NotALog):
             return None
 
     # --- Syncs that nobody waits for ---
@@ -357,7 +315,7 @@ class Commit:
             index = self.writer.index
             self._background.schedule(0.0, lambda: self._sync(file, index, number))
 
-    def _sync_later(self) -> None:
+    def sync_later(self) -> None:
         if not self._sync_is_due:
             self._sync_is_due = True
             self._background.schedule(self._durability.interval_s, self._sync_now)
@@ -378,9 +336,9 @@ class Commit:
 
     # --- The rest ---
 
-    def _ring(self, writer: QueueWriter) -> None:
+    def ring(self) -> None:
         """Wake who waits for messages."""
-        index = writer.index
+        index = self.files.index()
         if index.waiting > self._clock.now_ns() // 1000:
             index.bell(self._clock).ring()
 
@@ -395,7 +353,7 @@ class Commit:
             self._let_go_of_lock()
 
     def _close_because(self, reason: str) -> None:
-        self._closed_because, self._is_ready = reason, False
+        self._closed_because, self.is_ready = reason, False
 
     def _leave_clean(self, writer: QueueWriter) -> None:
         index, block = writer.index, writer.block
@@ -407,7 +365,7 @@ class Commit:
             index.put_slot(block.number, slot)
         index.synced = writer.number
         index.writing = 0
-        index.open_for(self._files.filesystem.boot_id(), STATE_CLEAN)
+        index.open_for(self.files.filesystem.boot_id(), STATE_CLEAN)
 
     def _let_go_of_lock(self) -> None:
         if self._held is not None:
@@ -418,9 +376,8 @@ class Commit:
 
     def after_fork(self) -> None:
         """The parent goes on writing; a child takes the lock for itself, or finds it taken."""
-        self._pid, self._held = os.getpid(), None
-        self._has_written = self._is_ready = False
-        self._mutex_acquire, self._mutex_release = self._files.mutex.acquire, self._files.mutex.release
+        self.pid, self._held = os.getpid(), None
+        self._has_written = self.is_ready = False
         self._group = GroupCommit(self._commit)
         self.writer.let_go()
         if self._exclusive:

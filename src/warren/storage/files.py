@@ -55,13 +55,19 @@ class LogFiles:
         return index
 
     def see_version(self) -> None:
-        """Take the format from the index; from the blocks' names where the index is damaged."""
+        """Take the format from the index; from the blocks' names where the index is damaged and can be made anew."""
         try:
             self.index()
-        except CorruptRecord:
-            names = self.filesystem.names(self.directory)
-            is_old = any(paths.block_base_offset(name, 1) is not None for name in names)
-            self.format = FORMATS[1 if is_old else 2]
+        except (CorruptRecord, NotALog):
+            versions = self.block_versions()
+            if not versions or not self.writable:
+                raise
+            self.format = FORMATS[max(versions)]
+
+    def block_versions(self) -> set[int]:
+        """The versions whose block files the directory holds."""
+        names = self.filesystem.names(self.directory)
+        return {number for number in FORMATS for name in names if paths.block_base_offset(name, number) is not None}
 
     def has_index(self) -> bool:
         return self.filesystem.exists(paths.index_path(self.directory))

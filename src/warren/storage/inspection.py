@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from warren.storage import paths
 from warren.storage.files import LogFiles
 from warren.storage.layout import STATE_CLEAN, STATE_OPEN, STATE_REPLACED
 from warren.storage.view import LogView
 
-STATE_NAMES: Mapping[int, str] = {STATE_CLEAN: "clean", STATE_OPEN: "open", STATE_REPLACED: "replaced"}
+STATE_NAMES: Final[Mapping[int, str]] = {STATE_CLEAN: "clean", STATE_OPEN: "open", STATE_REPLACED: "replaced"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockInfo:
-    """One block. `file_size` is what it takes on disk; `end_offset` where its records end. Times are µs."""
+    """One block. `end_offset` is where its records end; `file_size` None where the file is missing. Times are µs."""
 
     number: int
     path: str
@@ -25,7 +26,7 @@ class BlockInfo:
     end_number: int
     created: int
     updated: int
-    file_size: int
+    file_size: int | None
     is_sealed: bool
 
 
@@ -48,22 +49,22 @@ class LogInfo:
 
 def inspect(files: LogFiles, view: LogView) -> LogInfo:
     """The log as it is now. Nothing is changed, and no record is read."""
-    index, end = files.index(), view.end
-    stretches = list(view.stretches(view.first, end)) if end > view.first else []
+    index = files.index()
+    slots, end = view.slots(), view.end
     blocks = [
         BlockInfo(
-            number=stretch.block.number,
-            path=stretch.block.path,
+            number=number,
+            path=(path := paths.block_path(files.directory, slot.base_offset, index.version)),
             base_offset=slot.base_offset,
-            end_offset=slot.base_offset + stretch.limit,
+            end_offset=index.slot(number).end_offset,
             base_number=slot.base_number,
-            end_number=stretch.end_number,
+            end_number=end if number == slots.start + len(slots.slots) - 1 else slot.end_number,
             created=slot.created,
-            updated=index.slot(stretch.block.number).updated,
-            file_size=stretch.block.file.size(),
-            is_sealed=place < len(stretches) - 1,
+            updated=index.slot(number).updated,
+            file_size=_file_size(files, path),
+            is_sealed=number < slots.start + len(slots.slots) - 1,
         )
-        for place, (stretch, slot) in enumerate(stretches)
+        for number, slot in enumerate(slots.slots, slots.start)
     ]
     return LogInfo(
         path=files.directory,
@@ -78,6 +79,10 @@ def inspect(files: LogFiles, view: LogView) -> LogInfo:
         max_block_count=index.max_block_count,
         blocks=blocks,
     )
+
+
+def _file_size(files: LogFiles, path: str) -> int | None:
+    return files.filesystem.open(path, writable=False).size() if files.filesystem.exists(path) else None
 
 
 def reader_names(files: LogFiles) -> list[str]:

@@ -27,9 +27,8 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
     if os.path.isfile(directory):
         raise NotALog(directory, "it is a file")
     filesystem.make_directory(directory)
-    names = filesystem.names(directory)
-    versions = {number for number in FORMATS for name in names if paths.block_base_offset(name, number) is not None}
-    strangers = [name for name in names if name not in OWN_NAMES]
+    versions = files.block_versions()
+    strangers = [name for name in filesystem.names(directory) if name not in OWN_NAMES]
     if versions:
         files.format = FORMATS[max(versions)]
     elif strangers:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from warren.config import INDEX_SPACING, MAX_BLOCK_COUNT_DEFAULT
 from warren.errors import CorruptRecord
@@ -18,13 +19,26 @@ from warren.storage import paths
 from warren.storage.block import HEADER_SIZE_MAX, Block, BlockHeader, end_of_block
 from warren.storage.files import LogFiles
 from warren.storage.index import Blocks, Index, index_bytes
-from warren.storage.layout import END_OF_BLOCK, LABEL_INDEX, META_HEAD, SIZE_WORD, STATE_OPEN, Slot
+from warren.storage.layout import (
+    END_OF_BLOCK,
+    LABEL_INDEX,
+    META_HEAD,
+    RECORD_HEAD_V1,
+    SIZE_WORD,
+    STATE_OPEN,
+    STATE_REPLACED,
+    RecordHeadV1,
+    Slot,
+)
 from warren.storage.record import Damage, DiskMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What recovering found and did. `cut_bytes` counts what was not free behind the last whole record."""
+    """What recovering found and did. `cut_bytes` counts what was not free behind the last whole record.
+
+    A repair does not delete the blocks it removes: they stay under their name with `.cut` behind it.
+    """
 
     message_count: int
     cut_path: str
@@ -54,6 +68,11 @@ class _Plan:
     to_seal: list[tuple[Block, int]] = field(default_factory=list)
 
 
+def is_credible(index: Index) -> bool:
+    """Whether what the index says of the log can be believed: a closed one must match its checksum."""
+    return index.is_clean() or index.state in (STATE_OPEN, STATE_REPLACED)
+
+
 def recover(
     files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False
 ) -> tuple[Index, Recovery]:
@@ -65,16 +84,19 @@ class _Recoverer:
     """One recovery, from the files that are there to the index that describes them."""
 
     def __init__(self, files: LogFiles, index: Index | None, max_block_count: int, *, force: bool) -> None:
-        self._files, self._index, self._force = files, index, force
+        self._files, self._force = files, force
         self._max_block_count = max(max_block_count, index.max_block_count if index else 0)
+        self._flag = index.flag if index else 0
+        self._extension = index.extension() if index else {}
+        self._index = index if index is not None and is_credible(index) and not force else None
         # Where the system kept running, the published end is the truth; else all that counts is what was synced.
         self._end_known: int | None = None
         self._floor = 0
-        if index is not None and index.boot_id == files.filesystem.boot_id():
-            self._end_known = self._floor = index.message_count
-        elif index is not None:
-            self._floor = min(index.synced, index.message_count)
-        self._old = _slots_by_base(index)
+        if self._index is not None and self._index.boot_id == files.filesystem.boot_id():
+            self._end_known = self._floor = self._index.message_count
+        elif self._index is not None:
+            self._floor = min(self._index.synced, self._index.message_count)
+        self._old = _slots_by_base(self._index)
         self._leftovers: list[str] = []
         self._removed: list[str] = []
 
@@ -83,8 +105,7 @@ class _Recoverer:
         plan = self._plan(found)
         self._refuse_to_lose(plan, found)
         for path in self._leftovers + [self._path(later) for later in found[len(plan.slots) :]]:
-            self._files.filesystem.remove(path)
-            self._removed.append(path)
+            self._take_away(path)
         for block, end in plan.to_seal:
             self._seal(block, end)
         cut_bytes = self._cut(plan.last, plan.end) if plan.last is not None else 0
@@ -100,6 +121,14 @@ class _Recoverer:
         )
         return index, report
 
+    def _take_away(self, path: str) -> None:
+        """Remove a block that is no part of the log; one that a repair gives up is only put aside."""
+        if self._force:
+            self._files.filesystem.replace(path, path + ".cut")
+        else:
+            self._files.filesystem.remove(path)
+        self._removed.append(path)
+
     def _plan(self, found: Sequence[_Found]) -> _Plan:
         """How far the log goes: the blocks that stay, and where the last of them is cut."""
         plan = _Plan(number=found[0].base_number if found else 0)
@@ -114,6 +143,8 @@ class _Recoverer:
                 plan.number = plan.slots[-1].end_number
                 continue
             timestamp = plan.slots[-1].updated if plan.slots else 0
+            if plan.slots and not self._files.format.has_meta_data:
+                block_file.base_number = plan.number
             plan.last, slot, plan.number = self._walk_block(block_file, timestamp)
             plan.slots.append(slot)
             plan.end = slot.end_offset - slot.base_offset
@@ -157,7 +188,8 @@ class _Recoverer:
         number, slot = self._old.get(base_offset, (before[-1].number + 1 if before else 0, _EMPTY_SLOT))
         head = self._files.filesystem.open(path, writable=False).read(0, HEADER_SIZE_MAX)
         if not self._files.format.has_meta_data:
-            return _Found(base_offset=base_offset, number=number, base_number=0, slot=slot)
+            base_number = self._first_number(path, base_offset)
+            return _Found(base_offset=base_offset, number=number, base_number=base_number, slot=slot)
         header = BlockHeader.parse(head) if len(head) >= SIZE_WORD.size else None
         if header is not None and header.base_offset == base_offset:
             slot = slot if base_offset in self._old else slot._replace(created=header.created)
@@ -168,14 +200,35 @@ class _Recoverer:
             return _Found(base_offset=base_offset, number=number, base_number=slot.base_number, slot=slot)
         raise CorruptRecord(path, 0, "the header of the block does not check")
 
+    def _first_number(self, path: str, base_offset: int) -> int:
+        """Version 1 has no headers: the first record of a block tells its number."""
+        file = self._files.filesystem.open(path, writable=False)
+        head = file.read(0, RECORD_HEAD_V1.size)
+        number = RecordHeadV1._make(RECORD_HEAD_V1.unpack(head)).number if len(head) == RECORD_HEAD_V1.size else 0
+        return number if base_offset else 0
+
     def _first_to_walk(self, found: Sequence[_Found]) -> int:
         """The place of the first block that may hold what was not synced; the ones before it are taken as they are."""
-        if self._index is None or not self._files.format.has_meta_data:
-            return 0 if self._index is None or not found else self._first_to_walk_v1(found)
+        if self._force or not found:
+            return 0
+        if self._index is None:
+            return self._first_unsealed(found)
+        if not self._files.format.has_meta_data:
+            return self._first_to_walk_v1(found)
         for place in range(len(found) - 1, 0, -1):
             if found[place].base_number <= self._floor:
                 return place
         return 0
+
+    def _first_unsealed(self, found: Sequence[_Found]) -> int:
+        """Without an index: the first block that is not as long as its end word and the next block's name say."""
+        tail = end_of_block(self._files.format)
+        for place, (block_file, following) in enumerate(pairwise(found)):
+            end = following.base_offset - block_file.base_offset
+            file = self._files.filesystem.open(self._path(block_file), writable=False)
+            if file.size() != end + len(tail) or file.read(end, len(tail)) != tail:
+                return place
+        return len(found) - 1
 
     def _first_to_walk_v1(self, found: Sequence[_Found]) -> int:
         """Version 1 has no headers: a block is sealed when the slots say so and the next file starts where it ends."""
@@ -194,8 +247,6 @@ class _Recoverer:
         if block is None:
             if self._files.format.has_meta_data:
                 return found.slot
-            following_block = self._open(following)
-            following.base_number = following_block.base_number
             return found.slot._replace(end_number=following.base_number)
         end = following.base_offset - found.base_offset
         first = block.read(block.next_record(block.start, end), end)
@@ -260,7 +311,7 @@ class _Recoverer:
     def _start_of_walk(self, block: Block) -> tuple[int, int]:
         """The last record at or below the floor that an index entry leads to and that checks; else the first."""
         size = block.mapped_size
-        if block.index is not None and self._index is not None and self._floor > block.base_number:
+        if block.index is not None and self._floor > block.base_number:
             place = (self._floor - 1 - block.base_number) // INDEX_SPACING
             position = block.index.entry(place).position
             if 0 < position < size:
@@ -330,8 +381,8 @@ class _Recoverer:
             max_block_count=slot_count,
             blocks=blocks,
             message_count=message_count,
-            flag=self._index.flag if self._index else 0,
-            extension=self._index.extension() if self._index else {},
+            flag=self._flag,
+            extension=self._extension,
             synced=message_count,
             boot_id=self._files.filesystem.boot_id(),
             state=STATE_OPEN,

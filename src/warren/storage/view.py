@@ -9,7 +9,7 @@ from typing import NamedTuple
 from warren.errors import CorruptRecord, NumberRetired
 from warren.storage.block import Block
 from warren.storage.files import LogFiles
-from warren.storage.index import Index
+from warren.storage.index import Blocks, Index
 from warren.storage.layout import Slot
 
 
@@ -101,6 +101,11 @@ class LogView:
             is_last = place == len(slots) - 1
             if slot.base_number < end and (is_last or slot.end_number > start):
                 yield self._stretch(index, first_block, place, is_last=is_last, end=end), slot
+
+    def slots(self) -> Blocks:
+        """The live blocks; in version 1 too with their numbers."""
+        self._look()
+        return Blocks(start=self._range[0], slots=self._slots)
 
     def sealed_before(self, number: int) -> tuple[int, list[Slot]]:
         """The first block's number, and the slots of the sealed blocks that hold nothing from `number` on."""

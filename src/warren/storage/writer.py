@@ -128,6 +128,16 @@ class QueueWriter:
         self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
         return Receipt(number, offset, timestamp, "")
 
+    def lay_entry(self, size: int) -> int:
+        """The next record is a single one of `size` bytes, and due for an index entry: where it goes then."""
+        block = self._make_room(size, 1)
+        assert block.index is not None
+        if self.number == block.base_number:
+            self._note_first(block, self.last_timestamp)
+        self.position = block.index.lay(self.number, 1, self.position)
+        self.next_due = block.index.note(self.number, 1, self.position)
+        return self.position
+
     def _note_first(self, block: Block, timestamp: int) -> None:
         slot = self.index.slot(block.number)
         self.index.put_slot(block.number, slot._replace(first_timestamp=timestamp))
@@ -235,6 +245,6 @@ class QueueWriter:
         # What is on disk of the index bounds how much a recovery has to read.
         self.index.sync()
         self._files.keep(block)
-        self.block, self.position = block, block.start
+        self.block, self.position, self.last_timestamp = block, block.start, created
         self._see_room(block)
         self.next_due = base_number if block.index is not None else NEVER

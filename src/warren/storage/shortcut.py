@@ -1,0 +1,131 @@
+"""The shortest append: what the long way does for one small message, with every call taken out of its way.
+
+It serves durability `os` and `interval` in version 2, while the writer stands at the end of the log and the record
+fits what was preallocated; in any other case it changes nothing and takes the long way. The stores and their order
+are those of the long way. It is worth its length: an append costs a tenth of what the long way takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from warren.errors import BadInput
+from warren.message import NO_CORR_OFFSET, Receipt
+from warren.storage.checksum import crc32c
+from warren.storage.layout import (
+    PAYLOAD_AT,
+    SIZE_WORD,
+    STAMP,
+    STAMPED,
+    STATE_OPEN,
+    WORD_MESSAGE_COUNT,
+    WORD_STATE,
+    WORD_WAITING,
+    WORD_WRITING,
+)
+from warren.storage.record import PLAIN_HEAD, Packed, pack_single
+
+if TYPE_CHECKING:
+    from warren.storage.commit import Commit
+
+
+class Append(Protocol):
+    """Appends one message."""
+
+    def __call__(
+        self,
+        body: bytes,
+        *,
+        tag: str = "",
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+    ) -> Receipt: ...
+
+
+def make_shortcut(  # noqa: C901  # one function on purpose: see above
+    commit: Commit, now_ns: Callable[[], int], *, is_shared: bool, is_interval: bool, compression: int
+) -> Append:
+    """An `append` for one log. Its names are locals of this function: looking them up elsewhere costs a checksum.
+
+    Where the lock is kept (`is_shared` is false) nobody else changes the index, and it need not be looked at.
+    """
+    writer, files, mutex, pid = commit.writer, commit.files, commit.files.mutex, commit.pid
+    acquire, release = mutex.acquire, mutex.release
+    pack_stamp, pack_stamped, checksum_of, plain_head = STAMP.pack, STAMPED.pack, crc32c, PLAIN_HEAD
+    count_word, state_word, writing_word, waiting_word = WORD_MESSAGE_COUNT, WORD_STATE, WORD_WRITING, WORD_WAITING
+    make, receipt_type, state_open, no_corr_offset = tuple.__new__, Receipt, STATE_OPEN, NO_CORR_OFFSET
+    head_size, word_size = PAYLOAD_AT, SIZE_WORD.size
+
+    def append(  # noqa: C901
+        body: bytes,
+        *,
+        tag: str = "",
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+    ) -> Receipt:
+        if compression or tag or id or key is not None or headers or corr_offset != no_corr_offset:
+            payload, checksum, _ = pack_single(
+                body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=compression
+            )
+        else:
+            try:
+                payload = plain_head + body
+            except TypeError as error:
+                raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
+            checksum = checksum_of(payload)
+        size = len(payload) + head_size
+        lock, offset, timestamp = None, 0, 0
+        acquire()
+        try:
+            words, position, number = writer.words, writer.position, writer.number
+            end = position + size
+            is_short = end <= writer.room_end and commit.is_ready
+            if is_shared and is_short:
+                lock = files.lock()
+                is_short = lock.try_acquire()
+                if not is_short:
+                    lock = None
+                elif words[count_word] != number or words[writing_word] or words[state_word] != state_open:
+                    is_short = False
+                else:
+                    words[writing_word] = pid
+            if is_short:
+                if number == writer.next_due:
+                    position = writer.lay_entry(size)
+                    words, end = writer.words, position + size
+                timestamp = now_ns() // 1000
+                if timestamp < writer.last_timestamp:
+                    timestamp = writer.last_timestamp
+                base_offset = writer.base_offset
+                offset = base_offset + position
+                stamp = pack_stamp(offset, number, timestamp)
+                stamped = pack_stamped(size - word_size, checksum, stamp, checksum_of(stamp))
+                writer.view[position:end] = stamped + payload
+                writer.position = end = (end + 7) & -8
+                writer.last_timestamp = timestamp
+                words[writer.word_end_offset] = base_offset + end
+                words[writer.word_updated] = timestamp
+                writer.number = words[count_word] = number + 1
+                if is_shared:
+                    words[writing_word] = 0
+        except BaseException:
+            commit.tear()
+            raise
+        finally:
+            if lock is not None:
+                lock.release()
+            release()
+        if not is_short:
+            return commit.put_one(Packed(payload, checksum, 1), id)
+        if words[waiting_word]:
+            commit.ring()
+        if is_interval:
+            commit.sync_later()
+        return make(receipt_type, (number, offset, timestamp, id))
+
+    return append

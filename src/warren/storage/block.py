@@ -18,6 +18,7 @@ from warren.storage.layout import (
     ALIGNMENT,
     END_OF_BLOCK,
     META_DATA,
+    RECORD_HEAD,
     SIZE_MASK,
     SIZE_WORD,
     STEP,
@@ -157,7 +158,7 @@ class Block:
         hint = self._hint(number, limit)
         try:
             position = self._step(hint, number, limit) if hint else 0
-            if position and self._holds(position, number):
+            if position and position + RECORD_HEAD.size <= limit and self._holds(position, number):
                 return position
         except Damage:
             pass
@@ -174,16 +175,19 @@ class Block:
         if self.index is None:
             return 0
         view, unpack = self.view, STEP.unpack_from
+        limit -= STEP.size
+        if position > limit:
+            return 0
         word, at, count = unpack(view, position)
         while at + count <= number:
             at += count
             position = (position + (word & SIZE_MASK) + 11) & -8
-            if position >= limit:
+            if position > limit:
                 return 0
             word, _, count = unpack(view, position)
             while word & META_DATA:
                 position = (position + (word & SIZE_MASK) + 11) & -8
-                if position >= limit:
+                if position > limit:
                     return 0
                 word, _, count = unpack(view, position)
         return position

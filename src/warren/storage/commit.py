@@ -16,7 +16,7 @@ from warren.storage.background import Background
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import File, Lock
 from warren.storage.index import Index
-from warren.storage.layout import STATE_CLEAN, STATE_OPEN
+from warren.storage.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery, recover
 from warren.storage.shortcut import Append, make_shortcut
@@ -210,7 +210,9 @@ class Commit:
         self._acquire()
         try:
             index = self._settled()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, SyncFailed):
+                self._close_because(str(error))
             self._release()
             raise
         index.writing = self.pid
@@ -331,6 +333,7 @@ class Commit:
             file.sync()
         except SyncFailed as error:
             self._close_because(str(error))
+            index.state = STATE_FAILED
         else:
             index.synced = max(index.synced, number)
 

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from warren.clock import Clock
-from warren.errors import CorruptRecord, NotALog, TooLarge, UnknownVersion
+from warren.errors import CorruptRecord, NotALog, SyncFailed, TooLarge, UnknownVersion
 from warren.storage import layout
 from warren.storage.bell import Bell
 from warren.storage.checksum import crc32c
@@ -25,6 +25,9 @@ from warren.storage.layout import (
     SLOT_WORD_END_OFFSET,
     SLOT_WORD_UPDATED,
     STATE_CLEAN,
+    STATE_FAILED,
+    STATE_OPEN,
+    STATE_REPLACED,
     WORD_CHECKSUM,
     WORD_STATE,
     WORD_SYNCED,
@@ -237,10 +240,19 @@ class Index:
 
     def open_for(self, boot_id: bytes, state: int) -> None:
         """Note how the log is left from now on, durably: whoever opens it next must know before the first append."""
+        before = self.state, self.words[WORD_CHECKSUM]
         self._map[BOOT_ID_AT : BOOT_ID_AT + BOOT_ID_SIZE] = boot_id
-        self.state = state
-        self.words[WORD_CHECKSUM] = self._checksum() if state == STATE_CLEAN else 0
-        self.sync()
+        self.state, self.words[WORD_CHECKSUM] = state, self._checksum() if state == STATE_CLEAN else 0
+        try:
+            self.sync()
+        except SyncFailed:
+            # The system takes the page for written now: only another store makes it try again.
+            self.state, self.words[WORD_CHECKSUM] = before
+            raise
+
+    def is_credible(self) -> bool:
+        """Whether what the index says of the log can be believed: a closed one must match its checksum."""
+        return self.is_clean() or self.state in (STATE_OPEN, STATE_REPLACED, STATE_FAILED)
 
     def sync(self) -> None:
         self._file.sync()

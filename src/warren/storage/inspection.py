@@ -8,10 +8,15 @@ from typing import Final
 
 from warren.storage import paths
 from warren.storage.files import LogFiles
-from warren.storage.layout import STATE_CLEAN, STATE_OPEN, STATE_REPLACED
+from warren.storage.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN, STATE_REPLACED
 from warren.storage.view import LogView
 
-STATE_NAMES: Final[Mapping[int, str]] = {STATE_CLEAN: "clean", STATE_OPEN: "open", STATE_REPLACED: "replaced"}
+STATE_NAMES: Final[Mapping[int, str]] = {
+    STATE_CLEAN: "clean",
+    STATE_OPEN: "open",
+    STATE_REPLACED: "replaced",
+    STATE_FAILED: "a sync failed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,7 @@ SLOT_WORD_UPDATED: Final = 3
 STATE_CLEAN: Final = 1
 STATE_OPEN: Final = 2
 STATE_REPLACED: Final = 3
+STATE_FAILED: Final = 4
 
 # The same fields as 8-byte words of the mapped header: for the stores that must be one store.
 WORD_MESSAGE_COUNT: Final = MESSAGE_COUNT_AT // 8

@@ -31,7 +31,7 @@ from warren.storage.compression import compression_code
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.storage.inspection import LogInfo, inspect, reader_names
-from warren.storage.opening import find_log, settle
+from warren.storage.opening import check_index, find_log, settle
 from warren.storage.read import Label, Page
 from warren.storage.reader import QueueReader, Standing, new_reader_bytes, open_reader_file, write_reader
 from warren.storage.record import Packed
@@ -108,7 +108,9 @@ class Log:
             clock=clock,
             background=background or (process_background() if is_system else AtOnce()),
         )
-        if not read_only:
+        if read_only:
+            check_index(files)
+        else:
             settle(files, commit, force=repair)
         log = cls(files, commit, Label(topic, partition), clock, compression_code(compression))
         log._is_synced = level.mode == "commit"

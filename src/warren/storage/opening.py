@@ -89,6 +89,13 @@ def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
     return file.size() >= end and not any(behind)
 
 
+def check_index(files: LogFiles) -> None:
+    """CorruptRecord where a log that may not be written has an index that cannot be believed."""
+    index = files.index()
+    if not index.is_credible():
+        raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing makes it anew")
+
+
 def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:
     """Recover what has to be recovered, before anybody reads or writes."""
     commit.open(is_sound=is_usable(files), force=force)

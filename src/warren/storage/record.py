@@ -176,12 +176,14 @@ def record_size(packed: Packed) -> int:
 
 def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
     """Where the blob after the one at `position` starts, and whether this one is data. Damage where none fits."""
+    if position + SIZE_WORD.size > limit:
+        raise Damage(position, "a size word would pass the end")
     (word,) = SIZE_WORD.unpack_from(view, position)
     size = word & SIZE_MASK
-    end = aligned(position + SIZE_WORD.size + size)
-    if word & NOT_READY or not size or end > limit:
+    end, is_data = aligned(position + SIZE_WORD.size + size), not word & META_DATA
+    if word & NOT_READY or not size or end > limit or (is_data and size < RECORD_HEAD.size - SIZE_WORD.size):
         raise Damage(position, f"size word {word:#010x} does not fit here")
-    return end, not word & META_DATA
+    return end, is_data
 
 
 def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:

@@ -25,8 +25,8 @@ from warren.storage.layout import (
     META_HEAD,
     RECORD_HEAD_V1,
     SIZE_WORD,
+    STATE_FAILED,
     STATE_OPEN,
-    STATE_REPLACED,
     RecordHeadV1,
     Slot,
 )
@@ -68,11 +68,6 @@ class _Plan:
     to_seal: list[tuple[Block, int]] = field(default_factory=list)
 
 
-def is_credible(index: Index) -> bool:
-    """Whether what the index says of the log can be believed: a closed one must match its checksum."""
-    return index.is_clean() or index.state in (STATE_OPEN, STATE_REPLACED)
-
-
 def recover(
     files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False
 ) -> tuple[Index, Recovery]:
@@ -88,12 +83,15 @@ class _Recoverer:
         self._max_block_count = max(max_block_count, index.max_block_count if index else 0)
         self._flag = index.flag if index else 0
         self._extension = index.extension() if index else {}
-        self._index = index if index is not None and is_credible(index) and not force else None
+        self._index = index if index is not None and index.is_credible() and not force else None
         # Where the system kept running, the published end is the truth; else all that counts is what was synced.
         self._end_known: int | None = None
-        self._floor = 0
+        self._floor, self._rewrites = 0, False
         if self._index is not None and self._index.boot_id == files.filesystem.boot_id():
             self._end_known = self._floor = self._index.message_count
+            if self._index.state == STATE_FAILED:
+                # The system calls pages clean that it could not write: everything since the last good sync is in doubt.
+                self._floor, self._rewrites = min(self._index.synced, self._floor), True
         elif self._index is not None:
             self._floor = min(self._index.synced, self._index.message_count)
         self._old = _slots_by_base(self._index)
@@ -295,6 +293,8 @@ class _Recoverer:
             self._enter(block, record)
             first_timestamp = first_timestamp or record.timestamp
             end, number, last_timestamp = record.end, record.number + record.message_count, record.timestamp
+        if self._rewrites:
+            block.file.write(position, block.view[position:end])
         block.file.sync()
         slot = Slot(
             block.base_offset,

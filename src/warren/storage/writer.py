@@ -93,6 +93,8 @@ class QueueWriter:
 
     def lay_all(self, batch: Sequence[Packed], timestamp: int) -> Receipt:
         """Lay the records of one put, together in one block where they fit one. The receipt of the first message."""
+        if len(batch) == 1 and self._format.record_size(batch[0]) <= self.record_size_max:
+            return self.lay(batch[0], timestamp)
         for packed in batch:
             if self._format.record_size(packed) > self.record_size_max:
                 raise TooLarge("record", self._format.record_size(packed), self.record_size_max)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from mmap import mmap
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, BODY_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
 from warren.errors import BadInput, TooLarge
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
+from warren.storage.blobs import Blobs, Rows
 from warren.storage.checksum import crc32c
 from warren.storage.compression import compress
 from warren.storage.layout import (
@@ -46,8 +46,7 @@ from warren.storage.record import (
 )
 
 Ends = npt.NDArray[np.uint32]
-Rows = slice | npt.NDArray[np.intp]
-"""Which messages of a batch: a slice of them, or their places."""
+ALL_ROWS: Final = slice(None)
 
 
 class Batch(NamedTuple):
@@ -169,14 +168,14 @@ def _pack_sections(sections: Sequence[tuple[int, bytes]], count: int, tag: bytes
 class Columns:
     """The columns of one batch record: views of `area`, made into Python values on request.
 
-    `area` may be bytes or a mapped file; only what a method gives is copied out of it.
+    `area` may lie in a mapped file: only what a method gives is copied out of it.
     """
 
-    def __init__(self, area: bytes | mmap, start: int, end: int, count: int) -> None:
+    def __init__(self, area: bytes | memoryview, count: int) -> None:
         self._area, self._count = area, count
-        self._sections = _read_table(area, start, end)
+        self._sections = _read_table(area)
         if SECTION_BODY_ENDS not in self._sections or SECTION_BODIES not in self._sections:
-            raise Damage(start, "a batch without bodies")
+            raise Damage(0, "a batch without bodies")
 
     def __contains__(self, kind: int) -> bool:
         return kind in self._sections
@@ -193,87 +192,120 @@ class Columns:
         return np.frombuffer(self._area, dtype, count, start)
 
     def ends(self, kind: int) -> Ends:
-        """The section of ends `kind`, after a 0; the last one is the size of the section behind it."""
+        """The section of ends `kind`, after a 0, never decreasing; the last is the size of the section behind it."""
         ends: Ends = self.array(kind, np.uint32, self._count + 1)
         start, end = self._sections.get(kind + 1, (0, 0))
-        if ends[0] or ends[-1] != end - start:
-            raise Damage(start, f"section {kind} does not end where section {kind + 1} does")
+        if ends[0] or ends[-1] != end - start or (ends[1:] < ends[:-1]).any():
+            raise Damage(start, f"section {kind} does not cut section {kind + 1} into pieces")
         return ends
 
-    def blobs(self, kind: int, rows: Rows) -> list[bytes]:
+    def blobs(self, kind: int, rows: Rows = ALL_ROWS) -> Blobs:
         """The parts that the section of ends `kind` cuts out of the section behind it."""
         ends = self.ends(kind).astype(np.int64) + self._sections[kind + 1][0]
-        starts, stops = ends[:-1], ends[1:]
-        picked = (starts[rows].tolist(), stops[rows].tolist())
-        return list(map(self._area.__getitem__, map(slice, *picked)))
+        return Blobs(self._area, ends[:-1][rows], ends[1:][rows])
+
+    def texts(self, kind: int, rows: Rows) -> list[str]:
+        """The same as text."""
+        try:
+            return list(map(bytes.decode, self.blobs(kind, rows).to_list()))
+        except ValueError as error:
+            raise Damage(self._sections[kind + 1][0], str(error)) from error
 
     def tags(self) -> list[str]:
         """The dictionary of tags."""
-        position, end = self._sections[SECTION_TAGS]
-        tags = []
-        while position < end:
-            size = self._area[position]
-            tags.append(self._area[position + 1 : position + 1 + size].decode())
-            position += 1 + size
+        start, end = self._sections.get(SECTION_TAGS, (0, 0))
+        data = bytes(self._area[start:end])
+        tags, position = [], 0
+        try:
+            while position < len(data):
+                tag_at = position + 1
+                position = tag_at + data[position]
+                tags.append(data[tag_at:position].decode())
+        except ValueError as error:
+            raise Damage(start, str(error)) from error
+        if position != len(data):
+            raise Damage(start, "a tag passes the end of the dictionary")
         return tags
 
-    def tag_codes(self) -> npt.NDArray[np.uint16]:
-        """For each message the place of its tag in the dictionary."""
-        return self.array(SECTION_TAG_CODES, np.uint16, self._count)
+    def tag_codes(self, tag_count: int) -> npt.NDArray[np.uint16]:
+        """For each message the place of its tag in the dictionary, which has `tag_count` tags."""
+        codes = self.array(SECTION_TAG_CODES, np.uint16, self._count)
+        if int(codes.max()) >= tag_count:
+            raise Damage(self._sections[SECTION_TAG_CODES][0], f"a code for a tag, of which there are {tag_count}")
+        return codes
+
+    def keys_present(self) -> npt.NDArray[np.bool_] | None:
+        """Which messages have a key; None where all have."""
+        if SECTION_KEY_PRESENT not in self:
+            return None
+        present: npt.NDArray[np.bool_] = self.array(SECTION_KEY_PRESENT, np.uint8, self._count) != 0
+        return present
 
     def keys(self, rows: Rows) -> list[bytes | None]:
         """The key of each message; None where it has none."""
-        keys: list[bytes | None] = list(self.blobs(SECTION_KEY_ENDS, rows))
-        if SECTION_KEY_PRESENT in self:
-            present = self.array(SECTION_KEY_PRESENT, np.uint8, self._count)[rows].tolist()
-            keys = [key if here else None for key, here in zip(keys, present, strict=True)]
+        keys: list[bytes | None] = list(self.blobs(SECTION_KEY_ENDS, rows).to_list())
+        present = self.keys_present()
+        if present is not None:
+            keys = [key if here else None for key, here in zip(keys, present[rows].tolist(), strict=True)]
         return keys
 
+    def headers(self, rows: Rows) -> list[Mapping[str, bytes]]:
+        """The headers of each message."""
+        try:
+            return list(map(unpack_headers, self.blobs(SECTION_HEADERS_ENDS, rows).to_list()))
+        except ValueError as error:
+            raise Damage(self._sections[SECTION_HEADERS_ENDS + 1][0], str(error)) from error
 
-def _read_table(area: bytes | mmap, start: int, end: int) -> dict[int, tuple[int, int]]:
+    def corr_offsets(self) -> npt.NDArray[np.int64]:
+        """The offset of the message that each one answers."""
+        return self.array(SECTION_CORR_OFFSETS, np.int64, self._count)
+
+
+def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
     """Where each section lies, all of them within the area."""
-    if start + COLUMNS_HEAD.size > end:
-        raise Damage(start, "no table of sections")
-    section_count, _ = COLUMNS_HEAD.unpack_from(area, start)
-    position = start + COLUMNS_HEAD.size + section_count * SECTION.size
-    if section_count > SECTION_COUNT_MAX or position > end:
-        raise Damage(start, f"a table of {section_count} sections does not fit")
+    if len(area) < COLUMNS_HEAD.size:
+        raise Damage(0, "no table of sections")
+    section_count, _ = COLUMNS_HEAD.unpack_from(area)
+    position = COLUMNS_HEAD.size + section_count * SECTION.size
+    if section_count > SECTION_COUNT_MAX or position > len(area):
+        raise Damage(0, f"a table of {section_count} sections does not fit")
     places: dict[int, tuple[int, int]] = {}
-    for place in range(start + COLUMNS_HEAD.size, position, SECTION.size):
-        kind, size = SECTION.unpack_from(area, place)
-        if position + size > end:
-            raise Damage(place, f"section {kind} passes the end of its record")
+    for kind, size in SECTION.iter_unpack(area[COLUMNS_HEAD.size : position]):
+        if position + size > len(area):
+            raise Damage(position, f"section {kind} passes the end of its record")
         places[kind] = (position, position + size)
         position += aligned(size)
     return places
 
 
-def messages(
-    record: DiskMessage,
-    columns: Columns,
-    rows: Rows,
-    *,
-    topic: str,
-    partition: int,
-) -> list[Message]:
+def row_numbers(record: DiskMessage, rows: Rows) -> Sequence[int]:
+    """The numbers of some of the messages of a batch."""
+    if isinstance(rows, slice):
+        return range(record.number, record.number + record.message_count)[rows]
+    numbers: list[int] = (rows + record.number).tolist()
+    return numbers
+
+
+def messages(record: DiskMessage, columns: Columns, rows: Rows, *, topic: str, partition: int) -> list[Message]:
     """The messages in the given rows of a batch."""
-    numbers = np.arange(record.number, record.number + record.message_count)[rows].tolist()
+    numbers = row_numbers(record, rows)
     ids: Iterable[str] = repeat(record.id)
     if SECTION_ID_ENDS in columns:
-        ids = map(bytes.decode, columns.blobs(SECTION_ID_ENDS, rows))
+        ids = columns.texts(SECTION_ID_ENDS, rows)
     tags: Iterable[str] = repeat(record.tag)
     if SECTION_TAG_CODES in columns:
-        tags = map(columns.tags().__getitem__, columns.tag_codes()[rows].tolist())
+        known = columns.tags()
+        tags = map(known.__getitem__, columns.tag_codes(len(known))[rows].tolist())
     keys: Iterable[bytes | None] = repeat(record.key)
     if SECTION_KEY_ENDS in columns:
         keys = columns.keys(rows)
     headers: Iterable[Mapping[str, bytes]] = repeat(NO_HEADERS)
     if SECTION_HEADERS_ENDS in columns:
-        headers = map(unpack_headers, columns.blobs(SECTION_HEADERS_ENDS, rows))
+        headers = columns.headers(rows)
     corr_offsets: Iterable[int] = repeat(record.corr_offset)
     if SECTION_CORR_OFFSETS in columns:
-        corr_offsets = columns.array(SECTION_CORR_OFFSETS, np.int64, record.message_count)[rows].tolist()
-    bodies = columns.blobs(SECTION_BODY_ENDS, rows)
+        corr_offsets = columns.corr_offsets()[rows].tolist()
+    bodies = columns.blobs(SECTION_BODY_ENDS, rows).to_list()
     fields = zip(
         numbers,
         repeat(record.offset),

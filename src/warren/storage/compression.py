@@ -25,7 +25,7 @@ def compress(data: bytes, code: int) -> bytes | None:
     return RAW_SIZE.pack(len(data)) + packed
 
 
-def decompress(data: bytes, code: int) -> bytes:
+def decompress(data: bytes | memoryview, code: int) -> bytes:
     """What was compressed. ValueError where the bytes are not what `compress` makes."""
     import pyarrow
 

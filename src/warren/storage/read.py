@@ -9,8 +9,9 @@ import numpy as np
 from warren.errors import NumberRetired
 from warren.message import Message
 from warren.storage import columns
+from warren.storage.blobs import Rows
 from warren.storage.block import Block
-from warren.storage.columns import Columns, Rows
+from warren.storage.columns import Columns
 from warren.storage.layout import CODEC_COLUMNS, SECTION_TAG_CODES
 from warren.storage.record import Damage, DiskMessage, unpack_headers
 from warren.storage.tags import TagFilter
@@ -92,12 +93,12 @@ def take(
     record: DiskMessage, block: Block, row: int, row_end: int, label: Label, tag: TagFilter | None
 ) -> list[Message]:
     """The messages of a record from `row` up to `row_end` that pass the filter."""
-    if record.codec != CODEC_COLUMNS:
-        if tag is not None and not tag.matches(record.tag):
-            return []
-        return [single_message(record, label)]
     try:
-        batch = Columns(record.body, 0, len(record.body), record.message_count)
+        if record.codec != CODEC_COLUMNS:
+            if tag is not None and not tag.matches(record.tag):
+                return []
+            return [single_message(record, label)]
+        batch = Columns(record.area, record.message_count)
         rows = passing_rows(record, batch, row, row_end, tag)
         if rows is None:
             return []
@@ -112,13 +113,18 @@ def passing_rows(record: DiskMessage, batch: Columns, row: int, row_end: int, ta
         return slice(row, row_end)
     if SECTION_TAG_CODES not in batch:
         return slice(row, row_end) if tag.matches(record.tag) else None
-    passes = np.fromiter(map(tag.matches, batch.tags()), bool)
-    rows = np.flatnonzero(passes[batch.tag_codes()[row:row_end]]) + row
+    tags = batch.tags()
+    passes = np.fromiter(map(tag.matches, tags), bool, len(tags))
+    rows = np.flatnonzero(passes[batch.tag_codes(len(tags))[row:row_end]]) + row
     return rows if len(rows) else None
 
 
 def single_message(record: DiskMessage, label: Label) -> Message:
     """The message that is alone in its record."""
+    try:
+        headers = unpack_headers(record.headers)
+    except ValueError as error:
+        raise Damage(record.position, str(error)) from error
     return Message(
         record.number,
         record.offset,
@@ -128,7 +134,7 @@ def single_message(record: DiskMessage, label: Label) -> Message:
         record.id,
         record.tag,
         record.key,
-        unpack_headers(record.headers),
+        headers,
         record.corr_offset,
         record.body,
         0,

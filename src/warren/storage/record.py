@@ -12,6 +12,7 @@ from warren.message import NO_CORR_OFFSET, NO_HEADERS
 from warren.storage.checksum import crc32c
 from warren.storage.compression import compress, decompress
 from warren.storage.layout import (
+    ALIGNMENT,
     CODEC_COLUMNS,
     CODEC_SINGLE,
     HEADER_SIZES,
@@ -55,7 +56,8 @@ class Packed(NamedTuple):
 class DiskMessage(NamedTuple):
     """A record that was read and checked, with what it says of itself. `end` is where the next blob starts.
 
-    `body` is what lies on disk: the columns where `codec` says so, unpacked where it was compressed.
+    `body` is that of a single message. `area` holds the columns of a batch: where they lie, or unpacked where they
+    were compressed.
     """
 
     position: int
@@ -71,6 +73,7 @@ class DiskMessage(NamedTuple):
     key: bytes | None
     headers: bytes
     body: bytes
+    area: bytes | memoryview = b""
 
 
 def check_body(body: bytes) -> None:
@@ -117,17 +120,19 @@ def pack_headers(headers: Mapping[str, bytes]) -> bytes:
 
 
 def unpack_headers(data: bytes) -> Mapping[str, bytes]:
-    """What `pack_headers` packed."""
+    """What `pack_headers` packed; ValueError where it cannot have."""
     if not data:
         return NO_HEADERS
     headers: dict[str, bytes] = {}
     position = 0
-    while position < len(data):
+    while position + HEADER_SIZES.size <= len(data):
         name_size, value_size = HEADER_SIZES.unpack_from(data, position)
-        position += HEADER_SIZES.size
-        value_at = position + name_size
-        headers[data[position:value_at].decode()] = data[value_at : value_at + value_size]
+        name_at = position + HEADER_SIZES.size
+        value_at = name_at + name_size
         position = value_at + value_size
+        headers[data[name_at:value_at].decode()] = data[value_at:position]
+    if position != len(data):
+        raise ValueError("headers that do not end where they should")
     return headers
 
 
@@ -200,50 +205,48 @@ def read_record(view: mmap, position: int, limit: int, base_offset: int) -> Disk
     """The record at `position`, every byte of it checked. Damage where one does not check."""
     if position + RECORD_HEAD.size > limit:
         raise Damage(position, "a record's head would pass the end")
-    end, is_data = next_blob(view, position, limit)
-    if not is_data:
-        raise Damage(position, "meta-data where a record should be")
-    read_stamp(view, position, base_offset)
-    head = RecordHead._make(RECORD_HEAD.unpack_from(view, position))
-    payload_end = position + SIZE_WORD.size + (head.size_word & SIZE_MASK)
-    payload = view[position + PAYLOAD_AT : payload_end]
-    if crc32c(payload) != head.checksum:
+    head: RecordHead = tuple.__new__(RecordHead, RECORD_HEAD.unpack_from(view, position))
+    size_word, checksum, offset, _, _, stamp_checksum, *_ = head
+    payload_at, payload_end = position + PAYLOAD_AT, position + SIZE_WORD.size + (size_word & SIZE_MASK)
+    end = (payload_end + ALIGNMENT - 1) & -ALIGNMENT
+    if size_word >= META_DATA or end > limit:
+        raise Damage(position, f"size word {size_word:#010x} does not fit here")
+    if crc32c(view[position + STAMP_AT : position + STAMP_END]) != stamp_checksum:
+        raise Damage(position, "the stamp does not match its checksum")
+    if offset != base_offset + position:
+        raise Damage(position, f"the record says offset {offset}, and stands at {base_offset + position}")
+    # A batch is large: it is checked where it lies, and stays there.
+    payload = view[payload_at:payload_end] if head.codec == CODEC_SINGLE else memoryview(view)[payload_at:payload_end]
+    if crc32c(payload) != checksum:
         raise Damage(position, "the payload does not match its checksum")
     return _take_apart(payload, head, position, end)
 
 
-def _take_apart(payload: bytes, head: RecordHead, position: int, end: int) -> DiskMessage:
-    id_at = PAYLOAD_HEAD.size
-    tag_at = id_at + head.id_size
-    key_at = tag_at + head.tag_size
-    headers_at = key_at + (0 if head.key_size == NO_KEY else head.key_size)
+def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, end: int) -> DiskMessage:
+    _, _, offset, number, timestamp, _, count, corr_offset, codec, id_size, tag_size, compression, key_size, _ = head
+    tag_at = PAYLOAD_HEAD.size + id_size
+    key_at = tag_at + tag_size
+    headers_at = key_at if key_size == NO_KEY else key_at + key_size
     body_at = headers_at + head.headers_size
-    if head.codec == CODEC_COLUMNS:
+    if codec == CODEC_COLUMNS:
         body_at = columns_at(body_at)
-    if body_at > len(payload) or head.codec not in (CODEC_SINGLE, CODEC_COLUMNS) or not head.message_count:
+    if body_at > len(payload) or codec not in (CODEC_SINGLE, CODEC_COLUMNS) or not count:
         raise Damage(position, "the sizes in the head do not fit the record")
-    body = payload[body_at:]
+    body, area, headers = payload[body_at:], b"", b""
     try:
-        if head.compression:
-            body = decompress(body, head.compression)
-        id, tag = payload[id_at:tag_at].decode(), payload[tag_at:key_at].decode()
+        if compression:
+            body = decompress(body, compression)
+        id = str(payload[PAYLOAD_HEAD.size : tag_at], "utf-8") if id_size else ""
+        tag = str(payload[tag_at:key_at], "utf-8") if tag_size else ""
     except ValueError as error:
         raise Damage(position, str(error)) from error
-    return DiskMessage(
-        position,
-        end,
-        head.offset,
-        head.number,
-        head.timestamp,
-        head.message_count,
-        head.codec,
-        head.corr_offset,
-        id,
-        tag,
-        None if head.key_size == NO_KEY else payload[key_at:headers_at],
-        payload[headers_at:body_at] if head.codec == CODEC_SINGLE else b"",
-        body,
-    )
+    key = None if key_size == NO_KEY else bytes(payload[key_at:headers_at])
+    if codec == CODEC_COLUMNS:
+        body, area = b"", body
+    elif headers_at < body_at:
+        headers = bytes(payload[headers_at:body_at])
+    fields = (position, end, offset, number, timestamp, count, codec, corr_offset, id, tag, key, headers, body, area)
+    return tuple.__new__(DiskMessage, fields)
 
 
 def columns_at(body_at: int) -> int:

@@ -49,7 +49,7 @@ def _verify_block(
             reason = f"message {record.number} of time {record.timestamp} where {number} should follow {timestamp}"
             raise block.corrupt(Damage(position, reason))
         if record.codec == CODEC_COLUMNS:
-            _verify_columns(stretch, position, record.body, record.message_count)
+            _verify_columns(stretch, position, record.area, record.message_count)
         number, timestamp = number + record.message_count, record.timestamp
         position, records = block.next_record(record.end, limit), records + 1
         if progress is not None and not records % 1024:
@@ -61,8 +61,8 @@ def _verify_block(
     return number, timestamp, records
 
 
-def _verify_columns(stretch: Stretch, position: int, body: bytes, count: int) -> None:
+def _verify_columns(stretch: Stretch, position: int, area: bytes | memoryview, count: int) -> None:
     try:
-        Columns(body, 0, len(body), count).ends(SECTION_BODY_ENDS)
+        Columns(area, count).ends(SECTION_BODY_ENDS)
     except Damage as damage:
         raise stretch.block.corrupt(Damage(position, damage.reason)) from damage

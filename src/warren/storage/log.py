@@ -57,7 +57,7 @@ class Log:
         self._compression = compression
         self._view = LogView(files)
         self._is_synced = False
-        files.before_rest, files.in_child = commit.writer.let_go, self._after_fork
+        files.before_rest, files.in_child = self._let_go, self._after_fork
         self._shorten_append()
 
     @classmethod
@@ -122,7 +122,12 @@ class Log:
         if shortcut is not None:
             self.append = shortcut  # type: ignore[method-assign]
 
+    def _let_go(self) -> None:
+        self._commit.writer.let_go()
+        self._view.let_go()
+
     def _after_fork(self) -> None:
+        self._view.let_go()
         self._commit.after_fork()
         self._shorten_append()
 

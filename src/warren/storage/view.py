@@ -32,6 +32,10 @@ class LogView:
         self._base_numbers: list[int] = []
         self._last_block: Block | None = None
 
+    def let_go(self) -> None:
+        """Hold no file any more."""
+        self._index = self._last_block = None
+
     @property
     def directory(self) -> str:
         return self._files.directory

@@ -389,6 +389,7 @@ class Log:
         """Leave the log as the next one to open it likes it. Closing twice does no harm."""
         if self._files.writable:
             self._commit.close()
+        self._let_go()
         self._files.close()
 
     def __enter__(self) -> Self:

@@ -110,7 +110,7 @@ class LogClosed(StorageError):
     code = "log_closed"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} is closed for writing: {reason}")
+        super().__init__(f"{path} is closed: {reason}")
         self.path, self.reason = path, reason
 
 

@@ -240,7 +240,7 @@ class Commit:
         deadline, pause_s = self._clock.steady_s() + LOCK_WAIT_S_MAX, LOCK_PAUSE_S_MIN
         while not lock.try_acquire():
             holder = lock.holder()
-            if holder or self._exclusive or self._clock.steady_s() > deadline:
+            if (holder and _is_alive(holder)) or self._clock.steady_s() > deadline:
                 raise LogLocked(self.files.directory, holder or self.files.index().writing)
             self._clock.sleep(pause_s)
             pause_s = min(pause_s * 2, LOCK_PAUSE_S_MAX)
@@ -385,6 +385,17 @@ class Commit:
         self.writer.let_go()
         if self._exclusive:
             self._close_because("it was opened with exclusive=True by the parent process")
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process is there. The note of one that was killed is out of date, not a claim."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def is_sound(index: Index, boot_id: bytes) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from warren.clock import Clock
-from warren.errors import CorruptRecord, NotALog
+from warren.errors import CorruptRecord, LogClosed, NotALog
 from warren.storage import paths
 from warren.storage.block import Block
 from warren.storage.filesystem import FileSystem, Lock
@@ -31,25 +31,27 @@ class LogFiles:
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock, residents: Residents) -> None:
-        self.directory, self.filesystem, self._clock = directory, filesystem, clock
+        self.directory, self.filesystem, self.clock = directory, filesystem, clock
         self._residents = residents
         self.mutex = threading.Lock()
         self.before_rest: Callable[[], None] = _nothing
         self.in_child: Callable[[], None] = _nothing
-        self.writable = True
+        self.writable, self._is_closed = True, False
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
 
     def now_us(self) -> int:
-        return self._clock.now_ns() // 1000
+        return self.clock.now_ns() // 1000
 
     # --- The index ---
 
     def index(self) -> Index:
         """The index, opened anew where it was replaced."""
         index = self._index
+        if self._is_closed:
+            raise LogClosed(self.directory, "close() was called")
         if index is None or index.state == STATE_REPLACED:
             index = self._open_index()
         return index
@@ -99,7 +101,7 @@ class LogFiles:
         self.filesystem.sync_directory(self.directory)
         old, self._index = self._index, None
         if old is not None:
-            old.bell(self._clock).ring()
+            old.bell(self.clock).ring()
         return self._open_index()
 
     def grow_index(self, index: Index) -> Index:
@@ -190,7 +192,8 @@ class LogFiles:
         return count
 
     def close(self) -> None:
-        """Give up every file."""
+        """Give up every file, for good."""
+        self._is_closed = True
         self._drop()
         self._residents.leave(self)
 

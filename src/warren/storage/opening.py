@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from warren.errors import CorruptRecord, NotALog
+from warren.config import LOCK_WAIT_S_MAX
+from warren.errors import CorruptRecord, LogLocked, NotALog
 from warren.storage import paths
 from warren.storage.commit import Commit, is_sound
 from warren.storage.files import LogFiles
@@ -13,6 +14,7 @@ from warren.storage.format import FORMATS
 from warren.storage.index import Blocks, Index, index_bytes
 from warren.storage.layout import END_OF_BLOCK, RECORD_HEAD_V1, SIZE_WORD, STATE_CLEAN
 
+CREATE_PAUSE_S: Final = 0.001
 OWN_NAMES: Final = ("index", "index.new", "writer.lock", "readers")
 
 
@@ -38,11 +40,14 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
 
 
 def _create(files: LogFiles, version: int, max_block_count: int) -> None:
-    lock = files.lock()
+    lock, deadline = files.lock(), files.clock.steady_s() + LOCK_WAIT_S_MAX
     while not lock.try_acquire():
         # Another process makes the same log right now, or has made it and writes.
         if files.has_index():
             return
+        if files.clock.steady_s() > deadline:
+            raise LogLocked(files.directory, lock.holder())
+        files.clock.sleep(CREATE_PAUSE_S)
     try:
         if not files.has_index():
             data = index_bytes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 
@@ -24,12 +24,14 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Final = SystemClock()
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def microseconds(when: datetime | float | int) -> int:
     """`when` as µs since the epoch: a datetime (naive ones are local time), seconds as float, or µs as int."""
     if isinstance(when, datetime):
-        return int(when.timestamp() * 1_000_000)
+        # In whole numbers: a datetime as a float of seconds is often a microsecond too early when cut.
+        return (when.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
     if isinstance(when, float):
-        return int(when * 1_000_000)
+        return round(when * 1_000_000)
     return when

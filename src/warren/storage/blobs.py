@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from mmap import mmap
-from typing import Final, NamedTuple
+from struct import Struct
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,12 @@ Rows = slice | npt.NDArray[np.intp]
 
 SPARSE: Final = 4
 """Pieces that make up less than this part of the bytes they lie in are copied one by one."""
+FIELD_KINDS: Final[Mapping[str, str]] = {"I": "<u4", "Q": "<i8", "q": "<i8", "B": "u1", "H": "<u2"}
+
+
+def fields_type(layout: Struct, names: Sequence[str]) -> np.dtype[Any]:
+    """A little-endian struct as NumPy sees it: for readers that look at many of them at once."""
+    return np.dtype([(name, FIELD_KINDS[kind]) for name, kind in zip(names, layout.format[1:], strict=True)])
 
 
 class Blobs(NamedTuple):

@@ -7,6 +7,10 @@ Entries are hints: whoever follows one checks that the record there carries the 
 from __future__ import annotations
 
 from mmap import mmap
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from warren.config import INDEX_SPACING
 from warren.storage.checksum import crc32c
@@ -21,6 +25,9 @@ from warren.storage.layout import (
     IndexEntry,
     aligned,
 )
+
+ENTRY_FIELDS: Final = np.dtype(INDEX_ENTRY.format[:2])
+"""Both fields of an entry are numbers of this kind."""
 
 
 def entries_per_message(block_size: int) -> int:
@@ -50,6 +57,17 @@ class BlockIndex:
         """Entry number `place`; position 0 where there is none."""
         at = self._entry_at(place)
         return IndexEntry._make(INDEX_ENTRY.unpack_from(self._view, at)) if at else IndexEntry(0, 0)
+
+    def entries(self, start: int, end: int) -> npt.NDArray[np.int64]:
+        """Entries `start` up to `end`, or as many as there are, as rows of position and checksum: a copy."""
+        parts = []
+        while start < end and (at := self._entry_at(start)):
+            # The entries of one index message lie side by side.
+            part_end = min(end, (start // self._entry_count + 1) * self._entry_count)
+            part = np.frombuffer(self._view, ENTRY_FIELDS, (part_end - start) * len(IndexEntry._fields), at)
+            parts.append(part.astype(np.int64))
+            start = part_end
+        return np.concatenate(parts or [np.empty(0, np.int64)]).reshape(-1, len(IndexEntry._fields))
 
     def nearest(self, number: int, limit: int) -> int:
         """The position, below `limit`, that the last entry at or before `number` gives; 0 for none."""

@@ -44,6 +44,7 @@ from warren.storage.record import (
     text_bytes,
     unpack_headers,
 )
+from warren.storage.tags import TagFilter
 
 Ends = npt.NDArray[np.uint32]
 ALL_ROWS: Final = slice(None)
@@ -180,9 +181,10 @@ class Columns:
     def __contains__(self, kind: int) -> bool:
         return kind in self._sections
 
-    def place(self, kind: int) -> tuple[int, int]:
-        """Start and end of a section in the area."""
-        return self._sections[kind]
+    def section(self, kind: int) -> bytes | memoryview:
+        """The bytes of a section."""
+        start, end = self._sections[kind]
+        return self._area[start:end]
 
     def array(self, kind: int, dtype: Any, count: int) -> npt.NDArray[Any]:
         """A section of numbers, as a view."""
@@ -276,6 +278,18 @@ def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
         places[kind] = (position, position + size)
         position += aligned(size)
     return places
+
+
+def passing_rows(record: DiskMessage, columns: Columns, rows: slice, tag: TagFilter | None) -> Rows | None:
+    """Which of the rows pass the filter; None for none. Each tag of the dictionary is matched once."""
+    if tag is None:
+        return rows
+    if SECTION_TAG_CODES not in columns:
+        return rows if tag.matches(record.tag) else None
+    tags = columns.tags()
+    passes = np.fromiter(map(tag.matches, tags), bool, len(tags))
+    found = np.flatnonzero(passes[columns.tag_codes(len(tags))[rows]]) + rows.start
+    return found if len(found) else None
 
 
 def row_numbers(record: DiskMessage, rows: Rows) -> Sequence[int]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from warren.clock import SYSTEM_CLOCK, Clock, microseconds
 from warren.config import (
@@ -40,6 +40,9 @@ from warren.storage.residents import process_residents
 from warren.storage.tags import TagFilter
 from warren.storage.verification import Verified, verify
 from warren.storage.view import LogView
+
+if TYPE_CHECKING:
+    import pyarrow
 
 BACKWARDS_STEP: Final = 256
 
@@ -254,6 +257,28 @@ class Log:
         `when` is a datetime, seconds since the epoch as float, or µs as int.
         """
         return self._view.find_time(microseconds(when))
+
+    def scan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        tag: str | None = None,
+        since: datetime | float | int | None = None,
+        until: datetime | float | int | None = None,
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """The messages from `start` up to `end`, from `since` up to `until`, that pass the filter, as Arrow.
+
+        Columns are number, offset, timestamp, id, tag, key, headers, corr_offset and body; `columns` picks and orders
+        them, and what is not asked for costs nothing. Record batches have tens of thousands of rows where messages
+        are small.
+        """
+        # Imported here: PyArrow takes longer to import than a log to open.
+        from warren.storage import scan
+
+        tag_filter = TagFilter.parse(tag) if tag is not None else None
+        return scan.scan(self._view, start, end, columns=columns, tag=tag_filter, since=since, until=until)
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""

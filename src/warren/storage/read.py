@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from warren.errors import NumberRetired
 from warren.message import Message
 from warren.storage import columns
-from warren.storage.blobs import Rows
 from warren.storage.block import Block
 from warren.storage.columns import Columns
-from warren.storage.layout import CODEC_COLUMNS, SECTION_TAG_CODES
+from warren.storage.layout import CODEC_COLUMNS
 from warren.storage.record import Damage, DiskMessage, unpack_headers
 from warren.storage.tags import TagFilter
 from warren.storage.view import LogView
@@ -99,24 +96,12 @@ def take(
                 return []
             return [single_message(record, label)]
         batch = Columns(record.area, record.message_count)
-        rows = passing_rows(record, batch, row, row_end, tag)
+        rows = columns.passing_rows(record, batch, slice(row, row_end), tag)
         if rows is None:
             return []
         return columns.messages(record, batch, rows, topic=label.topic, partition=label.partition)
     except Damage as damage:
         raise block.corrupt(Damage(record.position, damage.reason)) from damage
-
-
-def passing_rows(record: DiskMessage, batch: Columns, row: int, row_end: int, tag: TagFilter | None) -> Rows | None:
-    """Which rows pass the filter; None for none. Each tag of the dictionary is matched once."""
-    if tag is None:
-        return slice(row, row_end)
-    if SECTION_TAG_CODES not in batch:
-        return slice(row, row_end) if tag.matches(record.tag) else None
-    tags = batch.tags()
-    passes = np.fromiter(map(tag.matches, tags), bool, len(tags))
-    rows = np.flatnonzero(passes[batch.tag_codes(len(tags))[row:row_end]]) + row
-    return rows if len(rows) else None
 
 
 def single_message(record: DiskMessage, label: Label) -> Message:

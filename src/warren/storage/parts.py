@@ -1,0 +1,229 @@
+"""What a scan is made of, each part ready to give its columns: a batch, a run of single records, or some records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from warren.message import NO_HEADERS
+from warren.storage.arrow import HEADERS, Piece, Shared, cut, gathered, headers_array, text, with_nulls
+from warren.storage.blobs import Rows
+from warren.storage.columns import Columns, row_numbers
+from warren.storage.compression import decompress
+from warren.storage.layout import (
+    SECTION_BODY_ENDS,
+    SECTION_CORR_OFFSETS,
+    SECTION_HEADERS_ENDS,
+    SECTION_ID_ENDS,
+    SECTION_KEY_ENDS,
+    SECTION_TAG_CODES,
+)
+from warren.storage.record import DiskMessage, unpack_headers
+from warren.storage.runs import Run
+from warren.storage.tags import TagFilter
+
+
+class Part(Protocol):
+    """Messages in their order, and a method for each column of theirs: ValueError where bytes that check make no sense.
+
+    `size` tells about how many bytes they take; `culprit` where the first record stands that makes no sense.
+    """
+
+    @property
+    def size(self) -> int: ...
+    def __len__(self) -> int: ...
+    def culprit(self) -> int: ...
+    def number(self) -> Piece: ...
+    def offset(self) -> Piece: ...
+    def timestamp(self) -> Piece: ...
+    def id(self) -> Piece: ...
+    def tag(self) -> Piece: ...
+    def key(self) -> Piece: ...
+    def headers(self) -> Piece: ...
+    def corr_offset(self) -> Piece: ...
+    def body(self) -> Piece: ...
+
+
+class BatchPart:
+    """Some rows of a batch. Nothing of it is copied where the rows are neighbours and it is not compressed."""
+
+    def __init__(self, record: DiskMessage, columns: Columns, rows: Rows) -> None:
+        self._record, self._columns, self._rows = record, columns, rows
+        self._count = len(row_numbers(record, rows))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return len(self._record.area) * self._count // self._record.message_count
+
+    def culprit(self) -> int:
+        return self._record.position
+
+    def _some(self, array: pa.Array) -> pa.Array:
+        rows = self._rows
+        if isinstance(rows, slice):
+            return array.slice(rows.start, self._count)
+        return array.take(pa.array(rows))
+
+    def _cut(self, kind: int) -> pa.Array:
+        return cut(self._columns.ends(kind), self._columns.section(kind + 1))
+
+    def number(self) -> Piece:
+        numbers = row_numbers(self._record, self._rows)
+        return numbers if isinstance(numbers, range) else np.array(numbers)
+
+    def offset(self) -> Piece:
+        return Shared(self._record.offset, self._count)
+
+    def timestamp(self) -> Piece:
+        return Shared(self._record.timestamp, self._count)
+
+    def id(self) -> Piece:
+        if SECTION_ID_ENDS not in self._columns:
+            return Shared(self._record.id, self._count)
+        return self._some(text(self._cut(SECTION_ID_ENDS)))
+
+    def tag(self) -> Piece:
+        if SECTION_TAG_CODES not in self._columns:
+            return Shared(self._record.tag, self._count)
+        tags = self._columns.tags()
+        return pa.array(tags, pa.string()).take(pa.array(self._columns.tag_codes(len(tags))[self._rows]))
+
+    def key(self) -> Piece:
+        if SECTION_KEY_ENDS not in self._columns:
+            return Shared(self._record.key, self._count)
+        keys, is_present = self._cut(SECTION_KEY_ENDS), self._columns.keys_present()
+        return self._some(keys if is_present is None else with_nulls(keys, is_present))
+
+    def headers(self) -> Piece:
+        if SECTION_HEADERS_ENDS not in self._columns:
+            return Shared(NO_HEADERS, self._count)
+        return headers_array(self._columns.blobs(SECTION_HEADERS_ENDS, self._rows))
+
+    def corr_offset(self) -> Piece:
+        if SECTION_CORR_OFFSETS not in self._columns:
+            return Shared(self._record.corr_offset, self._count)
+        return self._columns.corr_offsets()[self._rows]
+
+    def body(self) -> Piece:
+        return self._some(self._cut(SECTION_BODY_ENDS))
+
+
+class RunPart:
+    """A run of single records, or some of them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return len(self._run)
+
+    @property
+    def size(self) -> int:
+        return int(self._run.sizes.sum())
+
+    def culprit(self) -> int:
+        rows = (self._run.picked(slice(row, row + 1)) for row in range(len(self)))
+        return next((int(row.positions[0]) for row in rows if not _makes_sense(RunPart(row))), 0)
+
+    def passing(self, tag: TagFilter) -> RunPart | None:
+        """The records that pass the filter; None for none. Each tag is matched once."""
+        known = gathered(self._run.tags).dictionary_encode()
+        passes = np.fromiter(map(tag.matches, text(known.dictionary).to_pylist()), bool, len(known.dictionary))
+        rows = np.flatnonzero(passes[known.indices.to_numpy()])
+        if len(rows) == len(self):
+            return self
+        return RunPart(self._run.picked(rows)) if len(rows) else None
+
+    def number(self) -> Piece:
+        numbers = self._run.field("number")
+        first, last = int(numbers[0]), int(numbers[-1])
+        return range(first, last + 1) if last - first == len(numbers) - 1 else numbers
+
+    def offset(self) -> Piece:
+        return self._run.field("offset")
+
+    def timestamp(self) -> Piece:
+        return self._run.field("timestamp")
+
+    def id(self) -> Piece:
+        return text(gathered(self._run.ids)) if self._run.field("id_size").any() else Shared("", len(self))
+
+    def tag(self) -> Piece:
+        return text(gathered(self._run.tags)) if self._run.field("tag_size").any() else Shared("", len(self))
+
+    def key(self) -> Piece:
+        is_present = self._run.keys_present
+        return with_nulls(gathered(self._run.keys), is_present) if is_present.any() else Shared(None, len(self))
+
+    def headers(self) -> Piece:
+        has_headers = self._run.field("headers_size").any()
+        return headers_array(self._run.headers) if has_headers else Shared(NO_HEADERS, len(self))
+
+    def corr_offset(self) -> Piece:
+        return self._run.field("corr_offset")
+
+    def body(self) -> Piece:
+        codes = self._run.field("compression")
+        if not codes.any():
+            return gathered(self._run.bodies)
+        bodies = zip(self._run.bodies.to_list(), codes.tolist(), strict=True)
+        return pa.array([decompress(body, code) if code else body for body, code in bodies], pa.binary())
+
+
+class LoosePart:
+    """Single records that were read one by one."""
+
+    def __init__(self, records: Sequence[DiskMessage]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def size(self) -> int:
+        return sum(len(record.body) for record in self._records)
+
+    def culprit(self) -> int:
+        return next((record.position for record in self._records if not _makes_sense(LoosePart([record]))), 0)
+
+    def number(self) -> Piece:
+        return np.array([record.number for record in self._records])
+
+    def offset(self) -> Piece:
+        return np.array([record.offset for record in self._records])
+
+    def timestamp(self) -> Piece:
+        return np.array([record.timestamp for record in self._records])
+
+    def id(self) -> Piece:
+        return pa.array([record.id for record in self._records], pa.string())
+
+    def tag(self) -> Piece:
+        return pa.array([record.tag for record in self._records], pa.string())
+
+    def key(self) -> Piece:
+        return pa.array([record.key for record in self._records], pa.binary())
+
+    def headers(self) -> Piece:
+        return pa.array([list(unpack_headers(record.headers).items()) for record in self._records], HEADERS)
+
+    def corr_offset(self) -> Piece:
+        return np.array([record.corr_offset for record in self._records])
+
+    def body(self) -> Piece:
+        return pa.array([record.body for record in self._records], pa.binary())
+
+
+def _makes_sense(part: Part) -> bool:
+    try:
+        for column in (part.id, part.tag, part.headers, part.body):
+            column()
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,284 @@
+"""Runs: single records that follow one another in a block, found together, checked together, and seen as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from mmap import mmap
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from warren.config import INDEX_SPACING
+from warren.storage.blobs import Blobs, Positions, Rows, fields_type
+from warren.storage.block import Block
+from warren.storage.checksum import crc32c
+from warren.storage.layout import (
+    ALIGNMENT,
+    CODEC_SINGLE,
+    META_DATA,
+    NO_KEY,
+    PAYLOAD_AT,
+    RAW_SIZE,
+    RECORD_HEAD,
+    SIZE_MASK,
+    SIZE_WORD,
+    STAMP_AT,
+    STAMP_END,
+    RecordHead,
+)
+from warren.storage.record import Damage
+
+HEAD: Final = fields_type(RECORD_HEAD, RecordHead._fields)
+HEAD_WORDS: Final = RECORD_HEAD.size // ALIGNMENT
+CODEC_AT: Final = int(HEAD.fields["codec"][1]) if HEAD.fields else 0
+
+LANES_MIN: Final = 16
+LANES_MAX: Final = 1024
+RUN_ROWS_MIN: Final = 24
+"""Fewer records are read faster one by one."""
+GROUP_SIZE_MAX: Final = 1 << 20
+"""A group that is larger than this, and not wholly in the run, is not checked as a whole."""
+
+Words = npt.NDArray[np.int64]
+Heads = npt.NDArray[np.void]
+
+
+class Run:
+    """Single records one behind the other, each of them checked, or some of those: columns over the mapped block."""
+
+    def __init__(self, view: mmap, positions: Positions, ends: Positions, heads: Heads) -> None:
+        self.view, self.positions, self.ends, self._heads = view, positions, ends, heads
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def picked(self, rows: Rows) -> Run:
+        """Some of the records."""
+        return Run(self.view, self.positions[rows], self.ends[rows], self._heads[rows])
+
+    @property
+    def sizes(self) -> Positions:
+        """How many bytes each record stands for: more than it takes on disk where its body is compressed."""
+        sizes = self.ends - self.positions
+        packed = np.flatnonzero(self.field("compression"))
+        if len(packed):
+            raw_sizes = Blobs(self.view, self._body_at[packed], self._body_end[packed])
+            sizes[packed] += raw_sizes.windows(RAW_SIZE.size).view("<u4")
+        return sizes
+
+    def parts(self, size_max: int) -> Iterator[Run]:
+        """The same in runs that stand for at most `size_max` bytes each, or one record."""
+        ends = np.cumsum(self.sizes)
+        row, size = 0, 0
+        while row < len(self):
+            row_end = max(row + 1, int(np.searchsorted(ends, size + size_max, "right")))
+            yield self.picked(slice(row, row_end)) if row_end - row < len(self) else self
+            row, size = row_end, int(ends[row_end - 1])
+
+    def field(self, name: str) -> npt.NDArray[np.int64]:
+        """One field of every head, in as many bytes as it has there."""
+        field: npt.NDArray[np.int64] = self._heads[name]
+        return field
+
+    @cached_property
+    def _tag_at(self) -> Positions:
+        return self.positions + RECORD_HEAD.size + self.field("id_size")
+
+    @cached_property
+    def _key_at(self) -> Positions:
+        return self._tag_at + self.field("tag_size")
+
+    @cached_property
+    def _headers_at(self) -> Positions:
+        key_sizes = self.field("key_size")
+        return self._key_at + np.where(key_sizes == NO_KEY, 0, key_sizes)
+
+    @cached_property
+    def _body_at(self) -> Positions:
+        return self._headers_at + self.field("headers_size")
+
+    @cached_property
+    def _body_end(self) -> Positions:
+        return self.positions + SIZE_WORD.size + self.field("size_word")
+
+    @property
+    def ids(self) -> Blobs:
+        return Blobs(self.view, self.positions + RECORD_HEAD.size, self._tag_at)
+
+    @property
+    def tags(self) -> Blobs:
+        return Blobs(self.view, self._tag_at, self._key_at)
+
+    @property
+    def keys(self) -> Blobs:
+        return Blobs(self.view, self._key_at, self._headers_at)
+
+    @property
+    def keys_present(self) -> npt.NDArray[np.bool_]:
+        """Which records have a key, be it an empty one."""
+        is_present: npt.NDArray[np.bool_] = self.field("key_size") != NO_KEY
+        return is_present
+
+    @property
+    def headers(self) -> Blobs:
+        return Blobs(self.view, self._headers_at, self._body_at)
+
+    @property
+    def bodies(self) -> Blobs:
+        """As they lie on disk: compressed where `compression` says so."""
+        return Blobs(self.view, self._body_at, self._body_end)
+
+    def fitting(self) -> npt.NDArray[np.bool_]:
+        """Which records are as long as the sizes in their heads say."""
+        return self._body_at <= self._body_end
+
+
+class RunFinder:
+    """Finds runs in one block, and looks at nothing behind `limit`. For one reader that goes forwards.
+
+    The index says where every 64th message stands, so that all groups of 64 are walked in step. Its entries are hints:
+    a run goes as far as each record stands where the one before it ends, and carries the offset and number due there.
+    """
+
+    def __init__(self, block: Block, limit: int) -> None:
+        self._block, self._limit = block, limit
+        self._bytes = memoryview(block.view)
+        self._words: Words = np.frombuffer(block.view, "<i8", limit // ALIGNMENT)
+        self._window_count = max(0, limit // ALIGNMENT - HEAD_WORDS + 1)
+        self._windows = np.ndarray((self._window_count,), f"V{HEAD.itemsize}", block.view, 0, (ALIGNMENT,))
+        self._lanes = LANES_MIN
+        self._next_try = 0
+
+    def find(self, position: int, number: int, end: int, size_max: int) -> Run | None:
+        """The run that starts with message `number`, whose record stands at `position`, and ends before `end`.
+
+        None where that record is better read by itself, whatever it is. Damage at the first record that does not
+        check. A run has at least one record, and no more than fit `size_max` bytes.
+        """
+        index, is_tried = self._block.index, number >= self._next_try and end - number >= RUN_ROWS_MIN
+        if index is None or not is_tried or not self._is_single(position):
+            return None
+        base_number = self._block.base_number
+        group = (number - base_number) // INDEX_SPACING
+        group_number = base_number + group * INDEX_SPACING
+        group_count = min(self._lanes, -(-(end - group_number) // INDEX_SPACING))
+        entries = self._usable(index.entries(group, group + group_count), position + size_max)
+        rows = slice(number - group_number, min(end - group_number, len(entries) * INDEX_SPACING))
+        lanes = self._walk(entries[:, 0] // ALIGNMENT, rows.stop)
+        run, good_count = self._look(lanes, rows, position, number)
+        if good_count and good_count == len(run):
+            self._lanes = min(self._lanes * 2, LANES_MAX)
+        else:
+            self._lanes = LANES_MIN
+            self._next_try = number + good_count
+            self._next_try += INDEX_SPACING - (self._next_try - base_number) % INDEX_SPACING
+            if good_count < RUN_ROWS_MIN:
+                return None
+        count = int(np.searchsorted(run.ends, position + size_max, "right"))
+        run = run.picked(slice(max(1, min(good_count, count))))
+        self._check(run, rows.start, lanes[:, -1] * ALIGNMENT, entries)
+        return run
+
+    def _is_single(self, position: int) -> bool:
+        """Whether a record of one message may stand there."""
+        return position + RECORD_HEAD.size <= self._limit and self._bytes[position + CODEC_AT] == CODEC_SINGLE
+
+    def _usable(self, entries: Words, position_end: int) -> Words:
+        """The entries up to the first that cannot be right, or that stands at or behind `position_end`."""
+        positions = entries[:, 0]
+        is_usable = (positions > 0) & (positions % ALIGNMENT == 0) & (positions < min(self._limit, position_end))
+        return entries[: _count_true(is_usable)]
+
+    # --- Walking ---
+
+    def _walk(self, starts: Words, row_count: int) -> Words:
+        """For each lane the place of each of its records, and where the last one ends. In words, as everywhere here.
+
+        What stands behind the first `row_count` records may be wrong.
+        """
+        steps = self._steps(starts)[:, None]
+        lanes = starts[:, None] + steps * np.arange(INDEX_SPACING + 1)
+        # Records are often of one size: then the first of a lane tells where all of them are.
+        is_even = self._steps(lanes[:, :-1]) == steps
+        is_even.ravel()[row_count:] = True
+        uneven = np.flatnonzero(~is_even.all(axis=1))
+        if len(uneven):
+            lanes[uneven] = self._walk_in_step(starts[uneven])
+        return lanes
+
+    def _walk_in_step(self, starts: Words) -> Words:
+        places = np.empty((INDEX_SPACING + 1, len(starts)), np.int64)
+        places[0] = starts
+        for row in range(INDEX_SPACING):
+            np.add(places[row], self._steps(places[row]), out=places[row + 1])
+        return places.T
+
+    def _steps(self, places: Words) -> Words:
+        """How many words the blob at each place takes. Where there is none, some number."""
+        steps = self._words.take(places, mode="clip")
+        steps &= SIZE_MASK
+        steps += SIZE_WORD.size + ALIGNMENT - 1
+        steps //= ALIGNMENT
+        return steps
+
+    # --- Believing ---
+
+    def _look(self, lanes: Words, rows: slice, position: int, number: int) -> tuple[Run, int]:
+        """The run in these rows of the lanes, and how many of its records are what they should be."""
+        places, ends = lanes[:, :-1].ravel()[rows], lanes[:, 1:].ravel()[rows]
+        heads = self._windows[np.minimum(places, self._window_count - 1)].view(HEAD)
+        run = Run(self._block.view, places * ALIGNMENT, ends * ALIGNMENT, heads)
+        if not len(run) or run.positions[0] != position:
+            return run, 0
+        is_good = (
+            (heads["size_word"] < META_DATA)
+            & (heads["message_count"] == 1)
+            & (heads["codec"] == CODEC_SINGLE)
+            & (heads["offset"] == run.positions + self._block.base_offset)
+            & (heads["number"] == np.arange(number, number + len(run)))
+            & (run.ends <= self._limit)
+            & run.fitting()
+        )
+        joined = self._count_joined(lanes) * INDEX_SPACING - rows.start
+        return run, min(_count_true(is_good), joined)
+
+    def _count_joined(self, lanes: Words) -> int:
+        """How many lanes, from the first on, end where the next one starts, but for an index message in between."""
+        ends, starts = lanes[:-1, -1], lanes[1:, 0]
+        for lane in np.flatnonzero(ends != starts).tolist():
+            is_meta = ends[lane] < len(self._words) and self._words[ends[lane]] & META_DATA
+            if not is_meta or ends[lane] + self._steps(ends[lane : lane + 1])[0] != starts[lane]:
+                return lane + 1
+        return len(lanes)
+
+    def _check(self, run: Run, skipped: int, group_ends: Positions, entries: Words) -> None:
+        """Damage where a record does not match its checksums. `skipped` records of the first group are not in the run.
+
+        Where the index has a checksum of a whole group that matches, the records of the group are good.
+        """
+        groups = zip(entries.tolist(), group_ends.tolist(), strict=True)
+        for group, ((start, checksum), end) in enumerate(groups):
+            row = max(0, group * INDEX_SPACING - skipped)
+            row_end = min(len(run), (group + 1) * INDEX_SPACING - skipped)
+            if row >= row_end:
+                return
+            is_known = checksum and end <= self._limit
+            is_worth_it = end - start <= GROUP_SIZE_MAX or row_end - row == INDEX_SPACING
+            if not is_known or not is_worth_it or crc32c(self._bytes[start:end]) != checksum:
+                self._check_each(run.picked(slice(row, row_end)))
+
+    def _check_each(self, run: Run) -> None:
+        view, names = self._block.view, ("size_word", "checksum", "stamp_checksum")
+        fields = zip(run.positions.tolist(), *(run.field(name).tolist() for name in names), strict=True)
+        for position, size, checksum, stamp_checksum in fields:
+            if crc32c(view[position + STAMP_AT : position + STAMP_END]) != stamp_checksum:
+                raise Damage(position, "the stamp does not match its checksum")
+            if crc32c(view[position + PAYLOAD_AT : position + SIZE_WORD.size + size]) != checksum:
+                raise Damage(position, "the payload does not match its checksum")
+
+
+def _count_true(conditions: npt.NDArray[np.bool_]) -> int:
+    """How many hold from the first on, up to one that does not."""
+    return int(conditions.argmin()) if not conditions.all() else len(conditions)

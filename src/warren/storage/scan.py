@@ -1,0 +1,177 @@
+"""A range of a log as Arrow record batches, without a Python loop over its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+
+from warren.clock import microseconds
+from warren.config import SCAN_ROWS_DEFAULT
+from warren.errors import BadInput, NumberRetired
+from warren.storage.arrow import SCHEMA, Piece, joined
+from warren.storage.block import Block
+from warren.storage.columns import Columns, passing_rows
+from warren.storage.layout import CODEC_SINGLE
+from warren.storage.parts import BatchPart, LoosePart, Part, RunPart
+from warren.storage.record import Damage, DiskMessage
+from warren.storage.runs import Run
+from warren.storage.tags import TagFilter
+from warren.storage.view import LogView, Stretch
+from warren.storage.walk import walk
+
+ALONE_ROWS_MIN: Final = 8192
+ALONE_SIZE_MIN: Final = 1 << 20
+"""A part with so many rows or bytes is a record batch by itself, and not copied; smaller ones are put together."""
+SIZE_TARGET: Final = 8 << 20
+LOOSE_ROWS_MAX: Final = 4096
+
+
+def scan(
+    view: LogView,
+    start: int | None = None,
+    end: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    tag: TagFilter | None = None,
+    since: datetime | float | int | None = None,
+    until: datetime | float | int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The messages from `start` up to `end`, from the time `since` up to `until`, that pass the filter.
+
+    What lies past the end of the log is not there; what lies before its start was, and is NumberRetired.
+    """
+    schema = _picked_schema(columns)
+    first, last_end = view.first, view.end
+    start = first if start is None else start
+    if start < first:
+        raise NumberRetired(start, first)
+    end = last_end if end is None else min(end, last_end)
+    # Times never decrease in a log: a range of time is a range of numbers, which the slots of the index help to find.
+    if since is not None:
+        start = max(start, view.find_time(microseconds(since)))
+    if until is not None:
+        end = min(end, view.find_time(microseconds(until)))
+    return _batches(view, range(start, end), schema, tag)
+
+
+def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
+    names = SCHEMA.names if columns is None else list(columns)
+    unknown = [name for name in names if name not in SCHEMA.names]
+    if unknown or not names or len(set(names)) < len(names):
+        what = f"there is no {unknown[0]!r}" if unknown else "name at least one, and each once"
+        raise BadInput(f"columns {names}: {what}; the columns are {', '.join(SCHEMA.names)}")
+    return pa.schema([SCHEMA.field(name) for name in names])
+
+
+def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None) -> Iterator[pa.RecordBatch]:
+    heap = Heap(schema)
+    number = numbers.start
+    while number < numbers.stop:
+        stretch = view.locate(number, numbers.stop)
+        end = min(numbers.stop, stretch.end_number)
+        for part in _parts(stretch, range(number, end), tag):
+            is_alone = len(part) >= ALONE_ROWS_MIN or part.size >= ALONE_SIZE_MIN
+            if len(heap) and (is_alone or heap.is_full):
+                yield heap.take()
+            try:
+                heap.add(part)
+            except (Damage, ValueError) as error:
+                raise stretch.block.corrupt(Damage(part.culprit(), _reason(error))) from error
+            if is_alone:
+                yield heap.take()
+        number = end
+    if len(heap):
+        yield heap.take()
+
+
+def _reason(error: Exception) -> str:
+    return error.reason if isinstance(error, Damage) else str(error)
+
+
+class Heap:
+    """Parts that wait to become one record batch. Of a part that was added only the columns asked for are kept."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._clear()
+
+    def _clear(self) -> None:
+        self._pieces: list[list[Piece]] = [[] for _ in self._schema]
+        self._row_count = self._size = 0
+
+    def __len__(self) -> int:
+        return self._row_count
+
+    @property
+    def is_full(self) -> bool:
+        return self._row_count >= SCAN_ROWS_DEFAULT or self._size >= SIZE_TARGET
+
+    def add(self, part: Part) -> None:
+        for pieces, name in zip(self._pieces, self._schema.names, strict=True):
+            pieces.append(getattr(part, name)())
+        self._row_count += len(part)
+        self._size += part.size
+
+    def take(self) -> pa.RecordBatch:
+        """Everything that was added, as one record batch."""
+        arrays = [joined(pieces, field.type) for pieces, field in zip(self._pieces, self._schema, strict=True)]
+        self._clear()
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
+    """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
+    block, limit, _ = stretch
+    for found in _together(walk(block, limit, numbers.start, numbers.stop, size_max=SIZE_TARGET)):
+        if isinstance(found, Run):
+            yield from _run_parts(found, block, tag)
+        elif isinstance(found, DiskMessage):
+            yield from _batch_parts(found, block, numbers, tag)
+        else:
+            passing = [record for record in found if tag is None or tag.matches(record.tag)]
+            if passing:
+                yield LoosePart(passing)
+
+
+def _together(records: Iterable[Run | DiskMessage]) -> Iterator[Run | DiskMessage | list[DiskMessage]]:
+    """The same, with the single records that were read one by one in lists."""
+    loose: list[DiskMessage] = []
+    size = 0
+    for found in records:
+        is_loose = isinstance(found, DiskMessage) and found.codec == CODEC_SINGLE
+        if loose and (not is_loose or len(loose) >= LOOSE_ROWS_MAX or size >= SIZE_TARGET):
+            yield loose
+            loose, size = [], 0
+        if isinstance(found, DiskMessage) and is_loose:
+            loose.append(found)
+            size += len(found.body)
+        else:
+            yield found
+    if loose:
+        yield loose
+
+
+def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
+    for each in run.parts(SIZE_TARGET):
+        part = RunPart(each)
+        try:
+            passing = part if tag is None else part.passing(tag)
+        except ValueError as error:
+            raise block.corrupt(Damage(part.culprit(), str(error))) from error
+        if passing is not None:
+            yield passing
+
+
+def _batch_parts(record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
+    row = max(0, numbers.start - record.number)
+    row_end = min(record.message_count, numbers.stop - record.number)
+    try:
+        columns = Columns(record.area, record.message_count)
+        rows = passing_rows(record, columns, slice(row, row_end), tag)
+    except Damage as damage:
+        raise block.corrupt(Damage(record.position, damage.reason)) from damage
+    if rows is not None:
+        yield BatchPart(record, columns, rows)

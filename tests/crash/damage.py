@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +26,12 @@ from warren.storage import Log
 
 MASKS: Final = (0x01, 0x80, 0xFF)
 WOUND_S_MAX: Final = 10
+SPARE: Final = 64
+FREE_STEP: Final = 31
+BLOCKS_STEP: Final = 5
 BLOCK_SIZE: Final = 4 << 10
 READER_NAME: Final = "billing"
-READER_POSITION: Final = 2
+READER_POSITIONS: Final = (1, 3)
 FILES: Final = MoodyFileSystem(really_syncs=False)
 
 Answer = TypeVar("Answer")
@@ -70,8 +73,9 @@ def build(kind: str, path: str) -> None:
             step(log)
             clock.pass_ns(1_000_000)
         reader = log.reader(READER_NAME, tag="eu.*;us")
-        reader.seek(READER_POSITION)
-        reader.commit()
+        for position in READER_POSITIONS:
+            reader.seek(position)
+            reader.commit()
 
 
 def _single(log: Log) -> None:
@@ -97,12 +101,12 @@ def _compressible(log: Log) -> None:
 
 
 def _large(log: Log) -> None:
-    log.append(bytes(range(256)) * 5, tag="eu.de")
+    log.append(bytes(range(256)) * 7, tag="eu.de")
 
 
 KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
     "singles": (_single, _single, _single),
-    "columns": (_columns, _columns),
+    "columns": (_columns, _shared_tag),
     "mixed": (_single, _columns, _single, _shared_tag),
     "compressed": (_compressible, _single, _compressible),
     "blocks": (_large, _single, _large, _large, _columns, _large, _single),
@@ -112,12 +116,18 @@ KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
 # --- The wounds ---
 
 
-def wounds(files: Mapping[str, bytes]) -> Iterator[Wound]:
-    """One for each byte and each length of each file. Masks take turns, so that neighbours are hit differently."""
+def wounds(files: Mapping[str, bytes]) -> list[Wound]:
+    """One for each byte and each length of each file. Masks take turns, so that neighbours are hit differently.
+
+    Of the free space behind what was written, and of blocks beyond the first, a part stands for the whole.
+    """
+    step = 1 if sum(name.endswith(".block") for name in files) == 1 else BLOCKS_STEP
+    found: list[Wound] = []
     for file, content in sorted(files.items()):
-        for position in range(len(content)):
-            yield Wound(file, position, MASKS[position % len(MASKS)])
-            yield Wound(file, position, None)
+        used = len(content.rstrip(b"\0")) + SPARE
+        for position in (*range(0, min(used, len(content)), step), *range(used, len(content), FREE_STEP)):
+            found += (Wound(file, position, MASKS[position % len(MASKS)]), Wound(file, position, None))
+    return found
 
 
 def read_files(path: Path) -> dict[str, bytes]:
@@ -172,20 +182,20 @@ class Examination:
         log = self._try(lambda: Log.open(self._directory, read_only=read_only, filesystem=FILES, block_size=BLOCK_SIZE))
         if log is None:
             return
-        try:
-            end = log.end
-            assert log.first == 0, f"the log starts at {log.first}"
+        bounds = self._try(lambda: (log.first, log.end))
+        if bounds is not None:
+            first, end = bounds
+            assert first == 0, f"the log starts at {first}"
             assert self._end_at_least <= end <= len(self._whole.messages), f"the log ends at {end}"
             self._examine(log, end)
             if not read_only:
                 self._append(log, end)
-        finally:
-            self._try(log.close)
+        self._try(log.close)
 
     def _examine(self, log: Log, end: int) -> None:
         expected = list(self._whole.messages[:end])
         errors_before = self.errors
-        for message in expected:
+        for message in expected[::2]:
             self._same([message], lambda number=message.number: [log.at(number)])  # type: ignore[misc]
         self._same(expected, lambda: _read_all(log, end))
         self._same(expected[::-1], lambda: list(log.backwards(end - 1)) if end else [])
@@ -193,12 +203,13 @@ class Examination:
         self._same([message for message in expected if message.tag == "us"], lambda: log.read(0, tag="us"))
         self._check_times(log, expected)
         self._check_scan(log, expected, end)
+        read_errors = self.errors - errors_before
+        if self._try(lambda: [log.verify()]):
+            assert not read_errors, "verify passes, though reading fails"
         self._check_reader(log, expected)
-        if self._try(lambda: log.verify() or True):
-            assert self.errors == errors_before, "verify passes, though reading fails"
 
     def _check_times(self, log: Log, expected: Sequence[Message]) -> None:
-        for message in expected:
+        for message in expected[::3]:
             at_or_after = [other.number for other in expected if other.timestamp >= message.timestamp]
             when = datetime.fromtimestamp(message.timestamp / 1_000_000, UTC)
             found = self._try(lambda when=when: [log.find_time(when)])  # type: ignore[misc]
@@ -216,10 +227,16 @@ class Examination:
         assert [row["id"] or "" for row in rows] == [message.id for message in expected]
 
     def _check_reader(self, log: Log, expected: Sequence[Message]) -> None:
+        """A reader goes on from where it stood, or, where that place is damaged, from where it stood before.
+
+        The file holds the last two positions. One that does not check may be one that a kill left half written, so the
+        other one counts: messages are read twice, and none is left out.
+        """
         reader = self._try(lambda: log.reader(READER_NAME))
         if reader is None:
             return
-        wanted = [message for message in expected[READER_POSITION:] if message.tag]
+        assert reader.position in READER_POSITIONS
+        wanted = [message for message in expected[reader.position :] if message.tag]
         self._same(wanted, lambda: reader.read(limit=100))
 
     def _append(self, log: Log, end: int) -> None:
@@ -278,7 +295,7 @@ def main(original: str, scratch: str, part: str, parts: str) -> int:
     whole = Whole.of(Path(original))
     progress = os.open(os.path.join(scratch, "progress"), os.O_WRONLY | os.O_CREAT, 0o644)
     done = 0
-    for wound in list(wounds(whole.files))[int(part) :: int(parts)]:
+    for wound in wounds(whole.files)[int(part) :: int(parts)]:
         os.pwrite(progress, f"{wound}".ljust(80).encode(), 0)
         signal.alarm(WOUND_S_MAX)
         try:

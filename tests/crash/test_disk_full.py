@@ -38,10 +38,10 @@ def _bodies(log: Log) -> list[bytes]:
     return [message.body for message in log.read(log.first, limit=100_000)]
 
 
-def _fill(log: Log, append: Append) -> None:
+def _fill(log: Log, append: Append, repeats: int = 40) -> None:
     """Append until there is no room."""
     for number in range(100_000):
-        append(log, b"%d" % number * 40)
+        append(log, b"%d" % number * repeats)
 
 
 # --- No room ---
@@ -163,10 +163,10 @@ def test_a_real_full_disk_fails_the_put_and_changes_nothing(small_mount: Path, a
     ballast.write_bytes(bytes(MOUNT_SIZE // 4))
     with Log.open(str(small_mount / "log"), block_size=128 << 10) as log:
         with pytest.raises(StorageFull):
-            _fill(log, append)
+            _fill(log, append, repeats=2000)
         end, before = log.end, _bodies(log)
         with pytest.raises(StorageFull):
-            append(log, bytes(64 << 10))
+            append(log, bytes(40 << 10))
         assert (log.end, _bodies(log)) == (end, before)
         log.verify()
 

@@ -38,9 +38,11 @@ from warren.storage.record import (
     Damage,
     DiskMessage,
     Packed,
+    check_corr_offset,
     columns_at,
     key_bytes,
     pack_headers,
+    record_size,
     text_bytes,
     unpack_headers,
 )
@@ -81,9 +83,27 @@ def _ends(parts: Sequence[bytes]) -> Ends:
     return ends
 
 
-def split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
-    """Parts of `batch` that fit a record each, with the ends of their bodies."""
-    batch.check()
+def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int) -> Iterator[Packed]:
+    """As few records as hold the whole batch, each of them of a size that suits a reader, and none over the limit."""
+    for part, ends in _split(batch, record_size_max):
+        yield from _pack_fitting(part, ends, tag, compression, record_size_max)
+
+
+def _pack_fitting(batch: Batch, ends: Ends, tag: str, compression: int, record_size_max: int) -> Iterator[Packed]:
+    """One record, or more where keys, tags and headers make it too large. A single message is given as it is."""
+    packed = pack_columns(batch, ends, tag=tag, compression=compression)
+    middle = len(batch.bodies) // 2
+    if record_size(packed) <= record_size_max or not middle:
+        yield packed
+        return
+    end = len(batch.bodies)
+    yield from _pack_fitting(batch.part(0, middle), ends[: middle + 1], tag, compression, record_size_max)
+    rest = ends[middle:] - ends[middle]
+    yield from _pack_fitting(batch.part(middle, end), rest, tag, compression, record_size_max)
+
+
+def _split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
+    """Parts of `batch` whose bodies go into a record each, with the ends of their bodies."""
     count = len(batch.bodies)
     try:
         sizes = np.fromiter(map(len, batch.bodies), np.int64, count)
@@ -119,8 +139,15 @@ def pack_columns(batch: Batch, ends: Ends, *, tag: str = "", compression: int = 
         packed = [pack_headers(headers) if headers else b"" for headers in batch.headers]
         sections += _blob_sections(SECTION_HEADERS_ENDS, packed)
     if batch.corr_offsets is not None:
-        sections.append((SECTION_CORR_OFFSETS, np.asarray(batch.corr_offsets, np.int64).tobytes()))
+        sections.append((SECTION_CORR_OFFSETS, _numbers(batch.corr_offsets).tobytes()))
     return _pack_sections(sections, len(batch.bodies), text_bytes("tag", tag, TAG_SIZE_MAX), compression)
+
+
+def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    try:
+        return np.array(list(map(check_corr_offset, values)), np.int64)
+    except TypeError as error:
+        raise BadInput("every corr_offset is an int") from error
 
 
 def _blob_sections(kind: int, parts: Sequence[bytes]) -> list[tuple[int, bytes]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -15,6 +14,7 @@ from warren.message import Receipt
 from warren.storage.background import Background
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import File, Lock
+from warren.storage.group_commit import GroupCommit, Ticket
 from warren.storage.index import Index
 from warren.storage.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN
 from warren.storage.record import Packed
@@ -24,68 +24,6 @@ from warren.storage.writer import QueueWriter
 
 LOCK_PAUSE_S_MIN: Final = 0.00005
 LOCK_PAUSE_S_MAX: Final = 0.002
-
-
-class Ticket:
-    """A put that waits for its sync: what it brings, and what became of it."""
-
-    __slots__ = ("batch", "error", "leads", "receipt", "turn")
-
-    def __init__(self, batch: Sequence[Packed]) -> None:
-        self.batch = batch
-        self.receipt: Receipt | None = None
-        self.error: BaseException | None = None
-        self.leads = False
-        self.turn = threading.Lock()
-        self.turn.acquire()
-
-    def result(self) -> Receipt:
-        if self.error is not None:
-            raise self.error
-        assert self.receipt is not None
-        return self.receipt
-
-
-class GroupCommit:
-    """Puts from many threads in one commit. Whoever comes first leads: it commits for all who came until then.
-
-    Those who come during a sync form the next group, and the first of them leads it. `commit` settles every ticket.
-    """
-
-    def __init__(self, commit: Callable[[Sequence[Ticket]], None]) -> None:
-        self._commit = commit
-        self._lock = threading.Lock()
-        self._waiting: list[Ticket] = []
-        self._has_leader = False
-
-    def put(self, batch: Sequence[Packed]) -> Receipt:
-        ticket = Ticket(batch)
-        with self._lock:
-            self._waiting.append(ticket)
-            leads, self._has_leader = not self._has_leader, True
-        if not leads:
-            ticket.turn.acquire()
-            leads = ticket.leads
-        if leads:
-            self._lead()
-        return ticket.result()
-
-    def _lead(self) -> None:
-        with self._lock:
-            group, self._waiting = self._waiting, []
-        try:
-            self._commit(group)
-        except BaseException as error:  # noqa: BLE001  # each of the group raises it in its own thread
-            for ticket in group:
-                ticket.error = ticket.error or error
-        with self._lock:
-            following = self._waiting[0] if self._waiting else None
-            self._has_leader = following is not None
-        for ticket in group[1:]:
-            ticket.turn.release()
-        if following is not None:
-            following.leads = True
-            following.turn.release()
 
 
 class Commit:
@@ -116,7 +54,9 @@ class Commit:
         self._closed_because = ""
         self._is_torn = False
         self._has_written = False
-        self._sync_is_due = False
+        self.has_sync_due = False
+        self._unsynced: list[tuple[File, int]] = []
+        """Sealed blocks that are not on disk yet, in order, each with the number up to which it reaches."""
         self.writer = QueueWriter(files, block_size, self._make_durable)
         self._group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None
@@ -132,7 +72,7 @@ class Commit:
             return self._group.put(batch)
         with self.changing() as writer:
             receipt = self._lay(writer, batch)
-        if self._durability.mode == "interval":
+        if self._unsynced or self._durability.mode == "interval":
             self.sync_later()
         return receipt
 
@@ -272,17 +212,18 @@ class Commit:
             self._held.note_holder(0)
         return new_index
 
-    def open(self, *, is_sound: bool, force: bool = False) -> None:
+    def open(self, is_usable: Callable[[], bool], *, force: bool = False) -> None:
         """Take the lock where it is kept, or where the log has to be recovered before anybody uses it."""
-        if is_sound and not self._exclusive and not force:
+        if not self._exclusive and not force and is_usable():
             return
         with self.files.mutex:
             self._acquire()
             try:
                 if self._exclusive and self._held is not None:
                     self._held.note_holder(self.pid)
-                if not is_sound or force:
-                    self._recover_unsound(force=force)
+                # Asked again: somebody else may have recovered while we waited for the lock.
+                if force or not is_usable():
+                    self.recover(self._readable_index(), force=force)
                 if self._exclusive:
                     index = self._settled()
                     index.writing = self.pid
@@ -291,12 +232,6 @@ class Commit:
                 self._let_go_of_lock()
                 raise
             self._release()
-
-    def _recover_unsound(self, *, force: bool) -> None:
-        """Recover, unless somebody else did while we waited for the lock."""
-        index = self._readable_index()
-        if index is None or force or not is_sound(index, self.files.filesystem.boot_id()):
-            self.recover(index, force=force)
 
     def _readable_index(self) -> Index | None:
         if not self.files.has_index():
@@ -314,28 +249,37 @@ class Commit:
             file.sync()
             self.writer.index.synced = number
         else:
-            index = self.writer.index
-            self._background.schedule(0.0, lambda: self._sync(file, index, number))
+            self._unsynced.append((file, number))
 
     def sync_later(self) -> None:
-        if not self._sync_is_due:
-            self._sync_is_due = True
+        """Schedule the sync of what was written, unless one is due already. Not called with the mutex held."""
+        if not self.has_sync_due:
+            self.has_sync_due = True
             self._background.schedule(self._durability.interval_s, self._sync_now)
 
     def _sync_now(self) -> None:
-        self._sync_is_due = False
-        block, number = self.writer.block, self.writer.number
-        if block is not None:
-            self._sync(block.file, self.writer.index, number)
+        """Make durable what is due: sealed blocks always, the last one where durability is `interval`."""
+        with self.files.mutex:
+            self.has_sync_due = False
+            due = list(self._unsynced)
+            block = self.writer.block
+            if block is not None and self._durability.mode == "interval":
+                due.append((block.file, self.writer.number))
+            index = self.files.index() if due and not self._closed_because else None
+        if index is not None:
+            self._sync_in_order(due, index)
 
-    def _sync(self, file: File, index: Index, number: int) -> None:
+    def _sync_in_order(self, due: Sequence[tuple[File, int]], index: Index) -> None:
+        """Sync each file, and say so after each: `synced` never runs ahead of a block that is not on disk."""
         try:
-            file.sync()
+            for file, number in due:
+                file.sync()
+                index.synced = max(index.synced, number)
+                if (file, number) in self._unsynced:
+                    self._unsynced.remove((file, number))
         except SyncFailed as error:
             self._close_because(str(error))
             index.state = STATE_FAILED
-        else:
-            index.synced = max(index.synced, number)
 
     # --- The rest ---
 
@@ -353,6 +297,7 @@ class Commit:
                     self._leave_clean(writer)
         finally:
             self._close_because(self._closed_because or "close() was called")
+            self.has_sync_due = False
             self._let_go_of_lock()
 
     def _close_because(self, reason: str) -> None:
@@ -360,6 +305,9 @@ class Commit:
 
     def _leave_clean(self, writer: QueueWriter) -> None:
         index, block = writer.index, writer.block
+        for file, _ in self._unsynced:
+            file.sync()
+        self._unsynced.clear()
         if block is not None:
             block.file.sync()
             slot = index.slot(block.number)
@@ -380,7 +328,8 @@ class Commit:
     def after_fork(self) -> None:
         """The parent goes on writing; a child takes the lock for itself, or finds it taken."""
         self.pid, self._held = os.getpid(), None
-        self._has_written = self.is_ready = False
+        self._has_written = self.is_ready = self.has_sync_due = False
+        self._unsynced.clear()
         self._group = GroupCommit(self._commit)
         self.writer.let_go()
         if self._exclusive:

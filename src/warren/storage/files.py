@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from contextlib import suppress
+from mmap import mmap
+from typing import Final, NamedTuple
 
 from warren.clock import Clock
 from warren.errors import CorruptRecord, LogClosed, NotALog
 from warren.storage import paths
 from warren.storage.block import Block
-from warren.storage.filesystem import FileSystem, Lock
+from warren.storage.filesystem import File, FileSystem, Lock
 from warren.storage.format import FORMATS, Format
 from warren.storage.index import Index, index_bytes
 from warren.storage.layout import STATE_REPLACED, Slot
@@ -20,27 +22,40 @@ from warren.storage.residents import Residents
 BLOCKS_OPEN_MAX: Final = 32
 
 
-def _nothing() -> None:
-    return None
+def _always() -> bool:
+    return True
+
+
+class MappedFile(NamedTuple):
+    """A small file of its own, such as a reader's, and its map."""
+
+    file: File
+    view: mmap
 
 
 class LogFiles:
     """Opens what is asked for and keeps it. Any thread may read; who writes holds `mutex` and the lock.
 
-    `before_rest` is called before the files are given up, with `mutex` held; `in_child` in a child of this process.
+    `before_rest` is asked before the files are given up, with `mutex` held; `in_child` is called in a forked child.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock, residents: Residents) -> None:
         self.directory, self.filesystem, self.clock = directory, filesystem, clock
         self._residents = residents
         self.mutex = threading.Lock()
-        self.before_rest: Callable[[], None] = _nothing
-        self.in_child: Callable[[], None] = _nothing
+        self.before_rest: Callable[[], bool] = _always
+        self.in_child: Callable[[], object] = _always
         self.writable, self._is_closed = True, False
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
+        self._readers: dict[str, MappedFile] = {}
+        residents.register(self)
+
+    @property
+    def file_count(self) -> int:
+        return len(self._blocks) + len(self._readers) + (self._index is not None) + (self._lock is not None)
 
     def now_us(self) -> int:
         return self.clock.now_ns() // 1000
@@ -136,6 +151,9 @@ class LogFiles:
         block = self._blocks.get(number)
         if block is None or (writable and not block.writable):
             block = self._open_block(number, slot, writable=writable)
+        else:
+            with suppress(KeyError):
+                self._blocks.move_to_end(number)
         if slot.end_offset - slot.base_offset > block.mapped_size:
             block.map()
             if slot.end_offset - slot.base_offset > block.mapped_size:
@@ -158,12 +176,23 @@ class LogFiles:
         self._blocks.move_to_end(block.number)
         if len(self._blocks) > BLOCKS_OPEN_MAX:
             self._blocks.popitem(last=False)
-        else:
-            self._residents.admit(self)
+        self._residents.admit(self)
 
     def forget_blocks(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._blocks.pop(number, None)
+        self._residents.admit(self)
+
+    def reader(self, path: str, size: int) -> MappedFile:
+        """The file of a reader, mapped."""
+        mapped = self._readers.get(path)
+        if mapped is None:
+            file = self.filesystem.open(path, writable=self.writable)
+            if file.size() < size:
+                raise CorruptRecord(path, file.size(), "the file of the reader is too short")
+            mapped = self._readers[path] = MappedFile(file, file.map(size, writable=self.writable))
+            self._residents.admit(self)
+        return mapped
 
     # --- The lock, and rest ---
 
@@ -174,22 +203,23 @@ class LogFiles:
             self._residents.admit(self)
         return self._lock
 
-    def rest(self) -> int:
+    def rest(self) -> bool:
         """Give up every file, unless a thread is writing right now."""
         if not self.mutex.acquire(blocking=False):
-            return 0
+            return False
         try:
-            self.before_rest()
-            return self._drop()
+            if not self.before_rest():
+                return False
+            self._drop()
         finally:
             self.mutex.release()
+        return True
 
-    def _drop(self) -> int:
-        count = len(self._blocks) + (self._index is not None) + (self._lock is not None)
+    def _drop(self) -> None:
         self._index = None
         self._lock = None
         self._blocks.clear()
-        return count
+        self._readers.clear()
 
     def close(self) -> None:
         """Give up every file, for good."""

@@ -29,7 +29,10 @@ class PackSingle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One version. Blocks of version 2 start with meta-data and hold batches; those of version 1 do neither."""
+    """One version. Blocks of version 2 start with meta-data and hold batches; those of version 1 do neither.
+
+    Times are kept in ticks of `us_per_tick` µs.
+    """
 
     version: int
     pack_single: PackSingle
@@ -39,6 +42,7 @@ class Format:
     read_stamp: Callable[[mmap, int, int], tuple[int, int, int]]
     read_record: Callable[[mmap, int, int, int], DiskMessage]
     has_meta_data: bool
+    us_per_tick: int
 
 
 FORMATS: Final[Mapping[int, Format]] = {
@@ -51,6 +55,7 @@ FORMATS: Final[Mapping[int, Format]] = {
         read_stamp=zbus.read_stamp,
         read_record=zbus.read_record,
         has_meta_data=False,
+        us_per_tick=1000,
     ),
     2: Format(
         version=2,
@@ -61,5 +66,6 @@ FORMATS: Final[Mapping[int, Format]] = {
         read_stamp=record.read_stamp,
         read_record=record.read_record,
         has_meta_data=True,
+        us_per_tick=1,
     ),
 }

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from warren.clock import Clock
-from warren.errors import CorruptRecord, NotALog, SyncFailed, TooLarge, UnknownVersion
+from warren.errors import BadInput, CorruptRecord, NotALog, SyncFailed, TooLarge, UnknownVersion
 from warren.storage import layout
 from warren.storage.bell import Bell
 from warren.storage.checksum import crc32c
@@ -36,6 +36,7 @@ from warren.storage.layout import (
     Slot,
     SlotV1,
 )
+from warren.storage.record import text_bytes
 
 SNAPSHOT_TRIES_MAX: Final = 1000
 
@@ -283,10 +284,11 @@ def extension_bytes(extension: Mapping[str, str], version: int) -> bytes:
     """Key-value pairs as they stand behind the header, or TooLarge."""
     parts: list[bytes] = []
     for key, value in extension.items():
-        key_data, value_data = key.encode(), value.encode()
-        if not 0 < len(key_data) < 256:
-            raise TooLarge(f"extension key {key!r}", len(key_data), 255)
-        parts += (layout.EXTENSION_SIZES.pack(len(key_data), len(value_data) & 0xFFFF), key_data, value_data)
+        key_data = text_bytes("extension key", key, 255)
+        value_data = text_bytes(f"extension value of {key!r}", value, INDEX_STATE_AT)
+        if not key_data:
+            raise BadInput("an extension key has at least one byte")
+        parts += (layout.EXTENSION_SIZES.pack(len(key_data), len(value_data)), key_data, value_data)
     data = b"".join(parts)
     size_max = INDEX_STATE_AT - FIELDS[version].extension_at
     if len(data) > size_max:

@@ -270,18 +270,19 @@ class ReaderPosition(NamedTuple):
 
 
 class ReaderFilter(NamedTuple):
-    """The filter of a reader of version 2."""
+    """The filter of a reader of version 2. There are two of these too, written in turn."""
 
     tag_size: int
     checksum: int
+    sequence: int
     tag: bytes
 
 
 READER_V1: Final = Struct(">QI128s")
 READER: Final = Struct("<QQQQQ")
 READER_PLACES: Final = (0, 64)
-READER_FILTER_AT: Final = 128
-READER_FILTER: Final = Struct("<II128s")
+READER_FILTER: Final = Struct("<IIQ128s")
+READER_FILTER_PLACES: Final = (128, 272)
 READER_FILE_SIZE: Final = 512
 """One sector: the disk writes it whole or not at all."""
 
@@ -298,6 +299,6 @@ TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
     "Meta-data message": (META_HEAD, MetaHead, 0),
     "Index entry": (INDEX_ENTRY, IndexEntry, 0),
     "Reader, version 2": (READER, ReaderPosition, 0),
-    "Reader filter, version 2": (READER_FILTER, ReaderFilter, READER_FILTER_AT),
+    "Reader filter, version 2": (READER_FILTER, ReaderFilter, READER_FILTER_PLACES[0]),
     "Reader, version 1": (READER_V1, ReaderPositionV1, 0),
 }

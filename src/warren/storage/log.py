@@ -20,20 +20,21 @@ from warren.config import (
     WAIT_S_MAX,
     Durability,
 )
-from warren.errors import BadInput, LogClosed, NumberRetired
+from warren.errors import BadInput, LogClosed, NumberRetired, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage import paths, read
 from warren.storage.background import AtOnce, Background, process_background
 from warren.storage.bell import SLEEP_S_MAX
-from warren.storage.columns import Batch, pack_columns, split
+from warren.storage.columns import Batch, pack_batch
 from warren.storage.commit import Commit
 from warren.storage.compression import compression_code
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.storage.index import extension_bytes
 from warren.storage.inspection import LogInfo, inspect, reader_names
 from warren.storage.opening import check_index, find_log, settle
 from warren.storage.read import Label, Page
-from warren.storage.reader import QueueReader, Standing, new_reader_bytes, open_reader_file, write_reader
+from warren.storage.reader import QueueReader, Standing, new_reader_bytes, reader_file, write_reader
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery
 from warren.storage.residents import process_residents
@@ -95,13 +96,15 @@ class Log:
             raise BadInput(f"max_block_count {max_block_count}: expected at least 1")
         if read_only and (exclusive or repair):
             raise BadInput("a log opened read_only can be neither exclusive nor repaired")
+        level, compression_number = Durability.parse(durability), compression_code(compression)
         is_system = filesystem is SYSTEM_FILE_SYSTEM
         files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
         files.writable = not read_only
         find_log(files, version, max_block_count)
         if files.has_index():
             files.see_version()
-        level = Durability.parse(durability)
+        if files.format.version == 1 and compression_number:
+            raise UnsupportedByVersion("compression", 1)
         commit = Commit(
             files,
             block_size=block_size,
@@ -115,7 +118,7 @@ class Log:
             check_index(files)
         else:
             settle(files, commit, force=repair)
-        log = cls(files, commit, Label(topic, partition), clock, compression_code(compression))
+        log = cls(files, commit, Label(topic, partition), clock, compression_number)
         log._is_synced = level.mode == "commit"
         return log
 
@@ -125,9 +128,13 @@ class Log:
         if shortcut is not None:
             self.append = shortcut  # type: ignore[method-assign]
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> bool:
+        """Hold no file; False where the background still has to sync one."""
+        if self._commit.has_sync_due:
+            return False
         self._commit.writer.let_go()
         self._view.let_go()
+        return True
 
     def _after_fork(self) -> None:
         self._view.let_go()
@@ -150,7 +157,7 @@ class Log:
         packed = self._files.format.pack_single(
             body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
         )
-        self._check_writable()
+        self.check_writable()
         return self._commit.put_one(packed, id)
 
     def append_many(
@@ -174,19 +181,15 @@ class Log:
         packed = self._pack_many(batch, tag)
         if not packed:
             return range(self.end, self.end)
-        self._check_writable()
+        self.check_writable()
         receipt = self._commit.put(packed)
         return range(receipt.number, receipt.number + len(bodies))
 
     def _pack_many(self, batch: Batch, tag: str) -> list[Packed]:
+        batch.check()
         if self._files.format.version == 1:
-            batch.check()
             return [self._pack_row(batch, row, tag) for row in range(len(batch.bodies))]
-        if not len(batch.bodies):
-            return []
-        size_max = self._commit.writer.record_size_max
-        parts = split(batch, size_max)
-        return [pack_columns(part, ends, tag=tag, compression=self._compression) for part, ends in parts]
+        return list(pack_batch(batch, tag, self._compression, self._commit.writer.record_size_max))
 
     def _pack_row(self, batch: Batch, row: int, tag: str) -> Packed:
         return self._files.format.pack_single(
@@ -198,7 +201,8 @@ class Log:
             corr_offset=batch.corr_offsets[row] if batch.corr_offsets else NO_CORR_OFFSET,
         )
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
+        """LogClosed where the log was opened for reading only."""
         if not self._files.writable:
             raise LogClosed(self.path, "it was opened with read_only=True")
 
@@ -315,27 +319,12 @@ class Log:
         path = paths.reader_path(self.path, name)
         text = TagFilter.parse(tag).text if tag is not None else None
         if not self._files.filesystem.exists(path):
-            self._write_reader(path, self.first, text or "")
-        reader = self._open_reader(name, path)
+            self.check_writable()
+            write_reader(self._files.filesystem, path, new_reader_bytes(self.version, self.standing(self.first)))
+        reader = QueueReader(self, name, reader_file(self._files, path, is_synced=self._is_synced))
         if text is not None and reader.tag != text:
-            self._write_reader(path, reader.position, text)
-            reader = self._open_reader(name, path)
+            reader.filter_by(text)
         return reader
-
-    def _write_reader(self, path: str, number: int, tag: str) -> None:
-        if not self._files.writable:
-            raise LogClosed(self.path, "it was opened with read_only=True, and a new reader would be written")
-        write_reader(self._files.filesystem, path, new_reader_bytes(self.version, self.standing(number), tag))
-
-    def _open_reader(self, name: str, path: str) -> QueueReader:
-        file = open_reader_file(
-            self._files.filesystem,
-            path,
-            self.version,
-            writable=self._files.writable,
-            is_synced=self._is_synced,
-        )
-        return QueueReader(self, name, file)
 
     def readers(self) -> list[str]:
         """The names of the readers, sorted."""
@@ -360,6 +349,7 @@ class Log:
 
     def retire(self, *, before: int) -> int:
         """Remove whole blocks whose messages all come before `before`; the first number that is still there."""
+        self.check_writable()
         with self._commit.changing() as writer:
             index = writer.index
             start, slots = self._view.sealed_before(before)
@@ -391,6 +381,7 @@ class Log:
     def flag(self, value: int) -> None:
         if not 0 <= value < 1 << 32:
             raise BadInput(f"flag {value}: expected 0 to {(1 << 32) - 1}")
+        self.check_writable()
         with self._commit.changing() as writer:
             writer.index.put_flag(value)
             writer.index.sync()
@@ -402,6 +393,8 @@ class Log:
 
     @extension.setter
     def extension(self, pairs: Mapping[str, str]) -> None:
+        extension_bytes(pairs, self.version)
+        self.check_writable()
         with self._commit.changing() as writer:
             writer.move_to(self._files.rewrite_index(writer.index, extension=pairs))
 

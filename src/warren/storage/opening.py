@@ -23,11 +23,11 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
     filesystem, directory = files.filesystem, files.directory
     if files.has_index():
         return
+    if os.path.isfile(directory):
+        raise NotALog(directory, "it is a file")
     if not files.writable:
         reason = "there is none" if not filesystem.exists(directory) else "it has no index"
         raise NotALog(directory, f"{reason}; opening it for writing makes one")
-    if os.path.isfile(directory):
-        raise NotALog(directory, "it is a file")
     filesystem.make_directory(directory)
     versions = files.block_versions()
     strangers = [name for name in filesystem.names(directory) if name not in OWN_NAMES]
@@ -103,4 +103,4 @@ def check_index(files: LogFiles) -> None:
 
 def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:
     """Recover what has to be recovered, before anybody reads or writes."""
-    commit.open(is_sound=is_usable(files), force=force)
+    commit.open(lambda: is_usable(files), force=force)

@@ -12,12 +12,13 @@ from warren.config import FILTER_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import CorruptRecord
 from warren.message import Message
 from warren.storage.checksum import crc32c
-from warren.storage.filesystem import File, FileSystem
+from warren.storage.files import LogFiles, MappedFile
+from warren.storage.filesystem import FileSystem
 from warren.storage.layout import (
     READER,
     READER_FILE_SIZE,
     READER_FILTER,
-    READER_FILTER_AT,
+    READER_FILTER_PLACES,
     READER_PLACES,
     READER_V1,
     ReaderFilter,
@@ -60,6 +61,7 @@ class Readable(Protocol):
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page: ...
     def standing(self, number: int) -> Standing: ...
     def number_at(self, block_number: int, position: int) -> int: ...
+    def check_writable(self) -> None: ...
 
 
 class QueueReader:
@@ -94,7 +96,15 @@ class QueueReader:
 
     def commit(self) -> None:
         """What was read up to here is done with. As durable as the log's own durability says."""
+        self._log.check_writable()
         self._store.save(self._log.standing(self._position))
+
+    def filter_by(self, tag: str) -> None:
+        """Change the filter, for this and every later QueueReader of the name."""
+        tag_filter = TagFilter.parse(tag)
+        self._log.check_writable()
+        self._store.save_filter(tag_filter.text)
+        self._filter = tag_filter
 
     def seek(self, to: int | datetime | float | Place) -> int:
         """Go to a number, to the first message at or after a time, to START or to END; the number that is."""
@@ -116,103 +126,117 @@ class ReaderFile(Protocol):
     def load(self, log: Readable) -> int: ...
     def save(self, standing: Standing) -> None: ...
     def filter_text(self) -> str: ...
+    def save_filter(self, text: str) -> None: ...
 
 
-def new_reader_bytes(version: int, standing: Standing, tag: str) -> bytes:
-    """A whole reader file."""
+def new_reader_bytes(version: int, standing: Standing) -> bytes:
+    """A whole reader file, without a filter."""
     if version == 1:
-        head = READER_V1.pack(standing.block_number, standing.position, text_field("tag filter", tag, TAG_FIELD))
+        head = READER_V1.pack(standing.block_number, standing.position, text_field("tag filter", "", TAG_FIELD))
         return head.ljust(READER_FILE_SIZE, b"\0")
-    tag_data = text_bytes("tag filter", tag, FILTER_SIZE_MAX)
-    head = _position_bytes(standing, 1).ljust(READER_FILTER_AT, b"\0")
-    head += READER_FILTER.pack(*ReaderFilter(len(tag_data), crc32c(tag_data), tag_data))
+    head = _position_bytes(standing, 1).ljust(READER_FILTER_PLACES[0], b"\0") + _filter_bytes("", 1)
     return head.ljust(READER_FILE_SIZE, b"\0")
 
 
 def _position_bytes(standing: Standing, sequence: int) -> bytes:
     fields = ReaderPosition(standing.block_number, standing.position, standing.number, sequence, 0)
-    return READER.pack(*fields._replace(checksum=_position_checksum(fields)))
+    return READER.pack(*fields._replace(checksum=crc32c(READER.pack(*fields))))
 
 
-def _position_checksum(fields: ReaderPosition) -> int:
-    return crc32c(READER.pack(*fields._replace(checksum=0)))
+def _filter_bytes(text: str, sequence: int) -> bytes:
+    data = text_bytes("tag filter", text, FILTER_SIZE_MAX)
+    fields = ReaderFilter(len(data), 0, sequence, data)
+    return READER_FILTER.pack(*fields._replace(checksum=crc32c(READER_FILTER.pack(*fields))))
 
 
 class ReaderFileV2:
-    """Two positions, written in turn, so that one of them is whole whenever the process may die."""
+    """Two positions and two filters, written in turn: one of each is whole whenever the process may die."""
 
-    def __init__(self, file: File, *, writable: bool, is_synced: bool) -> None:
-        self._file, self._is_synced = file, is_synced
-        self._map = file.map(_checked_size(file), writable=writable)
+    def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
+        self._files, self._path, self._is_synced = files, path, is_synced
 
-    def _latest(self) -> tuple[int, ReaderPosition]:
+    def _mapped(self) -> MappedFile:
+        return self._files.reader(self._path, READER_FILE_SIZE)
+
+    def _latest_position(self) -> tuple[int, ReaderPosition]:
         """The later position that checks, and which of the two it is."""
-        found = [ReaderPosition._make(READER.unpack_from(self._map, at)) for at in READER_PLACES]
-        valid = [
-            (fields.sequence, place)
-            for place, fields in enumerate(found)
-            if fields.sequence and fields.checksum == _position_checksum(fields)
-        ]
-        if not valid:
-            raise CorruptRecord(self._file.path, 0, "neither position of the reader checks")
-        _, place = max(valid)
+        view = self._mapped().view
+        found = [ReaderPosition._make(READER.unpack_from(view, at)) for at in READER_PLACES]
+        checks = [crc32c(READER.pack(*fields._replace(checksum=0))) == fields.checksum for fields in found]
+        place = self._later([fields.sequence for fields in found], checks, READER_PLACES[0])
         return place, found[place]
 
+    def _latest_filter(self) -> tuple[int, ReaderFilter]:
+        """The later filter that checks, and which of the two it is."""
+        view = self._mapped().view
+        found = [ReaderFilter._make(READER_FILTER.unpack_from(view, at)) for at in READER_FILTER_PLACES]
+        checks = [crc32c(READER_FILTER.pack(*fields._replace(checksum=0))) == fields.checksum for fields in found]
+        place = self._later([fields.sequence for fields in found], checks, READER_FILTER_PLACES[0])
+        return place, found[place]
+
+    def _later(self, sequences: Sequence[int], checks: Sequence[bool], position: int) -> int:
+        valid = [(sequence, place) for place, sequence in enumerate(sequences) if sequence and checks[place]]
+        if not valid:
+            raise CorruptRecord(self._path, position, "neither of the two entries of the reader checks")
+        return max(valid)[1]
+
     def load(self, log: Readable) -> int:
-        return self._latest()[1].number
+        return self._latest_position()[1].number
 
     def save(self, standing: Standing) -> None:
-        place, latest = self._latest()
-        if latest.number == standing.number:
-            return
-        at = READER_PLACES[1 - place]
-        self._map[at : at + READER.size] = _position_bytes(standing, latest.sequence + 1)
-        if self._is_synced:
-            self._file.sync()
+        place, latest = self._latest_position()
+        if latest.number != standing.number:
+            self._store(READER_PLACES[1 - place], _position_bytes(standing, latest.sequence + 1))
 
     def filter_text(self) -> str:
-        fields = ReaderFilter._make(READER_FILTER.unpack_from(self._map, READER_FILTER_AT))
-        tag = fields.tag[: fields.tag_size]
-        if fields.tag_size > FILTER_SIZE_MAX or crc32c(tag) != fields.checksum or any(fields.tag[fields.tag_size :]):
-            raise CorruptRecord(self._file.path, READER_FILTER_AT, "the filter does not match its checksum")
-        return tag.decode()
+        _, latest = self._latest_filter()
+        return latest.tag[: latest.tag_size].decode()
+
+    def save_filter(self, text: str) -> None:
+        place, latest = self._latest_filter()
+        self._store(READER_FILTER_PLACES[1 - place], _filter_bytes(text, latest.sequence + 1))
+
+    def _store(self, position: int, data: bytes) -> None:
+        mapped = self._mapped()
+        mapped.view[position : position + len(data)] = data
+        if self._is_synced:
+            mapped.file.sync()
 
 
 class ReaderFileV1:
     """The reader of the zbus document: a block, a position in it, a filter."""
 
-    def __init__(self, file: File, *, writable: bool, is_synced: bool) -> None:
-        self._file, self._is_synced = file, is_synced
-        self._map = file.map(_checked_size(file), writable=writable)
+    def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
+        self._files, self._path, self._is_synced = files, path, is_synced
 
     def _fields(self) -> ReaderPositionV1:
-        return ReaderPositionV1._make(READER_V1.unpack_from(self._map))
+        return ReaderPositionV1._make(READER_V1.unpack_from(self._files.reader(self._path, READER_FILE_SIZE).view))
 
     def load(self, log: Readable) -> int:
         fields = self._fields()
         return log.number_at(fields.block_number, fields.offset)
 
     def save(self, standing: Standing) -> None:
-        fields = ReaderPositionV1(standing.block_number, standing.position, self._fields().tag)
-        self._map[: READER_V1.size] = READER_V1.pack(*fields)
-        if self._is_synced:
-            self._file.sync()
+        self._store(ReaderPositionV1(standing.block_number, standing.position, self._fields().tag))
 
     def filter_text(self) -> str:
         try:
             return field_text(self._fields().tag)
         except ValueError as error:
-            raise CorruptRecord(self._file.path, 0, str(error)) from error
+            raise CorruptRecord(self._path, 0, str(error)) from error
 
+    def save_filter(self, text: str) -> None:
+        self._store(self._fields()._replace(tag=text_field("tag filter", text, TAG_FIELD)))
 
-def _checked_size(file: File) -> int:
-    if file.size() < READER_FILE_SIZE:
-        raise CorruptRecord(file.path, file.size(), "the file of the reader is too short")
-    return READER_FILE_SIZE
+    def _store(self, fields: ReaderPositionV1) -> None:
+        mapped = self._files.reader(self._path, READER_FILE_SIZE)
+        mapped.view[: READER_V1.size] = READER_V1.pack(*fields)
+        if self._is_synced:
+            mapped.file.sync()
 
 
 def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
-    """Put a whole reader file in its place, atomically."""
+    """Put a new reader file in its place, atomically."""
     directory, new_path = os.path.dirname(path), path + ".new"
     filesystem.make_directory(directory)
     file = filesystem.open(new_path, writable=True, create=True)
@@ -224,10 +248,7 @@ def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
     filesystem.sync_directory(directory)
 
 
-def open_reader_file(filesystem: FileSystem, path: str, version: int, *, writable: bool, is_synced: bool) -> ReaderFile:
-    file = filesystem.open(path, writable=writable)
-    kind = ReaderFileV1 if version == 1 else ReaderFileV2
-    return kind(file, writable=writable, is_synced=is_synced)
-
-
-__all__: Sequence[str] = ("END", "START", "Place", "QueueReader", "ReaderFile", "Standing")
+def reader_file(files: LogFiles, path: str, *, is_synced: bool) -> ReaderFile:
+    """The file of a reader that exists, in the version of its log."""
+    kind = ReaderFileV1 if files.format.version == 1 else ReaderFileV2
+    return kind(files, path, is_synced=is_synced)

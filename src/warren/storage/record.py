@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from mmap import mmap
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from warren.config import BODY_SIZE_MAX, HEADERS_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
 from warren.errors import BadInput, TooLarge
@@ -88,10 +88,20 @@ def text_bytes(what: str, text: str, size_max: int) -> bytes:
     """`text` in UTF-8, or TooLarge."""
     if not isinstance(text, str):
         raise BadInput(f"{what} is a str, not {type(text).__name__}")
-    data = text.encode()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{what} {text!r} has no UTF-8: {error.reason}") from error
     if len(data) > size_max:
         raise TooLarge(what, len(data), size_max)
     return data
+
+
+def check_corr_offset(corr_offset: Any) -> int:
+    """The offset, or BadInput where it cannot be one."""
+    if not isinstance(corr_offset, int) or not NO_CORR_OFFSET <= corr_offset < 1 << 63:
+        raise BadInput(f"corr_offset {corr_offset!r}: expected an offset, or {NO_CORR_OFFSET} for none")
+    return corr_offset
 
 
 def key_bytes(key: bytes) -> bytes:
@@ -105,6 +115,8 @@ def key_bytes(key: bytes) -> bytes:
 
 def pack_headers(headers: Mapping[str, bytes]) -> bytes:
     """Names and values back to back, each pair after its sizes."""
+    if not isinstance(headers, Mapping):
+        raise BadInput(f"headers are a mapping of names to bytes, not {type(headers).__name__}")
     parts: list[bytes] = []
     for name, value in headers.items():
         if not isinstance(value, bytes):
@@ -148,6 +160,7 @@ def pack_single(
 ) -> Packed:
     """One message, ready to be stamped."""
     check_body(body)
+    check_corr_offset(corr_offset)
     id_data = text_bytes("id", id, ID_SIZE_MAX)
     tag_data = text_bytes("tag", tag, TAG_SIZE_MAX)
     key_data = b"" if key is None else key_bytes(key)

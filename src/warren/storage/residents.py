@@ -18,8 +18,13 @@ DESCRIPTORS_PER_FILE: Final = 2
 class Resident(Protocol):
     """Something that holds open files and can give them up, to open them again when it needs them."""
 
-    def rest(self) -> int:
-        """Give up the files; how many that were. 0 where they are in use."""
+    @property
+    def file_count(self) -> int:
+        """How many files it holds right now."""
+        ...
+
+    def rest(self) -> bool:
+        """Give up the files; False where they are in use."""
         ...
 
     def after_fork(self) -> None:
@@ -31,7 +36,8 @@ class Residents:
     """Who holds open files. Whoever was let in first is asked first to give them up. Any thread may call."""
 
     def __init__(self, files_max: int) -> None:
-        self._files_max, self._open = files_max, 0
+        self._files_max = files_max
+        self._everybody: weakref.WeakSet[Resident] = weakref.WeakSet()
         self._reset()
 
     def _reset(self) -> None:
@@ -40,14 +46,18 @@ class Residents:
         self._order: OrderedDict[int, tuple[weakref.ref[Resident], int]] = OrderedDict()
         self._open = 0
 
-    def admit(self, resident: Resident, files: int = 1) -> None:
-        """`resident` opened files; where that is too many in all, others give up theirs."""
-        key = id(resident)
+    def register(self, resident: Resident) -> None:
+        """`resident` exists: it is told when the process forks, whether it holds files or not."""
+        self._everybody.add(resident)
+
+    def admit(self, resident: Resident) -> None:
+        """`resident` opened or gave up files; where there are too many in all, others give up theirs."""
+        key, count = id(resident), resident.file_count
         with self._lock:
-            reference, count = self._order.get(key, (None, 0))
+            reference, count_before = self._order.get(key, (None, 0))
             reference = reference or weakref.ref(resident, lambda _: self._take_out(key))
-            self._order[key] = (reference, count + files)
-            self._open += files
+            self._order[key] = (reference, count)
+            self._open += count - count_before
             excess = self._open - self._files_max
             candidates = [known() for known, _ in self._order.values()] if excess > 0 else []
         for candidate in candidates:
@@ -66,12 +76,10 @@ class Residents:
             self._open -= count
 
     def after_fork(self) -> None:
-        """Every resident of this process starts without files."""
-        residents = [reference() for reference, _ in self._order.values()]
+        """Every log of this process starts without files."""
         self._reset()
-        for resident in residents:
-            if resident is not None:
-                resident.after_fork()
+        for resident in list(self._everybody):
+            resident.after_fork()
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from warren.storage.layout import (
     WORD_WAITING,
     WORD_WRITING,
 )
-from warren.storage.record import PLAIN_HEAD, Packed, pack_single
+from warren.storage.record import PLAIN_HEAD, Packed, check_body, pack_single
 
 if TYPE_CHECKING:
     from warren.storage.commit import Commit
@@ -92,12 +92,15 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
                     lock = None
                 elif words[count_word] != number or words[writing_word] or words[state_word] != state_open:
                     is_short = False
+                    lock.release()
+                    lock = None
                 else:
                     words[writing_word] = pid
+            if is_short and number == writer.next_due:
+                is_short = writer.lay_entry(size)
+                position = writer.position
+                end = position + size
             if is_short:
-                if number == writer.next_due:
-                    position = writer.lay_entry(size)
-                    words, end = writer.words, position + size
                 timestamp = now_ns() // 1000
                 if timestamp < writer.last_timestamp:
                     timestamp = writer.last_timestamp
@@ -111,8 +114,8 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
                 words[writer.word_end_offset] = base_offset + end
                 words[writer.word_updated] = timestamp
                 writer.number = words[count_word] = number + 1
-                if is_shared:
-                    words[writing_word] = 0
+            if lock is not None:
+                words[writing_word] = 0
         except BaseException:
             commit.tear()
             raise
@@ -121,6 +124,7 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
                 lock.release()
             release()
         if not is_short:
+            check_body(body)
             return commit.put_one(Packed(payload, checksum, 1), id)
         if words[waiting_word]:
             commit.ring()

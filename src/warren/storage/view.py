@@ -55,22 +55,25 @@ class LogView:
         """See which blocks there are now."""
         index = self._files.index()
         if index is not self._index or index.block_range() != self._range:
+            # Taken before the slots: where the last block is empty, this is the number of its first message.
+            end = index.message_count
             blocks = index.blocks()
             if index.version == 1:
-                numbers = [self._base_number(number, slot) for number, slot in enumerate(blocks.slots, blocks.start)]
+                pairs = enumerate(blocks.slots, blocks.start)
+                numbers = [self._base_number(number, slot, end) for number, slot in pairs]
                 ends = [*numbers[1:], 0] if numbers else []
-                pairs = zip(blocks.slots, numbers, ends, strict=True)
-                slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in pairs]
+                known = zip(blocks.slots, numbers, ends, strict=True)
+                slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in known]
             else:
                 slots, numbers = list(blocks.slots), [slot.base_number for slot in blocks.slots]
             self._slots, self._base_numbers = slots, numbers
             self._index, self._range = index, (blocks.start, len(slots))
         return index
 
-    def _base_number(self, number: int, slot: Slot) -> int:
+    def _base_number(self, number: int, slot: Slot, end: int) -> int:
         """Version 1 keeps no numbers in its slots: the first record of the block tells."""
         if slot.end_offset == slot.base_offset:
-            return self._files.index().message_count
+            return end
         return self._files.block(number, slot).base_number
 
     def locate(self, number: int, end: int) -> Stretch:
@@ -85,6 +88,7 @@ class LogView:
     def _stretch(self, index: Index, start: int, place: int, *, is_last: bool, end: int) -> Stretch:
         # The end of the last block moves; those of the others stand still.
         slot = index.slot(start + place) if is_last else self._slots[place]
+        slot = slot._replace(base_number=self._base_numbers[place])
         try:
             block = self._files.block(start + place, slot)
         except CorruptRecord:

@@ -110,8 +110,8 @@ class QueueWriter:
         """Lay one record at the end. Nothing has changed where this raises StorageFull."""
         size, count = self._format.record_size(packed), packed.message_count
         block = self._make_room(size, count)
-        if timestamp < self.last_timestamp:
-            timestamp = self.last_timestamp
+        timestamp = max(timestamp, self.last_timestamp)
+        timestamp -= timestamp % self._format.us_per_tick
         number, index = self.number, block.index
         if index is not None and self.next_due < number + count:
             self.position = index.lay(number, count, self.position)
@@ -130,15 +130,18 @@ class QueueWriter:
         self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
         return Receipt(number, offset, timestamp, "")
 
-    def lay_entry(self, size: int) -> int:
-        """The next record is a single one of `size` bytes, and due for an index entry: where it goes then."""
-        block = self._make_room(size, 1)
-        assert block.index is not None
+    def lay_entry(self, size: int) -> bool:
+        """The next record is a single one of `size` bytes, and due for an index entry: lay it where there is room."""
+        block = self.block
+        if block is None or block.index is None:
+            return False
+        if self.position + size + block.index.size_needed(self.number, 1) > self.room_end:
+            return False
         if self.number == block.base_number:
             self._note_first(block, self.last_timestamp)
         self.position = block.index.lay(self.number, 1, self.position)
         self.next_due = block.index.note(self.number, 1, self.position)
-        return self.position
+        return True
 
     def _note_first(self, block: Block, timestamp: int) -> None:
         slot = self.index.slot(block.number)

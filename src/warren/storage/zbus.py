@@ -9,7 +9,7 @@ from typing import Final
 from warren.errors import UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET
 from warren.storage.layout import CODEC_SINGLE, RECORD_HEAD_V1, RecordHeadV1
-from warren.storage.record import Damage, DiskMessage, Packed, check_body, text_bytes
+from warren.storage.record import Damage, DiskMessage, Packed, check_body, check_corr_offset, text_bytes
 
 ID_FIELD: Final = 40
 TAG_FIELD: Final = 128
@@ -41,6 +41,7 @@ def pack_single(
 ) -> Packed:
     """One message. Its offset, time and number are filled in by `stamp`."""
     check_body(body)
+    check_corr_offset(corr_offset)
     for what, given in (("a key", key is not None), ("headers", headers), ("compression", compression)):
         if given:
             raise UnsupportedByVersion(what, VERSION)

@@ -45,7 +45,7 @@ class LogFiles:
         self.mutex = threading.Lock()
         self.before_rest: Callable[[], bool] = _always
         self.in_child: Callable[[], object] = _always
-        self.writable, self._is_closed = True, False
+        self.writable, self.is_closed = True, False
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
         self._lock: Lock | None = None
@@ -65,7 +65,7 @@ class LogFiles:
     def index(self) -> Index:
         """The index, opened anew where it was replaced."""
         index = self._index
-        if self._is_closed:
+        if self.is_closed:
             raise LogClosed(self.directory, "close() was called")
         if index is None or index.state == STATE_REPLACED:
             index = self._open_index()
@@ -223,7 +223,7 @@ class LogFiles:
 
     def close(self) -> None:
         """Give up every file, for good."""
-        self._is_closed = True
+        self.is_closed = True
         self._drop()
         self._residents.leave(self)
 

@@ -34,7 +34,7 @@ from warren.storage.index import extension_bytes
 from warren.storage.inspection import LogInfo, inspect, reader_names
 from warren.storage.opening import check_index, find_log, settle
 from warren.storage.read import Label, Page
-from warren.storage.reader import QueueReader, Standing, new_reader_bytes, reader_file, write_reader
+from warren.storage.reader import QueueReader, Standing, check_filter, new_reader_bytes, reader_file, write_reader
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery
 from warren.storage.residents import process_residents
@@ -96,6 +96,8 @@ class Log:
             raise BadInput(f"max_block_count {max_block_count}: expected at least 1")
         if read_only and (exclusive or repair):
             raise BadInput("a log opened read_only can be neither exclusive nor repaired")
+        if version == 1 and compression != "none":
+            raise UnsupportedByVersion("compression", version)
         level, compression_number = Durability.parse(durability), compression_code(compression)
         is_system = filesystem is SYSTEM_FILE_SYSTEM
         files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
@@ -318,6 +320,7 @@ class Log:
         """
         path = paths.reader_path(self.path, name)
         text = TagFilter.parse(tag).text if tag is not None else None
+        check_filter(text or "", self.version)
         if not self._files.filesystem.exists(path):
             self.check_writable()
             write_reader(self._files.filesystem, path, new_reader_bytes(self.version, self.standing(self.first)))
@@ -419,4 +422,6 @@ class Log:
         self.close()
 
     def __repr__(self) -> str:
+        if self._files.is_closed:
+            return f"<Log {self.path} closed>"
         return f"<Log {self.path} version {self.version}, messages {self.first} to {self.end}>"

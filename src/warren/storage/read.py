@@ -56,13 +56,14 @@ def read(
             row_end = min(record.message_count, row + limit - len(messages), end - record.number)
             found = take(record, block, row, row_end, label, tag)
             if room is not None and found:
-                found = _fitting(found, room, is_first=not messages)
+                fitting = _fitting(found, room, is_first=not messages)
+                messages += fitting
+                if len(fitting) < len(found):
+                    return Page(messages, found[len(fitting)].number)
                 room -= sum(len(message.body) for message in found)
-                if not found:
-                    return Page(messages, number)
-            messages += found
-            full = room is not None and room <= 0
-            number = found[-1].number + 1 if found and full else record.number + row_end
+            else:
+                messages += found
+            number = record.number + row_end
             if number == record.number + record.message_count:
                 position = block.next_record(record.end, block_limit)
     return Page(messages, number)

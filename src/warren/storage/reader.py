@@ -129,6 +129,11 @@ class ReaderFile(Protocol):
     def save_filter(self, text: str) -> None: ...
 
 
+def check_filter(text: str, version: int) -> None:
+    """TooLarge where the file of a reader has no room for a filter of this length."""
+    text_bytes("tag filter", text, TAG_FIELD - 1 if version == 1 else FILTER_SIZE_MAX)
+
+
 def new_reader_bytes(version: int, standing: Standing) -> bytes:
     """A whole reader file, without a filter."""
     if version == 1:
@@ -177,7 +182,7 @@ class ReaderFileV2:
     def _later(self, sequences: Sequence[int], checks: Sequence[bool], position: int) -> int:
         valid = [(sequence, place) for place, sequence in enumerate(sequences) if sequence and checks[place]]
         if not valid:
-            raise CorruptRecord(self._path, position, "neither of the two entries of the reader checks")
+            raise CorruptRecord(self._path, position, "neither entry of the reader checks")
         return max(valid)[1]
 
     def load(self, log: Readable) -> int:

@@ -25,6 +25,7 @@ from warren.storage.layout import (
     WORD_WRITING,
 )
 from warren.storage.record import PLAIN_HEAD, Packed, check_body, pack_single
+from warren.storage.writer import WRITE_SIZE_MIN
 
 if TYPE_CHECKING:
     from warren.storage.commit import Commit
@@ -57,7 +58,7 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
     pack_stamp, pack_stamped, checksum_of, plain_head = STAMP.pack, STAMPED.pack, crc32c, PLAIN_HEAD
     count_word, state_word, writing_word, waiting_word = WORD_MESSAGE_COUNT, WORD_STATE, WORD_WRITING, WORD_WAITING
     make, receipt_type, state_open, no_corr_offset = tuple.__new__, Receipt, STATE_OPEN, NO_CORR_OFFSET
-    head_size, word_size = PAYLOAD_AT, SIZE_WORD.size
+    head_size, word_size, size_max = PAYLOAD_AT, SIZE_WORD.size, WRITE_SIZE_MIN
 
     def append(  # noqa: C901
         body: bytes,
@@ -84,7 +85,7 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
         try:
             words, position, number = writer.words, writer.position, writer.number
             end = position + size
-            is_short = end <= writer.room_end and commit.is_ready
+            is_short = end <= writer.room_end and commit.is_ready and size < size_max
             if is_shared and is_short:
                 lock = files.lock()
                 is_short = lock.try_acquire()

@@ -20,7 +20,7 @@ MS = 1_000_000
 
 @pytest.fixture(params=VERSIONS)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    """Ten messages, a millisecond apart, the even ones of eu.de, the odd ones of us.ny; in version 2 the last is a batch."""
+    """Ten messages, a millisecond apart, the even ones of eu.de, the odd ones of us.ny; the last four are a batch."""
     clock = SimulatedClock()
     log = quick_log(tmp_path / "log", version=request.param, clock=clock, block_size=4096)
     for number in range(6):
@@ -40,7 +40,7 @@ def numbers_of(messages: list[Message]) -> list[int]:
 
 def reopened(log: Log) -> Log:
     log.close()
-    return quick_log(log.path)
+    return quick_log(log.path, block_size=4096)
 
 
 # --- Reading and committing ---
@@ -210,7 +210,7 @@ def test_giving_the_same_filter_writes_nothing(log: Log) -> None:
 
 
 def test_a_malformed_filter_makes_no_reader(log: Log) -> None:
-    with pytest.raises(MalformedFilter, match="tag filter 'eu..de': a level is empty"):
+    with pytest.raises(MalformedFilter, match="a level is empty"):
         log.reader("billing", tag="eu..de")
 
     assert log.readers() == []
@@ -323,7 +323,7 @@ def test_a_commit_is_as_durable_as_the_log(tmp_path: Path, version: int, durabil
 def test_a_new_reader_is_whole_on_disk_before_it_has_its_name(tmp_path: Path, version: int) -> None:
     seen: list[tuple[str, int, bool]] = []
     disk = WatchedDisk()
-    with quick_log(tmp_path, version=version, filesystem=disk) as log:
+    with quick_log(tmp_path / "log", version=version, filesystem=disk) as log:
         disk.syncs.clear()
         disk.on_sync = lambda path: seen.append(
             (Path(path).name, Path(path).stat().st_size, _reader_file(log).exists())
@@ -332,8 +332,8 @@ def test_a_new_reader_is_whole_on_disk_before_it_has_its_name(tmp_path: Path, ve
         log.reader("billing")
 
         assert seen == [("billing.reader.new", READER_FILE_SIZE, False)]
-        assert disk.syncs == ["billing.reader.new", "readers/"]
-        assert [file.name for file in (tmp_path / "readers").iterdir()] == ["billing.reader"]
+        assert disk.syncs == ["log/", "billing.reader.new", "readers/"]
+        assert [file.name for file in (tmp_path / "log" / "readers").iterdir()] == ["billing.reader"]
 
 
 def test_what_a_crash_left_of_a_new_reader_does_no_harm(log: Log) -> None:
@@ -390,7 +390,7 @@ def test_a_reader_of_which_neither_position_checks_is_damage(tmp_path: Path) -> 
         log.reader("billing")
         _flip(_reader_file(log), 0)
 
-        with pytest.raises(CorruptRecord, match="billing.reader is damaged at byte 0: neither position"):
+        with pytest.raises(CorruptRecord, match=r"billing\.reader is damaged at byte 0: neither position"):
             log.reader("billing")
 
 
@@ -400,7 +400,7 @@ def test_a_filter_that_does_not_check_is_damage(tmp_path: Path, position: int) -
         log.reader("billing", tag="eu.de")
         _flip(_reader_file(log), position)
 
-        with pytest.raises(CorruptRecord, match="billing.reader is damaged at byte 128: the filter"):
+        with pytest.raises(CorruptRecord, match=r"billing\.reader is damaged at byte 128: the filter"):
             log.reader("billing")
 
 
@@ -410,7 +410,7 @@ def test_a_version_1_filter_that_cannot_be_is_damage(tmp_path: Path, position: i
         log.reader("billing", tag="eu.de")
         _flip(_reader_file(log), position)
 
-        with pytest.raises(CorruptRecord, match="billing.reader is damaged"):
+        with pytest.raises(CorruptRecord, match=r"billing\.reader is damaged"):
             log.reader("billing")
 
 
@@ -434,7 +434,7 @@ def test_a_reader_may_have_such_a_name(log: Log, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../a", "a b", "ü", "a\n", "x" * 201])
 def test_a_reader_may_not_have_such_a_name(log: Log, name: str) -> None:
-    with pytest.raises(BadInput, match="reader name .*: use 1 to 200 letters, digits"):
+    with pytest.raises(BadInput, match="use 1 to 200 letters, digits"):
         log.reader(name)
 
     assert not (Path(log.path) / "readers").exists()

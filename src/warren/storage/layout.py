@@ -286,6 +286,36 @@ READER_FILTER_PLACES: Final = (128, 272)
 READER_FILE_SIZE: Final = 512
 """One sector: the disk writes it whole or not at all."""
 
+# --- Queue file: the single-file queue of BunnyMQ, big-endian ------------------------------------------------------
+
+
+class QueuePointers(NamedTuple):
+    """The head of a queue file: where its first message starts, and where the next one goes."""
+
+    pull: int
+    push: int
+
+
+class QueueRecordHead(NamedTuple):
+    """What stands before each body in a file without delays: its length."""
+
+    length: int
+
+
+class DelayedRecordHead(NamedTuple):
+    """What stands before each body in a file with delays. `length` is that of all that follows it."""
+
+    length: int
+    expires_ms: int
+
+
+QUEUE_POINTERS: Final = Struct(">ii")
+QUEUE_RECORDS_AT: Final = QUEUE_POINTERS.size
+QUEUE_RECORD_HEAD: Final = Struct(">i")
+DELAYED_RECORD_HEAD: Final = Struct(">iq")
+QUEUE_POINTER_MAX: Final = (1 << 31) - 1
+"""The largest position that a pointer holds, and so the end of the largest file."""
+
 TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
     "Index header, version 2": (INDEX_HEADER, IndexHeader, 0),
     "Index header, version 1": (INDEX_HEADER_V1, IndexHeaderV1, 0),
@@ -301,4 +331,7 @@ TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
     "Reader, version 2": (READER, ReaderPosition, 0),
     "Reader filter, version 2": (READER_FILTER, ReaderFilter, READER_FILTER_PLACES[0]),
     "Reader, version 1": (READER_V1, ReaderPositionV1, 0),
+    "Queue pointers": (QUEUE_POINTERS, QueuePointers, 0),
+    "Queue record": (QUEUE_RECORD_HEAD, QueueRecordHead, 0),
+    "Delayed queue record": (DELAYED_RECORD_HEAD, DelayedRecordHead, 0),
 }

@@ -16,6 +16,7 @@ STEPS_BETWEEN_CUTS_MAX: Final = 5
 MESSAGES_MAX: Final = 150
 CUT_AGAIN_CHANCE: Final = 0.35
 KILL_CHANCE: Final = 0.15
+PEEK_CHANCE: Final = 0.2
 
 
 class LifeFailed(AssertionError):
@@ -58,6 +59,8 @@ class Life:
 
     def _reopen(self) -> None:
         """Open and compare; at times the power fails again while the log recovers."""
+        if self.random.random() < PEEK_CHANCE:
+            self.world.peek()
         step = Step("open", self.world.open)
         while self.random.random() < CUT_AGAIN_CHANCE and not self.world.perform(step, self.world.draw_moment(step)):
             self.world.crash(self._draw_crash(), self.random.getrandbits(32))

@@ -100,7 +100,7 @@ def test_retiring_makes_room(seed: int) -> None:
         receipt = log.append(b"more")
 
         assert receipt.number == end
-        assert log.at(end).body == b"more"
+        assert log.read(end)[0].body == b"more"
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -212,6 +212,27 @@ def test_after_a_failed_sync_nothing_is_acknowledged_until_the_log_is_reopened(
     for cut in range(20):
         with _open(disk.after_power_cut(cut)) as recovered:
             assert _bodies(recovered) == found_later
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_a_sync_that_failed_in_the_background_does_not_undermine_a_later_commit(seed: int, evicts: bool) -> None:
+    disk = SimulatedFileSystem(seed=seed)
+    log = _open(disk, durability="interval:50ms")
+    disk.fail_sync(nth=3 + seed)
+    with pytest.raises((LogClosed, SyncFailed)):
+        _fill(log, APPENDS[0], repeats=300)
+    log.close()
+    if evicts:
+        disk.evict()
+
+    with _open(disk, durability="commit") as reopened:
+        reopened.append(b"more")
+        found = _bodies(reopened)
+
+    for cut in range(20):
+        with _open(disk.after_power_cut(cut)) as recovered:
+            assert _bodies(recovered) == found
 
 
 def _append_until_sync_fails(log: Log, append: Append) -> list[bytes]:

@@ -57,10 +57,10 @@ def test_a_record_from_another_place_is_not_taken(tmp_path: Path) -> None:
     for path, first in zip(paths, (b"short", b"much longer than the other"), strict=True):
         with Log.open(str(path), filesystem=files, clock=clock) as log:
             log.append(first)
-            receipt = log.append(path.name.encode().ljust(5))
+            log.append(path.name.encode().ljust(5))
     here, there = [next(path.glob("*.block")) for path in paths]
-    record = there.read_bytes()[receipt.offset : receipt.offset + 64]
-    place = _offset(paths[0], 1)
+    place, other_place = [_offset(path, 1) for path in paths]
+    record = there.read_bytes()[other_place : other_place + 64]
     content = bytearray(here.read_bytes())
     content[place : place + len(record)] = record
 

@@ -115,12 +115,9 @@ class SimulatedFile:
 
     def write(self, position: int, data: bytes) -> None:
         self._change("write")
-        end = position + len(data)
-        if end > self._inode.length:
-            if self._disk.room() < end - self._inode.length:
-                raise StorageFull(self.path, len(data))
-            self._inode.resize(end)
-        self._inode.memory[position:end] = data
+        if self._disk.room() < position + len(data) - self._inode.length:
+            raise StorageFull(self.path, len(data))
+        self._inode.write(position, data)
 
     def clear(self, start: int, end: int) -> None:
         if end > start:
@@ -208,6 +205,10 @@ class SimulatedFileSystem:
         reachable = {number for directory in directories.values() for number in directory.reachable()}
         files = {number: self._inodes[number].freeze() for number in sorted(reachable)}
         return FrozenDisk(files, directories, self._boots, self._map_capacity, self.size_max)
+
+    def contents(self) -> dict[int, bytes]:
+        """What programs see of every file, durable or not."""
+        return {number: inode.memory[: inode.length] for number, inode in self._inodes.items()}
 
     def after_power_cut(self, seed: int) -> SimulatedFileSystem:
         return self.freeze().after_power_cut(seed)

@@ -96,6 +96,15 @@ class VolatileFile:
             if (new := _page(content, page)) != _page(durable, page) and self.clean_but_lost.get(page) != new
         ]
 
+    def write(self, position: int, data: bytes) -> None:
+        """Store `data`. Its pages are dirty now, whatever stood there before."""
+        end = position + len(data)
+        if end > self.length:
+            self.resize(end)
+        self.memory[position:end] = data
+        for page in range(position // PAGE_SIZE, round_up(end) // PAGE_SIZE):
+            self.clean_but_lost.pop(page, None)
+
     def write_back(self, page: int) -> None:
         self.pending.append(PageWrite(page, _page(self.content(), page)))
 

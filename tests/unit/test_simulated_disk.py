@@ -263,6 +263,19 @@ def test_a_failed_sync_makes_its_pages_clean_though_they_are_not_durable() -> No
     assert {second for _, second in survivors} == {b"again".ljust(PAGE_SIZE, NEW)}
 
 
+def test_writing_the_same_bytes_again_makes_a_page_dirty() -> None:
+    disk, file = _disk_with_file(OLD * PAGE_SIZE)
+    file.write(0, NEW * PAGE_SIZE)
+    disk.fail_sync()
+    with pytest.raises(SyncFailed):
+        file.sync()
+
+    file.write(0, NEW * PAGE_SIZE)
+    file.sync()
+
+    assert set(_after_cuts(disk)) == {NEW * PAGE_SIZE}
+
+
 def test_pages_of_a_failed_sync_may_be_read_back_as_they_were_before() -> None:
     disk, file = _disk_with_file(OLD * PAGE_SIZE)
     file.write(0, NEW * PAGE_SIZE)

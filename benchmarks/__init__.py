@@ -1,0 +1,1 @@
+"""Every figure that Warren promises, measured beside what it is compared with."""

@@ -1,0 +1,108 @@
+"""What runs in a process of its own: a writer that is killed, and readers whose memory is watched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from benchmarks.counting import IndexKeepingFileSystem
+from benchmarks.workspace import BATCH, make_bodies
+from warren.storage import Log
+from warren.storage.background import process_background
+
+SAMPLE_S: Final = 0.02
+READY: Final = "ready"
+KINDS: Final = {
+    "Rss:": "resident",
+    "Private_Clean:": "private_clean",
+    "Private_Dirty:": "private_dirty",
+    "Anonymous:": "anonymous",
+}
+"""Of what a process has, by the names of /proc/PID/smaps_rollup. Pages of a map that it alone has count as private."""
+
+
+def write_until_killed(path: str, durability: str, block_size: str) -> None:
+    """Fill three blocks and half of a fourth with batches, add single records, say so, and go on appending."""
+    bodies = make_bodies(BATCH)
+    with Log.open(
+        path,
+        durability=durability,
+        exclusive=True,
+        block_size=int(block_size),
+        filesystem=IndexKeepingFileSystem(),
+        background=process_background(),
+    ) as log:
+        while log.append(bodies[0]).offset < 3.5 * int(block_size):
+            log.append_many(bodies)
+        print(READY, flush=True)
+        while True:
+            log.append(bodies[0])
+
+
+def read_all(path: str) -> None:
+    """Every message of a log, 1,000 at a time."""
+    number = 0
+    with Log.open(path, read_only=True) as log:
+        while found := log.read(number):
+            number += len(found)
+
+
+def scan_all(path: str) -> None:
+    """Every column of every message of a log."""
+    with Log.open(path, read_only=True) as log:
+        for batch in log.scan(log.first, log.end):
+            assert batch.num_rows
+
+
+def start(task: str, *arguments: str) -> subprocess.Popen[str]:
+    """Run one of the functions above in a new process."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "benchmarks.children", task, *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def wait_until_ready(child: subprocess.Popen[str]) -> None:
+    assert child.stdout is not None
+    if child.stdout.readline().strip() != READY:
+        raise RuntimeError(f"the child ended with {child.wait()} before it was ready")
+
+
+def watch(child: subprocess.Popen[str]) -> dict[str, int]:
+    """The child's memory at the moment it had the most of its own, looked at every 20 ms until it ends."""
+    peak = {"private": 0}
+    while child.poll() is None:
+        now = _memory(child.pid)
+        if now.get("private", 0) > peak["private"]:
+            peak = now
+        time.sleep(SAMPLE_S)
+    if child.returncode:
+        raise RuntimeError(f"the child ended with {child.returncode}")
+    return peak
+
+
+def _memory(pid: int) -> dict[str, int]:
+    """The sums over all maps of a process; none where it is just ending."""
+    sizes: dict[str, int] = {}
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+            name, kilobytes = line.split()[:2]
+            if name in KINDS:
+                sizes[KINDS[name]] = int(kilobytes) * 1024
+        sizes["private"] = sizes["private_clean"] + sizes["private_dirty"]
+    return sizes
+
+
+TASKS: Final[Mapping[str, Callable[..., None]]] = {
+    "write": write_until_killed,
+    "read": read_all,
+    "scan": scan_all,
+}
+
+if __name__ == "__main__":
+    TASKS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,57 @@
+"""What the figures of a run depend on: processor, memory, system, file system, Python and the libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sqlite3
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = ("warren", "numpy", "pyarrow", "fastcrc", "persist-queue", "litequeue", "diskcache")
+
+
+def machine_facts(directory: Path) -> dict[str, str]:
+    """The facts, for people and for comparing one run with another. `directory` is where the data of the run lie."""
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": _first_match("/proc/cpuinfo", r"model name\s*: (.*)") or platform.processor(),
+        "cores": str(os.cpu_count()),
+        "memory": _first_match("/proc/meminfo", r"MemTotal:\s*(.*)"),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "file system": _file_system(directory),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "sqlite": sqlite3.sqlite_version,
+        **{name: found for name in PACKAGES if (found := _version(name))},
+    }
+
+
+def _first_match(path: str, pattern: str) -> str:
+    """Empty where the file or the line is not there."""
+    try:
+        found = re.search(pattern, Path(path).read_text())
+    except OSError:
+        return ""
+    return found[1].strip() if found else ""
+
+
+def _file_system(directory: Path) -> str:
+    """The kind and options of the file system that `directory` is on; empty where the system does not tell."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    above = {str(directory.resolve()), *map(str, directory.resolve().parents)}
+    fitting = [mount for mount in mounts if mount[1] in above]
+    _, _, kind, options, *_ = max(fitting, key=lambda mount: len(mount[1]))
+    return f"{kind} ({options})"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

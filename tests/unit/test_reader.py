@@ -363,45 +363,55 @@ def test_a_position_behind_the_end_is_the_end(log: Log) -> None:
         assert other.reader("billing").position <= 1
 
 
-def test_one_position_that_does_not_check_costs_one_commit(tmp_path: Path) -> None:
+def test_one_entry_that_does_not_check_costs_one_change(tmp_path: Path) -> None:
     with quick_log(tmp_path) as log:
         log.append_many([b""] * 5)
-        reader = log.reader("billing")
+        reader = log.reader("billing", tag="eu.*")
         for position in (2, 3):
             reader.seek(position)
             reader.commit()
-        latest = _later_place(_reader_file(log))
+        reader.filter_by("us.*")
+        positions, filters = (0, 64), (128, 272)
 
-        _flip(_reader_file(log), latest + 16)
+        _flip(_reader_file(log), _later(_reader_file(log), positions, sequence_at=24) + 16)
+        _flip(_reader_file(log), _later(_reader_file(log), filters, sequence_at=8) + 16)
 
-        assert log.reader("billing").position == 2
+        assert (log.reader("billing").position, log.reader("billing").tag) == (2, "eu.*")
         reader.seek(4)
         reader.commit()
-        assert log.reader("billing").position == 4
+        reader.filter_by("asia")
+        assert (log.reader("billing").position, log.reader("billing").tag) == (4, "asia")
 
 
-def _later_place(file: Path) -> int:
+def _later(file: Path, places: tuple[int, int], *, sequence_at: int) -> int:
     data = file.read_bytes()
-    return max((0, 64), key=lambda at: struct.unpack_from("<Q", data, at + 24)[0])
+    return max(places, key=lambda at: int(struct.unpack_from("<Q", data, at + sequence_at)[0]))
 
 
-def test_a_reader_of_which_neither_position_checks_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("position", "place"), [(0, 0), (8, 0), (24, 0), (32, 0), (128, 128), (132, 128), (140, 128)])
+def test_a_reader_of_which_neither_entry_checks_is_damage(tmp_path: Path, position: int, place: int) -> None:
     with quick_log(tmp_path) as log:
         log.reader("billing")
-        _flip(_reader_file(log), 0)
-
-        with pytest.raises(CorruptRecord, match=r"billing\.reader is damaged at byte 0: neither position"):
-            log.reader("billing")
-
-
-@pytest.mark.parametrize("position", [128, 132, 136, 140, 150])
-def test_a_filter_that_does_not_check_is_damage(tmp_path: Path, position: int) -> None:
-    with quick_log(tmp_path) as log:
-        log.reader("billing", tag="eu.de")
         _flip(_reader_file(log), position)
 
-        with pytest.raises(CorruptRecord, match=r"billing\.reader is damaged at byte 128: the filter"):
+        with pytest.raises(CorruptRecord, match=f"damaged at byte {place}: neither") as damage:
             log.reader("billing")
+
+        assert damage.value.path == str(_reader_file(log))
+
+
+def test_a_filter_can_be_changed_while_a_reader_is_in_use(log: Log) -> None:
+    reader = log.reader("billing")
+    reader.read(limit=3)
+
+    reader.filter_by("us.*")
+
+    assert (reader.tag, reader.position) == ("us.*", 3)
+    assert numbers_of(reader.read()) == [3, 5, 7, 9]
+    assert log.reader("billing").tag == "us.*"
+    with pytest.raises(MalformedFilter):
+        reader.filter_by("us..ny")
+    assert reader.tag == "us.*"
 
 
 @pytest.mark.parametrize("position", [12, 30])
@@ -416,6 +426,7 @@ def test_a_version_1_filter_that_cannot_be_is_damage(tmp_path: Path, position: i
 
 def test_a_file_of_a_reader_that_was_cut_is_damage(log: Log) -> None:
     log.reader("billing")
+    log = reopened(log)
     _reader_file(log).write_bytes(bytes(READER_FILE_SIZE - 1))
 
     with pytest.raises(CorruptRecord, match="the file of the reader is too short"):
@@ -443,7 +454,7 @@ def test_a_reader_may_not_have_such_a_name(log: Log, name: str) -> None:
 def test_a_read_only_log_makes_no_reader(log: Log) -> None:
     log.close()
     with Log.open(log.path, read_only=True) as read_only:
-        with pytest.raises(LogClosed, match="read_only=True, and a new reader would be written"):
+        with pytest.raises(LogClosed, match="read_only=True"):
             read_only.reader("billing")
 
         assert read_only.readers() == []
@@ -463,6 +474,8 @@ def test_a_read_only_log_reads_with_the_readers_that_are_there_and_changes_none(
             reader.commit()
         with pytest.raises(LogClosed, match="read_only=True"):
             read_only.reader("billing", tag="us.*")
+        with pytest.raises(LogClosed, match="read_only=True"):
+            reader.filter_by("us.*")
 
     assert _reader_file(log).read_bytes() == before
 

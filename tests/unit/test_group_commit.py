@@ -1,0 +1,269 @@
+"""Group commit: all who wait share one sync, and each gets what is its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.moody_filesystem import MoodyFileSystem
+from tests.unit.fakes import VERSIONS, WatchedDisk, quick_log
+from warren.errors import BadInput, LogClosed, StorageFull, SyncFailed, TooLarge
+from warren.message import Receipt
+from warren.storage import Log
+from warren.storage.group_commit import GroupCommit, Ticket
+from warren.storage.record import Packed
+
+TIMEOUT_S = 60.0
+PACKED = Packed(b"payload", 0, 1)
+
+
+class Puts:
+    """Threads that each call once, and what became of each."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[int, object] = {}
+        self._threads: list[threading.Thread] = []
+
+    def start(self, place: int, call: Callable[[], object]) -> None:
+        thread = threading.Thread(target=self._run, args=(place, call), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, place: int, call: Callable[[], object]) -> None:
+        try:
+            self.outcomes[place] = call()
+        except Exception as error:  # noqa: BLE001  # an outcome like any other
+            self.outcomes[place] = error
+
+    def finish(self) -> dict[int, object]:
+        for thread in self._threads:
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive(), "a put that never ends"
+        return self.outcomes
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "this never came about"
+        time.sleep(0.001)
+
+
+def waiting(log: Log) -> int:
+    """How many puts wait for the next group."""
+    return len(log._commit._group._waiting)
+
+
+def hold_first_sync(disk: MoodyFileSystem, log: Log, puts: Puts) -> None:
+    """One put is in the middle of its sync from here on, until the gate is opened."""
+    while disk.syncs_waiting.acquire(blocking=False):
+        pass
+    disk.gate.clear()
+    puts.start(-1, lambda: log.append(b"leader"))
+    assert disk.syncs_waiting.acquire(timeout=TIMEOUT_S)
+
+
+# --- On a log ---
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_who_came_during_a_sync_share_the_next_one(tmp_path: Path, version: int) -> None:
+    disk, puts = WatchedDisk(), Puts()
+    log = quick_log(tmp_path, version=version, durability="commit", filesystem=disk)
+    log.append(b"before")
+    hold_first_sync(disk, log, puts)
+    for place in range(10):
+        puts.start(place, lambda place=place: log.append(b"%d" % place, id=f"id-{place}"))  # type: ignore[misc]
+    wait_until(lambda: waiting(log) == 10)
+    disk.syncs.clear()
+
+    disk.gate.set()
+    outcomes = puts.finish()
+
+    assert len(disk.syncs) == 2
+    receipts = [outcomes[place] for place in range(10)]
+    assert all(isinstance(receipt, Receipt) for receipt in receipts)
+    for place, receipt in enumerate(receipts):
+        assert isinstance(receipt, Receipt)
+        message = log.at(receipt.number)
+        assert message is not None
+        assert (message.body, message.id, message.offset) == (b"%d" % place, f"id-{place}", receipt.offset)
+        assert (receipt.id, receipt.timestamp) == (message.id, message.timestamp)
+    assert sorted(receipt.number for receipt in receipts if isinstance(receipt, Receipt)) == list(range(2, 12))
+    assert log.inspect().synced == log.end == 12
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_error_in_one_put_does_not_fail_the_others(tmp_path: Path, version: int) -> None:
+    disk, puts = MoodyFileSystem(really_syncs=False), Puts()
+    log = quick_log(tmp_path, version=version, durability="commit", filesystem=disk, block_size=4096)
+    hold_first_sync(disk, log, puts)
+    calls: dict[int, Callable[[], Any]] = {
+        0: lambda: log.append(b"good"),
+        1: lambda: log.append(bytes(5000)),
+        2: lambda: log.append_many([b"a", b"b"]),
+        3: lambda: log.append_many([b"bad", bytes(5000)]),
+        4: lambda: log.append(b"good too"),
+    }
+    for place, call in calls.items():
+        puts.start(place, call)
+        wait_until(lambda place=place: waiting(log) == place + 1)  # type: ignore[misc]
+
+    disk.gate.set()
+    outcomes = puts.finish()
+
+    assert isinstance(outcomes[1], TooLarge)
+    assert isinstance(outcomes[3], TooLarge)
+    assert [message.body for message in log.read(0)] == [b"leader", b"good", b"a", b"b", b"good too"]
+    assert (outcomes[2], outcomes[4].number) == (range(2, 4), 4)  # type: ignore[attr-defined]
+    assert log.append(b"next").number == 5
+
+
+def test_a_full_disk_fails_the_put_that_needed_the_room_alone(tmp_path: Path) -> None:
+    class FullDisk(WatchedDisk):
+        """Has no room for a file of that size."""
+
+        def open(self, path: str, *, writable: bool, create: bool = False) -> Any:
+            file = super().open(path, writable=writable, create=create)
+            preallocate = file.preallocate
+
+            def refuse(size: int) -> None:
+                if size > 100_000:
+                    raise StorageFull(path, size)
+                preallocate(size)
+
+            file.preallocate = refuse  # type: ignore[method-assign]
+            return file
+
+    disk, puts = FullDisk(), Puts()
+    log = quick_log(tmp_path, durability="commit", filesystem=disk, block_size=1 << 20)
+    hold_first_sync(disk, log, puts)
+    for place, body in enumerate([b"small", bytes(200_000), b"small too"]):
+        puts.start(place, lambda body=body: log.append(body))  # type: ignore[misc]
+        wait_until(lambda place=place: waiting(log) == place + 1)  # type: ignore[misc]
+
+    disk.gate.set()
+    outcomes = puts.finish()
+
+    assert isinstance(outcomes[1], StorageFull)
+    assert [message.body for message in log.read(0)] == [b"leader", b"small", b"small too"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_failed_sync_fails_all_who_wait_and_nothing_is_seen(tmp_path: Path, version: int) -> None:
+    disk, puts = MoodyFileSystem(really_syncs=False), Puts()
+    log = quick_log(tmp_path, version=version, durability="commit", filesystem=disk)
+    log.append(b"before")
+    hold_first_sync(disk, log, puts)
+    for place in range(5):
+        puts.start(place, lambda: log.append(b"lost"))
+    wait_until(lambda: waiting(log) == 5)
+    disk.fails = True
+
+    disk.gate.set()
+    outcomes = puts.finish()
+
+    disk.fails = False
+    assert isinstance(outcomes[-1], SyncFailed)
+    assert all(isinstance(outcomes[place], LogClosed) for place in range(5))
+    assert (log.end, [message.body for message in log.read(0)]) == (1, [b"before"])
+    log.close()
+    with quick_log(tmp_path, durability="commit") as reopened:
+        assert [message.body for message in reopened.read(0)] == [b"before"]
+        assert reopened.append(b"after").number == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("durability", ["commit", "os", "interval:5ms"])
+def test_many_threads_get_each_number_once_and_in_their_order(tmp_path: Path, version: int, durability: str) -> None:
+    disk, puts = WatchedDisk(on_sync=lambda path: time.sleep(0.001)), Puts()
+    log = quick_log(tmp_path, version=version, durability=durability, filesystem=disk, block_size=32 << 10)
+
+    def append_all(thread: int) -> list[int]:
+        return [log.append(b"%d:%d" % (thread, place)).number for place in range(40)]
+
+    for thread in range(12):
+        puts.start(thread, lambda thread=thread: append_all(thread))  # type: ignore[misc]
+    outcomes = puts.finish()
+
+    messages = log.read(0)
+    assert len(messages) == 480
+    for thread in range(12):
+        numbers = outcomes[thread]
+        assert isinstance(numbers, list)
+        assert numbers == sorted(numbers)
+        assert [messages[number].body for number in numbers] == [b"%d:%d" % (thread, place) for place in range(40)]
+    assert len(disk.syncs) < 400
+    assert log.verify().messages == 480
+
+
+# --- By itself ---
+
+
+def settle(group: Sequence[Ticket]) -> None:
+    for number, ticket in enumerate(group):
+        ticket.receipt = Receipt(number, 0, 0, "")
+
+
+def test_who_is_alone_commits_at_once() -> None:
+    groups: list[int] = []
+
+    def commit(group: Sequence[Ticket]) -> None:
+        groups.append(len(group))
+        settle(group)
+
+    group_commit = GroupCommit(commit)
+
+    assert [group_commit.put([PACKED]).number for _ in range(3)] == [0, 0, 0]
+    assert groups == [1, 1, 1]
+
+
+def test_an_error_of_the_commit_is_raised_by_each_of_the_group_and_the_next_group_goes_on() -> None:
+    started, go_on, puts = threading.Semaphore(0), threading.Semaphore(0), Puts()
+
+    def commit(group: Sequence[Ticket]) -> None:
+        started.release()
+        assert go_on.acquire(timeout=TIMEOUT_S)
+        if len(group) == 3:
+            raise BadInput("not these")
+        settle(group)
+
+    group_commit = GroupCommit(commit)
+    puts.start(0, lambda: group_commit.put([PACKED]))
+    assert started.acquire(timeout=TIMEOUT_S)
+    for place in (1, 2, 3):
+        puts.start(place, lambda: group_commit.put([PACKED]))
+    wait_until(lambda: len(group_commit._waiting) == 3)
+    go_on.release()
+    assert started.acquire(timeout=TIMEOUT_S)
+    puts.start(4, lambda: group_commit.put([PACKED]))
+    wait_until(lambda: len(group_commit._waiting) == 1)
+    go_on.release(2)
+
+    outcomes = puts.finish()
+
+    assert [type(outcomes[place]) for place in range(5)] == [Receipt, BadInput, BadInput, BadInput, Receipt]
+    go_on.release()
+    assert group_commit.put([PACKED]).number == 0
+
+
+def test_an_error_of_one_ticket_is_its_own() -> None:
+    def commit(group: Sequence[Ticket]) -> None:
+        group[0].error = TooLarge("record", 2, 1)
+
+    with pytest.raises(TooLarge):
+        GroupCommit(commit).put([PACKED])
+
+
+def test_an_error_of_a_ticket_stays_when_the_commit_fails_too() -> None:
+    def commit(group: Sequence[Ticket]) -> None:
+        group[0].error = TooLarge("record", 2, 1)
+        raise SyncFailed("path", "Input/output error")
+
+    with pytest.raises(TooLarge):
+        GroupCommit(commit).put([PACKED])

@@ -77,8 +77,8 @@ class Life:
         return "kill" if self.random.random() < KILL_CHANCE else "power cut"
 
     def _draw_step(self) -> Step:
-        names = ("append", "append_many", "retire", "commit", "reopen", "close")
-        (name,) = self.random.choices(names, weights=(10, 6, 2, 4, 1, 1))
+        names = ("append", "append_many", "retire", "commit", "background", "reopen")
+        (name,) = self.random.choices(names, weights=(10, 6, 2, 4, 2, 2))
         if self.world.log.end - self.world.log.first > MESSAGES_MAX:
             name = "retire"
         return Step(name, self._actions()[name]())
@@ -91,8 +91,8 @@ class Life:
             "commit": lambda: partial(
                 self.world.commit_reader, self.random.choice(list(READERS)), self.random.randint(1, 20)
             ),
+            "background": lambda: self.world.background.run,
             "reopen": lambda: self._close_and_open,
-            "close": lambda: self._close_and_open,
         }
 
     def _close_and_open(self) -> None:
@@ -125,11 +125,14 @@ def draw_setup(random: Random) -> Setup:
     """Mostly what is promised most: version 2 with every commit synced."""
     version = random.choice((2, 2, 2, 1))
     compressions: tuple[Compression, ...] = ("none", "none", "zstd", "lz4") if version == 2 else ("none",)
+    durabilities = ("commit", "commit", "commit", "os", "interval:50ms") if version == 2 else ("commit",)
+    is_shared = random.random() < 0.3
     return Setup(
         version=version,
-        durability=random.choice(("commit", "commit", "commit", "os", "interval:50ms")) if version == 2 else "commit",
+        durability=random.choice(durabilities),
         compression=random.choice(compressions),
         block_size=random.choice((4 << 10, 8 << 10, 16 << 10)),
         max_block_count=random.choice((2, 3, 4, 8)),
-        exclusive=random.random() < 0.3,
+        exclusive=not is_shared and random.random() < 0.4,
+        second_durability=random.choice(durabilities) if is_shared else None,
     )

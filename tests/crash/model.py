@@ -39,11 +39,13 @@ class Setup:
     block_size: int = 4 << 10
     max_block_count: int = 4
     exclusive: bool = False
+    second_durability: str | None = None
+    """That of a second writer, open at the same time, as another process would have it."""
 
     @property
     def keeps_commits(self) -> bool:
-        """Whether what was acknowledged survives a power cut."""
-        return self.durability == "commit"
+        """Whether what was acknowledged survives a power cut, whoever appended it."""
+        return self.durability == "commit" and self.second_durability in (None, "commit")
 
 
 @dataclass(slots=True)
@@ -66,10 +68,10 @@ class Model:
         """The call that appends `batch` has begun."""
         self.messages[self.acknowledged :] = batch
 
-    def acknowledge(self) -> None:
-        """The call that began has returned."""
+    def acknowledge(self, durability: str) -> None:
+        """The call that began has returned. A commit promises whatever lies before it, too."""
         self.acknowledged = len(self.messages)
-        if self.setup.keeps_commits:
+        if durability == "commit":
             self.durable = self.acknowledged
 
     def retire(self, first: int) -> None:

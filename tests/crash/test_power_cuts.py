@@ -41,6 +41,12 @@ SETUPS = st.one_of(
         max_block_count=st.integers(2, 6),
         exclusive=st.booleans(),
     ),
+    st.builds(
+        Setup,
+        durability=st.sampled_from(("commit", "os")),
+        second_durability=st.sampled_from(("commit", "interval:50ms", "os")),
+        max_block_count=st.integers(2, 6),
+    ),
     st.builds(Setup, version=st.just(1), max_block_count=st.integers(2, 6)),
 )
 MOMENTS = st.one_of(
@@ -94,6 +100,11 @@ class PowerCutMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(list(READERS)), limit=st.integers(1, 50), moment=MOMENTS, crash=CRASHES, seed=SEED)
     def commit_reader(self, name: str, limit: int, moment: Moment | None, crash: Crash, seed: int) -> None:
         self._do("commit", lambda: self.world.commit_reader(name, limit), moment, crash, seed)
+
+    @rule(moment=MOMENTS, crash=CRASHES, seed=SEED)
+    def run_background(self, moment: Moment | None, crash: Crash, seed: int) -> None:
+        """The syncs that nobody waits for."""
+        self._do("background", self.world.background.run, moment, crash, seed)
 
     @rule(moment=MOMENTS, crash=CRASHES, seed=SEED)
     def close_and_open(self, moment: Moment | None, crash: Crash, seed: int) -> None:

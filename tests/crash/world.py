@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from tests.crash.model import Crash, Model, Sent, Setup
 from tests.support.line_cutter import LineCutter
+from tests.support.simulated_background import SimulatedBackground
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import NumberRetired, StorageError
@@ -47,11 +48,13 @@ class World:
         self.random = Random(seed)
         self.disk = SimulatedFileSystem(seed=seed)
         self.clock = SimulatedClock()
+        self.background = SimulatedBackground()
         self.model = Model(setup)
         self.crashes: dict[Crash, int] = {"power cut": 0, "kill": 0}
         self.measured: dict[tuple[str, str], int] = {}
         self._last_crash: Crash = "kill"
         self._log: Log | None = None
+        self._second_log: Log | None = None
         self._readers: dict[str, QueueReader] = {}
 
     @property
@@ -91,8 +94,9 @@ class World:
 
     def crash(self, crash: Crash, seed: int) -> None:
         """The power is cut, or the process killed, unless that has happened already; the log is closed since."""
-        self._log = None
+        self._log = self._second_log = None
         self._readers.clear()
+        self.background.forget()
         if self.disk.is_cut and crash == "kill" and self.random.random() < 0.5:
             crash = "power cut"
         self.disk = self.disk.after_power_cut(seed) if crash == "power cut" else self.disk.after_process_kill(seed)
@@ -108,40 +112,56 @@ class World:
     # Steps.
 
     def open(self) -> None:
-        """Open for writing, which recovers; and compare, if a crash came before."""
-        self._log = Log.open(
+        """Open for writing, which recovers."""
+        self._log = self._open(self.setup.durability)
+        if self.setup.second_durability is not None:
+            self._second_log = self._open(self.setup.second_durability)
+
+    def _open(self, durability: str) -> Log:
+        return Log.open(
             LOG_PATH,
             version=self.setup.version,
-            durability=self.setup.durability,
+            durability=durability,
             block_size=self.setup.block_size,
             exclusive=self.setup.exclusive,
             filesystem=self.disk,
             clock=self.clock,
             max_block_count=self.setup.max_block_count,
             compression=self.setup.compression,
+            background=self.background,
         )
 
     def close(self) -> None:
+        if self._second_log is not None:
+            self._second_log.close()
         self.log.close()
         self._readers.clear()
-        self._log = None
+        self._log = self._second_log = None
+
+    def _writer(self) -> tuple[Log, str]:
+        """One of the writers, and its durability."""
+        if self._second_log is None or self.setup.second_durability is None or self.random.random() < 0.5:
+            return self.log, self.setup.durability
+        return self._second_log, self.setup.second_durability
 
     def append(self, sent: Sent) -> None:
         self.model.begin([sent])
-        receipt = self.log.append(sent.body, tag=sent.tag, key=sent.key, headers=sent.headers, id=sent.id)
-        self._acknowledge(range(receipt.number, receipt.number + 1))
+        log, durability = self._writer()
+        receipt = log.append(sent.body, tag=sent.tag, key=sent.key, headers=sent.headers, id=sent.id)
+        self._acknowledge(range(receipt.number, receipt.number + 1), durability)
 
     def append_many(self, batch: Sequence[Sent]) -> None:
         self.model.begin(batch)
         keys = [sent.key for sent in batch]
-        numbers = self.log.append_many(
+        log, durability = self._writer()
+        numbers = log.append_many(
             [sent.body for sent in batch],
             tags=[sent.tag for sent in batch],
             keys=keys if any(key is not None for key in keys) else None,
             ids=[sent.id for sent in batch],
             headers=[sent.headers for sent in batch] if any(sent.headers for sent in batch) else None,
         )
-        self._acknowledge(numbers)
+        self._acknowledge(numbers, durability)
 
     def retire(self, before: int) -> None:
         self.model.first_in_flight = max(self.model.first, before)
@@ -262,9 +282,9 @@ class World:
             sent = self.model.messages[message.number]
             assert sent.matches(message), f"message {message.number} is {Sent.of(message)}, and {sent} was sent"
 
-    def _acknowledge(self, numbers: range) -> None:
+    def _acknowledge(self, numbers: range, durability: str) -> None:
         if self.disk.is_cut:
             return
         expected = range(self.model.acknowledged, len(self.model.messages))
         assert numbers == expected, f"numbers {numbers} were given, {expected} were due"
-        self.model.acknowledge()
+        self.model.acknowledge(durability)

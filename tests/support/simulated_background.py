@@ -1,0 +1,23 @@
+"""Background work that is done when a test says so, or, if the power is cut before, never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class SimulatedBackground:
+    """Keeps the jobs in order until `run` does them. A crash forgets them with the process."""
+
+    def __init__(self) -> None:
+        self._jobs: list[Callable[[], None]] = []
+
+    def schedule(self, delay_s: float, job: Callable[[], None]) -> None:
+        self._jobs.append(job)
+
+    def run(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            job()
+
+    def forget(self) -> None:
+        self._jobs.clear()

@@ -277,6 +277,8 @@ class Commit:
                 index.synced = max(index.synced, number)
                 if (file, number) in self._unsynced:
                     self._unsynced.remove((file, number))
+                    # On disk as well: a recovery then starts behind this block.
+                    index.sync()
         except SyncFailed as error:
             self._close_because(str(error))
             index.state = STATE_FAILED

@@ -281,8 +281,10 @@ class ReaderFilter(NamedTuple):
 READER_V1: Final = Struct(">QI128s")
 READER: Final = Struct("<QQQQQ")
 READER_PLACES: Final = (0, 64)
+READER_CHECKSUM: Final = slice(32, 40)
 READER_FILTER: Final = Struct("<IIQ128s")
 READER_FILTER_PLACES: Final = (128, 272)
+READER_FILTER_CHECKSUM: Final = slice(4, 8)
 READER_FILE_SIZE: Final = 512
 """One sector: the disk writes it whole or not at all."""
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from warren.config import FILTER_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import CorruptRecord
 from warren.message import Message
+from warren.storage import paths
 from warren.storage.checksum import crc32c
 from warren.storage.files import LogFiles, MappedFile
 from warren.storage.filesystem import FileSystem
 from warren.storage.layout import (
     READER,
+    READER_CHECKSUM,
     READER_FILE_SIZE,
     READER_FILTER,
+    READER_FILTER_CHECKSUM,
     READER_FILTER_PLACES,
     READER_PLACES,
     READER_V1,
@@ -75,7 +79,6 @@ class QueueReader:
         self._log, self._store, self.name = log, store, name
         text = store.filter_text()
         self._filter = TagFilter.parse(text) if text else None
-        # After a power cut the position may have survived messages that were never promised to.
         self._position = min(store.load(log), log.end)
 
     @property
@@ -125,6 +128,7 @@ class ReaderFile(Protocol):
 
     def load(self, log: Readable) -> int: ...
     def save(self, standing: Standing) -> None: ...
+    def take_back(self, end: Standing) -> None: ...
     def filter_text(self) -> str: ...
     def save_filter(self, text: str) -> None: ...
 
@@ -145,13 +149,23 @@ def new_reader_bytes(version: int, standing: Standing) -> bytes:
 
 def _position_bytes(standing: Standing, sequence: int) -> bytes:
     fields = ReaderPosition(standing.block_number, standing.position, standing.number, sequence, 0)
-    return READER.pack(*fields._replace(checksum=crc32c(READER.pack(*fields))))
+    return READER.pack(*fields._replace(checksum=_position_checksum(fields)))
+
+
+def _position_checksum(fields: ReaderPosition) -> int:
+    """Never 0: that stands for an entry that is not finished."""
+    return crc32c(READER.pack(*fields._replace(checksum=0))) or 1
 
 
 def _filter_bytes(text: str, sequence: int) -> bytes:
     data = text_bytes("tag filter", text, FILTER_SIZE_MAX)
     fields = ReaderFilter(len(data), 0, sequence, data)
-    return READER_FILTER.pack(*fields._replace(checksum=crc32c(READER_FILTER.pack(*fields))))
+    return READER_FILTER.pack(*fields._replace(checksum=_filter_checksum(fields)))
+
+
+def _filter_checksum(fields: ReaderFilter) -> int:
+    """Never 0: that stands for an entry that is not finished."""
+    return crc32c(READER_FILTER.pack(*fields._replace(checksum=0))) or 1
 
 
 class ReaderFileV2:
@@ -164,26 +178,32 @@ class ReaderFileV2:
         return self._files.reader(self._path, READER_FILE_SIZE)
 
     def _latest_position(self) -> tuple[int, ReaderPosition]:
-        """The later position that checks, and which of the two it is."""
+        """The later position, and which of the two it is."""
         view = self._mapped().view
         found = [ReaderPosition._make(READER.unpack_from(view, at)) for at in READER_PLACES]
-        checks = [crc32c(READER.pack(*fields._replace(checksum=0))) == fields.checksum for fields in found]
-        place = self._later([fields.sequence for fields in found], checks, READER_PLACES[0])
+        for at, fields in zip(READER_PLACES, found, strict=True):
+            self._check(at, fields.checksum, _position_checksum(fields))
+        place = self._later([fields.sequence if fields.checksum else 0 for fields in found])
         return place, found[place]
 
     def _latest_filter(self) -> tuple[int, ReaderFilter]:
-        """The later filter that checks, and which of the two it is."""
+        """The later filter, and which of the two it is."""
         view = self._mapped().view
         found = [ReaderFilter._make(READER_FILTER.unpack_from(view, at)) for at in READER_FILTER_PLACES]
-        checks = [crc32c(READER_FILTER.pack(*fields._replace(checksum=0))) == fields.checksum for fields in found]
-        place = self._later([fields.sequence for fields in found], checks, READER_FILTER_PLACES[0])
+        for at, fields in zip(READER_FILTER_PLACES, found, strict=True):
+            self._check(at, fields.checksum, _filter_checksum(fields))
+        place = self._later([fields.sequence if fields.checksum else 0 for fields in found])
         return place, found[place]
 
-    def _later(self, sequences: Sequence[int], checks: Sequence[bool], position: int) -> int:
-        valid = [(sequence, place) for place, sequence in enumerate(sequences) if sequence and checks[place]]
-        if not valid:
-            raise CorruptRecord(self._path, position, "neither entry of the reader checks")
-        return max(valid)[1]
+    def _check(self, position: int, checksum: int, expected: int) -> None:
+        """An entry whose checksum is 0 was never finished, and the other one counts. Any other must match."""
+        if checksum not in (0, expected):
+            raise CorruptRecord(self._path, position, "the entry of the reader does not match its checksum")
+
+    def _later(self, sequences: Sequence[int]) -> int:
+        if not any(sequences):
+            raise CorruptRecord(self._path, 0, "the reader has no entry that was finished")
+        return sequences.index(max(sequences))
 
     def load(self, log: Readable) -> int:
         return self._latest_position()[1].number
@@ -191,7 +211,11 @@ class ReaderFileV2:
     def save(self, standing: Standing) -> None:
         place, latest = self._latest_position()
         if latest.number != standing.number:
-            self._store(READER_PLACES[1 - place], _position_bytes(standing, latest.sequence + 1))
+            self._store(READER_PLACES[1 - place], _position_bytes(standing, latest.sequence + 1), READER_CHECKSUM)
+
+    def take_back(self, end: Standing) -> None:
+        if self._latest_position()[1].number > end.number:
+            self.save(end)
 
     def filter_text(self) -> str:
         _, latest = self._latest_filter()
@@ -199,11 +223,16 @@ class ReaderFileV2:
 
     def save_filter(self, text: str) -> None:
         place, latest = self._latest_filter()
-        self._store(READER_FILTER_PLACES[1 - place], _filter_bytes(text, latest.sequence + 1))
+        data = _filter_bytes(text, latest.sequence + 1)
+        self._store(READER_FILTER_PLACES[1 - place], data, READER_FILTER_CHECKSUM)
 
-    def _store(self, position: int, data: bytes) -> None:
-        mapped = self._mapped()
-        mapped.view[position : position + len(data)] = data
+    def _store(self, position: int, data: bytes, checksum: slice) -> None:
+        """Store an entry so that, wherever the process dies, it is the old one, unfinished, or the new one."""
+        mapped, start, end = self._mapped(), position + checksum.start, position + checksum.stop
+        mapped.view[start:end] = bytes(end - start)
+        mapped.view[position:start] = data[: checksum.start]
+        mapped.view[end : position + len(data)] = data[checksum.stop :]
+        mapped.view[start:end] = data[checksum]
         if self._is_synced:
             mapped.file.sync()
 
@@ -223,6 +252,11 @@ class ReaderFileV1:
 
     def save(self, standing: Standing) -> None:
         self._store(ReaderPositionV1(standing.block_number, standing.position, self._fields().tag))
+
+    def take_back(self, end: Standing) -> None:
+        fields = self._fields()
+        if (fields.block_number, fields.offset) > (end.block_number, end.position):
+            self.save(end)
 
     def filter_text(self) -> str:
         try:
@@ -251,6 +285,16 @@ def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
     file.close()
     filesystem.replace(new_path, path)
     filesystem.sync_directory(directory)
+
+
+def take_readers_back(files: LogFiles, end: Standing) -> None:
+    """The log was cut: no reader may stand behind its end, or it would pass over what comes there next."""
+    directory = paths.readers_directory(files.directory)
+    names = files.filesystem.names(directory) if files.filesystem.exists(directory) else []
+    for name in names:
+        if paths.reader_name(name) is not None:
+            with suppress(CorruptRecord):
+                reader_file(files, os.path.join(directory, name), is_synced=True).take_back(end)
 
 
 def reader_file(files: LogFiles, path: str, *, is_synced: bool) -> ReaderFile:

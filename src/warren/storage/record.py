@@ -182,9 +182,14 @@ def pack_single(
 
 def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
     """The record as it lies on disk."""
+    return stamp_head(packed, offset, number, timestamp) + packed.payload
+
+
+def stamp_head(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
+    """What stands before the payload of a record: for large ones, which are not copied to be joined with it."""
     payload, checksum, _ = packed
     stamped = STAMP.pack(offset, number, timestamp)
-    return STAMPED.pack(len(payload) + PAYLOAD_AT - SIZE_WORD.size, checksum, stamped, crc32c(stamped)) + payload
+    return STAMPED.pack(len(payload) + PAYLOAD_AT - SIZE_WORD.size, checksum, stamped, crc32c(stamped))
 
 
 def record_size(packed: Packed) -> int:

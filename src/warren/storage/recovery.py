@@ -30,6 +30,7 @@ from warren.storage.layout import (
     RecordHeadV1,
     Slot,
 )
+from warren.storage.reader import Standing, take_readers_back
 from warren.storage.record import Damage, DiskMessage
 
 
@@ -109,6 +110,8 @@ class _Recoverer:
         cut_bytes = self._cut(plan.last, plan.end) if plan.last is not None else 0
         self._files.filesystem.sync_directory(self._files.directory)
         start = found[0].number if found else 0
+        end_block = start + max(len(plan.slots) - 1, 0)
+        take_readers_back(self._files, Standing(plan.number, end_block, plan.end))
         index = self._write_index(Blocks(start=start, slots=plan.slots), plan.number)
         report = Recovery(
             message_count=plan.number,
@@ -175,17 +178,26 @@ class _Recoverer:
                 self._leftovers.append(path)
             else:
                 found.append(described)
-        missing = [base for base in self._old if base not in bases and base < max(bases, default=0)]
+        # A block that came after the last sync of the index may be gone with nothing lost that was promised.
+        missing = [base for base, (_, slot) in self._old.items() if base not in bases and self._was_on_disk(slot)]
         if missing and not self._force:
             path = paths.block_path(self._files.directory, missing[0], version)
             raise CorruptRecord(path, 0, "the block is missing")
         return found
+
+    def _was_on_disk(self, slot: Slot) -> bool:
+        """Whether a block held messages below the floor. Version 1 has no numbers: a sealed one did."""
+        if self._files.format.has_meta_data:
+            return slot.base_number < self._floor
+        return slot.base_offset < max(self._old)
 
     def _describe(self, base_offset: int, path: str, before: Sequence[_Found]) -> _Found | None:
         """What the head of a block file says; None where it was never written."""
         number, slot = self._old.get(base_offset, (before[-1].number + 1 if before else 0, _EMPTY_SLOT))
         head = self._files.filesystem.open(path, writable=False).read(0, HEADER_SIZE_MAX)
         if not self._files.format.has_meta_data:
+            if not any(head[: RECORD_HEAD_V1.size]):
+                return None
             base_number = self._first_number(path, base_offset)
             return _Found(base_offset=base_offset, number=number, base_number=base_number, slot=slot)
         header = BlockHeader.parse(head) if len(head) >= SIZE_WORD.size else None
@@ -394,11 +406,20 @@ _EMPTY_SLOT = Slot(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _slots_by_base(index: Index | None) -> dict[int, tuple[int, Slot]]:
-    """Block number and slot by base offset, as the old index had them."""
+    """Block number and slot by base offset, as far as the old index can be believed.
+
+    A power cut may have kept the count of the blocks and lost the slot of the last: bases go up from slot to slot.
+    """
     if index is None:
         return {}
     try:
         blocks = index.blocks()
     except CorruptRecord:
         return {}
-    return {slot.base_offset: (number, slot) for number, slot in enumerate(blocks.slots, blocks.start)}
+    known: dict[int, tuple[int, Slot]] = {}
+    last_base = -1
+    for number, slot in enumerate(blocks.slots, blocks.start):
+        if slot.base_offset <= last_base:
+            break
+        known[slot.base_offset], last_base = (number, slot), slot.base_offset
+    return known

@@ -122,14 +122,16 @@ class LogView:
         return self._range[0], slots
 
     def number_at(self, block_number: int, position: int) -> int:
-        """The number of the message at a position of a block; that of the next block's first where this one ends."""
+        """The number of the message at a position of a block; that of the next block's first where this one ends.
+
+        0 where the block is not there.
+        """
         index = self._look()
         start, count = self._range
         place = block_number - start
-        if place < 0:
+        if not 0 <= place < count:
+            # Of a block that is not there nothing is known: whoever goes on from 0 is told, and misses nothing.
             return 0
-        if place >= count:
-            return self.end
         is_last = place == count - 1
         block, limit, end_number = self._stretch(index, start, place, is_last=is_last, end=self.end)
         position = block.next_record(position, limit)

@@ -16,7 +16,7 @@ from warren.storage.files import LogFiles
 from warren.storage.filesystem import File
 from warren.storage.index import Index
 from warren.storage.layout import ALIGNMENT, INDEX_HEADER_SIZE, SLOT_WORD_END_OFFSET, SLOT_WORD_UPDATED, Slot
-from warren.storage.record import Packed
+from warren.storage.record import Packed, stamp_head
 
 NEVER: Final = 1 << 63
 WRITE_SIZE_MIN: Final = 16 << 10
@@ -122,11 +122,13 @@ class QueueWriter:
             self._note_first(block, timestamp)
         position = self.position
         offset = block.base_offset + position
-        data = self._format.stamp(packed, offset, number, timestamp)
-        if size < WRITE_SIZE_MIN:
-            block.view[position : position + len(data)] = data
+        if size >= WRITE_SIZE_MIN and self._format.has_meta_data:
+            head = stamp_head(packed, offset, number, timestamp)
+            block.file.write(position, head)
+            block.file.write(position + len(head), packed.payload)
         else:
-            block.file.write(position, data)
+            data = self._format.stamp(packed, offset, number, timestamp)
+            block.view[position : position + len(data)] = data
         self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
         return Receipt(number, offset, timestamp, "")
 

@@ -1,6 +1,12 @@
 """Warren: a durable message log for Python."""
 
-from warren.message import Message, Receipt
+from queue import Empty, Full
 
-__all__ = ["Message", "Receipt"]
+from warren import aio
+from warren.message import Message, Receipt
+from warren.queue.file_queue import open_file
+from warren.queue.handover import handover
+from warren.queue.memory import memory
+
+__all__ = ["Empty", "Full", "Message", "Receipt", "aio", "handover", "memory", "open_file"]
 __version__ = "0.1.0"

@@ -39,6 +39,13 @@ SCAN_ROWS_DEFAULT: Final = 65_536
 LOCK_WAIT_S_MAX: Final = 30.0
 INTERVAL_S_MAX: Final = 60.0
 WAIT_S_MAX: Final = 86_400.0
+DELAY_S_MAX: Final = 100 * 366 * 86_400.0
+
+OPTIMISE_ABOVE_DEFAULT: Final = 512 << 10
+QUEUE_FILE_READ_SIZE: Final = 64 << 10
+QUEUE_FILE_COPY_SIZE: Final = 1 << 20
+QUEUE_FILE_LOOK_S: Final = 0.02
+"""How often whoever waits on a queue file looks what other processes did to it."""
 
 Compression = Literal["none", "zstd", "lz4"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from queue import Full
+
 
 class WarrenError(Exception):
     """Everything Warren raises on purpose. `code` goes over the wire; `retryable`: trying again may help."""
@@ -133,3 +135,34 @@ class SyncFailed(StorageError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} could not be synced ({reason}); the log is closed for writing until it is reopened")
         self.path, self.reason = path, reason
+
+
+class NotAQueueFile(StorageError):
+    """The file is something else than a queue, or was cut down to less than its pointers."""
+
+    code = "not_a_queue_file"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a queue file: {reason}")
+        self.path, self.reason = path, reason
+
+
+class CorruptQueueFile(StorageError):
+    """A message of a queue file that cannot be one. Those before it can still be taken."""
+
+    code = "corrupt_queue_file"
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {reason}")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class QueueFileFull(StorageError, Full):
+    """The pointers of a queue file cannot reach so far. Nothing was changed; there is room when messages were taken."""
+
+    code = "queue_file_full"
+    retryable = True
+
+    def __init__(self, path: str, size: int, size_max: int) -> None:
+        super().__init__(f"{path} has no room for {size} more bytes: a queue file holds {size_max} bytes at most")
+        self.path, self.size, self.size_max = path, size, size_max

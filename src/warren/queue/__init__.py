@@ -1,0 +1,1 @@
+"""What a queue means to those who use it: synchronous, without a network."""

@@ -124,6 +124,7 @@ KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
     "mixed": (_single, _columns, _single, _shared_tag),
     "compressed": (_compressible, _single, _compressible),
     "group": (_group, _columns),
+    "trains": (_shared_tag,) * 6,
     "blocks": (_large, _single, _large, _large, _columns, _large, _single),
 }
 

@@ -50,26 +50,34 @@ def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str) -
     assert came_close > len(SEEDS) // 4
 
 
-def test_a_record_from_another_place_is_not_taken(tmp_path: Path) -> None:
-    """As a disk leaves it that wrote a sector where it does not belong: number, size and checksum are right."""
+@pytest.mark.parametrize("kind", ["singles", "batches"])
+@pytest.mark.parametrize("number", [1, 70, 140])
+def test_a_record_from_another_place_is_not_taken(tmp_path: Path, kind: str, number: int) -> None:
+    """As a disk leaves it that wrote where it should not: number, size and checksums of the record are right."""
     files, clock = MoodyFileSystem(really_syncs=False), SimulatedClock()
-    paths = [tmp_path / name for name in ("here", "there")]
+    paths = [tmp_path / name for name in ("here", "else")]
     for path, first in zip(paths, (b"short", b"much longer than the other"), strict=True):
         with Log.open(str(path), filesystem=files, clock=clock) as log:
             log.append(first)
-            log.append(path.name.encode().ljust(5))
+            for place in range(1, 201, 1 if kind == "singles" else 10):
+                bodies = [b"%s %03d" % (path.name.encode(), place)] * (1 if kind == "singles" else 10)
+                log.append_many(bodies) if kind == "batches" else log.append(bodies[0])
     here, there = [next(path.glob("*.block")) for path in paths]
-    place, other_place = [_offset(path, 1) for path in paths]
-    record = there.read_bytes()[other_place : other_place + 64]
+    place, end = _offset(paths[0], number), _offset(paths[0], number + (1 if kind == "singles" else 10))
+    other_place = _offset(paths[1], number)
     content = bytearray(here.read_bytes())
-    content[place : place + len(record)] = record
+    content[place:end] = there.read_bytes()[other_place : other_place + end - place]
 
     here.write_bytes(content)
 
     with Log.open(str(paths[0]), read_only=True) as log:
         assert _body_or_none(log, 0) == b"short"
         with pytest.raises(CorruptRecord, match="offset"):
-            log.at(1)
+            log.at(number)
+        with pytest.raises(CorruptRecord):
+            log.read(0)
+        with pytest.raises(CorruptRecord):
+            list(log.scan(0))
         with pytest.raises(CorruptRecord):
             log.verify()
 

@@ -203,8 +203,8 @@ class World:
     def peek(self) -> None:
         """Look at the log before anybody has recovered it: right messages, or an error, and nothing is changed.
 
-        A killed process leaves the published end as it was. After a power cut the index may be older than the blocks, or
-        newer than what is left of them; it is for whoever opens the log for writing to find out.
+        A killed process leaves the published end as it was. After a power cut the index may be older than the blocks,
+        or newer than what is left of them; it is for whoever opens the log for writing to find out.
         """
         before = self.disk.contents()
         try:

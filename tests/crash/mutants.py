@@ -1,0 +1,161 @@
+"""Engines with one safeguard taken out, and the tests that notice: `python -m tests.crash.mutants`.
+
+A mutant is a copy of the source in which a few lines were changed. A test that is worth something fails on it. An edit
+that no longer finds its lines is an error: whoever moves a safeguard moves the mutant with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCE: Final = ROOT / "src"
+HUNT_S_MAX: Final = 200
+
+
+class Edit(NamedTuple):
+    """A pattern that stands at least once in the files of the engine named so, and what it becomes."""
+
+    files: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """A safeguard that is missing, and the hunters of which at least one must notice."""
+
+    name: str
+    edits: Sequence[Edit]
+    hunters: Sequence[str]
+
+
+class Hunt(NamedTuple):
+    """What became of a mutant: by whom it was noticed, if by anybody, and how long that took."""
+
+    mutant: Mutant
+    killed_by: str | None
+    seconds: float
+    words: str
+
+
+HUNTERS: Final[Mapping[str, Sequence[str]]] = {
+    "power cuts": ("-m", "tests.crash.forever", "--seed", "1", "--lives", "120"),
+    "stale records": ("-m", "pytest", "tests/crash/test_stale_records.py"),
+    "damage": ("-m", "pytest", "tests/crash/test_corruption.py", "-k", "(singles or group) and 0"),
+    "failed syncs": ("-m", "pytest", "tests/crash/test_disk_full.py", "-k", "sync"),
+}
+
+MUTANTS: Final[Sequence[Mutant]] = (
+    Mutant("no sync before publish", [Edit("commit.py", r"writer\.block\.file\.sync\(\)", "pass")], ["power cuts"]),
+    Mutant(
+        "no checksum check",
+        [Edit("checksum.py", r"from fastcrc\S* import \w+ as crc32c", "def crc32c(data):\n    return 1")],
+        ["power cuts", "damage"],
+    ),
+    Mutant(
+        "no clearing behind a cut",
+        [Edit("recovery.py", r"block\.file\.clear\(end, size\)", "pass")],
+        ["stale records", "power cuts"],
+    ),
+    Mutant(
+        "no sync of what was cleared",
+        [Edit("recovery.py", r"(block\.file\.clear\(end, size\)\s+)block\.file\.sync\(\)", r"\1pass")],
+        ["stale records", "power cuts"],
+    ),
+    Mutant(
+        "no offset check",
+        [
+            Edit("record.py", r"(head\.)?offset != base_offset \+ position", "False"),
+            Edit("*.py", r'heads\["offset"\] == [^)]+\)', 'heads["offset"] >= 0)'),
+        ],
+        ["stale records"],
+    ),
+    Mutant(
+        "index trusted blindly: its slots and its end",
+        [Edit("index.py", r"self\.words\[WORD_CHECKSUM\] == self\._checksum\(\)", "True")],
+        ["damage", "power cuts"],
+    ),
+    Mutant(
+        "index trusted blindly: the entries of a block",
+        [Edit("block.py", r"bool\(at <= number < at \+ count\)", "True")],
+        ["stale records", "damage"],
+    ),
+    Mutant(
+        "the name of a new block is not synced",
+        [Edit("writer.py", r"self\._files\.filesystem\.sync_directory\(self\._files\.directory\)", "pass")],
+        ["power cuts"],
+    ),
+)
+
+
+def breed(mutant: Mutant, place: Path) -> Path:
+    """A copy of the source, in `place`, with the mutant's edits."""
+    shutil.copytree(SOURCE, place / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for edit in mutant.edits:
+        total = 0
+        for path in (place / "src" / "warren" / "storage").glob(edit.files):
+            text, count = re.subn(edit.old, edit.new, path.read_text())
+            path.write_text(text)
+            total += count
+        if not total:
+            raise AssertionError(f"{mutant.name}: {edit.files} has no {edit.old!r}; move the mutant with its safeguard")
+    return place / "src"
+
+
+def send(hunter: str, source: Path) -> subprocess.CompletedProcess[str]:
+    """Run a hunter on the engine in `source`."""
+    command = [sys.executable, *HUNTERS[hunter]]
+    if "pytest" in command:
+        command += ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", f"pythonpath={ROOT} {source}"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(source), str(ROOT)))}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HUNT_S_MAX, check=False
+    )
+
+
+def hunt(mutant: Mutant) -> Hunt:
+    """Breed the mutant and send its hunters, one after the other, until one fails on it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as place:
+        source = breed(mutant, Path(place))
+        for hunter in mutant.hunters:
+            ended = send(hunter, source)
+            if ended.returncode:
+                return Hunt(mutant, hunter, time.monotonic() - started, _last_words(ended))
+    return Hunt(mutant, None, time.monotonic() - started, "")
+
+
+def _last_words(ended: subprocess.CompletedProcess[str]) -> str:
+    """The line of the output that says what was noticed."""
+    lines = (ended.stdout + ended.stderr).splitlines()
+    telling = [line for line in lines if line.startswith(("E ", "seed")) and ":" in line] or lines[-1:]
+    return telling[-1][:160].strip()
+
+
+def main() -> int:
+    """0 when every mutant was noticed, and the engine as it is was not."""
+    whole = hunt(Mutant("the engine as it is", [], list(HUNTERS)))
+    if whole.killed_by:
+        sys.stdout.write(f"{whole.killed_by} fails without any mutant: {whole.words}\n")
+        return 1
+    survivors = 0
+    for mutant in MUTANTS:
+        found = hunt(mutant)
+        survivors += found.killed_by is None
+        outcome = f"killed by {found.killed_by}" if found.killed_by else "SURVIVED"
+        sys.stdout.write(f"{mutant.name}: {outcome} after {found.seconds:.1f} s\n    {found.words}\n")
+        sys.stdout.flush()
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

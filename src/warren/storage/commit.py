@@ -12,6 +12,7 @@ from warren.config import LOCK_WAIT_S_MAX, Durability
 from warren.errors import CorruptRecord, LogClosed, LogLocked, NotALog, StorageFull, SyncFailed, TooLarge
 from warren.message import Receipt
 from warren.storage.background import Background
+from warren.storage.block import Block
 from warren.storage.files import LogFiles
 from warren.storage.filesystem import File, Lock
 from warren.storage.group_commit import GroupCommit, Ticket
@@ -20,6 +21,7 @@ from warren.storage.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery, recover
 from warren.storage.shortcut import Append, make_shortcut
+from warren.storage.view import LogView
 from warren.storage.writer import QueueWriter
 
 LOCK_PAUSE_S_MIN: Final = 0.00005
@@ -55,8 +57,8 @@ class Commit:
         self._is_torn = False
         self._has_written = False
         self.has_sync_due = False
-        self._unsynced: list[tuple[File, int]] = []
-        """Sealed blocks that are not on disk yet, in order, each with the number up to which it reaches."""
+        self._has_sealed = False
+        self._view = LogView(files)
         self.writer = QueueWriter(files, block_size, self._make_durable)
         self._group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None
@@ -72,7 +74,7 @@ class Commit:
             return self._group.put(batch)
         with self.changing() as writer:
             receipt = self._lay(writer, batch)
-        if self._unsynced or self._durability.mode == "interval":
+        if self._has_sealed or self._durability.mode == "interval":
             self.sync_later()
         return receipt
 
@@ -99,9 +101,8 @@ class Commit:
                 except (StorageFull, TooLarge) as error:
                     ticket.error = error
             if writer.block is not None:
-                writer.block.file.sync()
+                self._sync_up_to(writer.block, writer.number)
             # Only now may readers see the group: the sync above is what the published end promises.
-            writer.index.synced = writer.number
             writer.publish()
 
     def make_append(self, compression: int) -> Append | None:
@@ -243,13 +244,30 @@ class Commit:
 
     # --- Syncs that nobody waits for ---
 
-    def _make_durable(self, file: File, number: int) -> None:
+    def _make_durable(self, sealed: Block, number: int) -> None:
         """A block was sealed. With durability `commit` it is on disk when this returns, else soon."""
         if self._durability.mode == "commit":
-            file.sync()
-            self.writer.index.synced = number
+            self._sync_up_to(sealed, number)
         else:
-            self._unsynced.append((file, number))
+            self._has_sealed = True
+
+    def _sync_up_to(self, block: Block, number: int) -> None:
+        """Make everything below `number`, which ends in `block`, durable; whoever wrote it, and however it was meant."""
+        index = self.writer.index
+        if index.synced < block.base_number:
+            for file in self._files_between(index, block.number):
+                file.sync()
+        block.file.sync()
+        index.synced = number
+
+    def _files_between(self, index: Index, block_number: int) -> list[File]:
+        """The files of the blocks before one that may hold what is not on disk."""
+        blocks = self._view.slots()
+        return [
+            self.files.block(number, slot).file
+            for number, slot in enumerate(blocks.slots, blocks.start)
+            if number < block_number and slot.end_number > index.synced
+        ]
 
     def sync_later(self) -> None:
         """Schedule the sync of what was written, unless one is due already. Not called with the mutex held."""
@@ -260,25 +278,22 @@ class Commit:
     def _sync_now(self) -> None:
         """Make durable what is due: sealed blocks always, the last one where durability is `interval`."""
         with self.files.mutex:
-            self.has_sync_due = False
-            due = list(self._unsynced)
+            self.has_sync_due = self._has_sealed = False
             block = self.writer.block
-            if block is not None and self._durability.mode == "interval":
-                due.append((block.file, self.writer.number))
-            index = self.files.index() if due and not self._closed_because else None
-        if index is not None:
-            self._sync_in_order(due, index)
-
-    def _sync_in_order(self, due: Sequence[tuple[File, int]], index: Index) -> None:
-        """Sync each file, and say so after each: `synced` never runs ahead of a block that is not on disk."""
+            if block is None or self._closed_because:
+                return
+            index, number = self.writer.index, block.base_number
+            due = self._files_between(index, block.number) if index.synced < number else []
+            has_sealed = bool(due)
+            if self._durability.mode == "interval":
+                due, number = [*due, block.file], self.writer.number
         try:
-            for file, number in due:
+            for file in due:
                 file.sync()
-                index.synced = max(index.synced, number)
-                if (file, number) in self._unsynced:
-                    self._unsynced.remove((file, number))
-                    # On disk as well: a recovery then starts behind this block.
-                    index.sync()
+            index.synced = max(index.synced, number)
+            if has_sealed:
+                # On disk as well: a recovery then starts behind these blocks.
+                index.sync()
         except SyncFailed as error:
             self._close_because(str(error))
             index.state = STATE_FAILED
@@ -307,18 +322,22 @@ class Commit:
 
     def _leave_clean(self, writer: QueueWriter) -> None:
         index, block = writer.index, writer.block
-        for file, _ in self._unsynced:
-            file.sync()
-        self._unsynced.clear()
         if block is not None:
-            block.file.sync()
+            self._sync_up_to(block, writer.number)
             slot = index.slot(block.number)
             end_offset = block.base_offset + writer.position
             slot = slot._replace(end_offset=end_offset, end_number=writer.number, last_timestamp=writer.last_timestamp)
             index.put_slot(block.number, slot)
-        index.synced = writer.number
         index.writing = 0
         index.open_for(self.files.filesystem.boot_id(), STATE_CLEAN)
+
+    def let_go(self) -> bool:
+        """Hold no file; False where the background still has to sync one."""
+        if self.has_sync_due:
+            return False
+        self.writer.let_go()
+        self._view.let_go()
+        return True
 
     def _let_go_of_lock(self) -> None:
         if self._held is not None:
@@ -330,8 +349,8 @@ class Commit:
     def after_fork(self) -> None:
         """The parent goes on writing; a child takes the lock for itself, or finds it taken."""
         self.pid, self._held = os.getpid(), None
-        self._has_written = self.is_ready = self.has_sync_due = False
-        self._unsynced.clear()
+        self._has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
+        self._view.let_go()
         self._group = GroupCommit(self._commit)
         self.writer.let_go()
         if self._exclusive:

@@ -132,9 +132,8 @@ class Log:
 
     def _let_go(self) -> bool:
         """Hold no file; False where the background still has to sync one."""
-        if self._commit.has_sync_due:
+        if not self._commit.let_go():
             return False
-        self._commit.writer.let_go()
         self._view.let_go()
         return True
 

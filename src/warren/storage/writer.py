@@ -13,7 +13,6 @@ from warren.message import Receipt
 from warren.storage import paths
 from warren.storage.block import Block, block_header, end_of_block, first_bytes, record_size_max
 from warren.storage.files import LogFiles
-from warren.storage.filesystem import File
 from warren.storage.index import Index
 from warren.storage.layout import ALIGNMENT, INDEX_HEADER_SIZE, SLOT_WORD_END_OFFSET, SLOT_WORD_UPDATED, Slot
 from warren.storage.record import Packed, stamp_head
@@ -28,10 +27,10 @@ class QueueWriter:
 
     Invariant: everything below `position` in `block` was laid by a holder of the lock, and everything behind it up to
     the end of the file is zero. What is laid is not published, and what is published is never laid again.
-    `make_durable` is called with the file of a sealed block and the number up to which it reaches.
+    `make_durable` is called with a block that was sealed and the number up to which it reaches.
     """
 
-    def __init__(self, files: LogFiles, block_size: int, make_durable: Callable[[File, int], None]) -> None:
+    def __init__(self, files: LogFiles, block_size: int, make_durable: Callable[[Block, int], None]) -> None:
         self._files, self._format, self._make_durable = files, files.format, make_durable
         self._block_size = block_size
         self.record_size_max = record_size_max(files.format, block_size)
@@ -214,7 +213,7 @@ class QueueWriter:
         block.file.truncate(self.position + len(end))
         # Until there is a next block nothing more may be stored: the map reaches behind the end of the file.
         self.room_end = 0
-        self._make_durable(block.file, self.number)
+        self._make_durable(block, self.number)
         slot = self.index.slot(block.number)
         slot = slot._replace(
             end_offset=block.base_offset + self.position,

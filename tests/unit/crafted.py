@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.simulated_clock import START_NS
@@ -10,9 +10,10 @@ from warren.storage.block import BlockHeader, first_bytes
 from warren.storage.checksum import crc32c
 from warren.storage.index import Blocks, index_bytes
 from warren.storage.layout import COLUMNS_HEAD, NO_KEY, PAYLOAD_HEAD, SECTION, Slot, aligned
-from warren.storage.record import Packed, columns_at, stamp
+from warren.storage.record import Packed, stamp
 
 NOW_US = START_NS // 1000
+NO_NUMBERS: Mapping[int, int] = {}
 Sections = Sequence[tuple[int, bytes]]
 
 
@@ -32,9 +33,9 @@ def packed(
     return Packed(head + content, crc32c(head + content), count)
 
 
-def columns(sections: Sections, *, count: int, tail: bytes = b"") -> Packed:
+def columns(sections: Sections, *, count: int) -> Packed:
     """A batch of these sections."""
-    return packed(_padding() + area(sections) + tail, count=count, codec=1)
+    return packed(area(sections), count=count, codec=1)
 
 
 def area(sections: Sections) -> bytes:
@@ -42,16 +43,15 @@ def area(sections: Sections) -> bytes:
     return table + b"".join(data.ljust(aligned(len(data)), b"\0") for _, data in sections)
 
 
-def _padding() -> bytes:
-    return bytes(columns_at(PAYLOAD_HEAD.size) - PAYLOAD_HEAD.size)
+def write_log(path: Path, records: Sequence[Packed], *, wrong_numbers: Mapping[int, int] = NO_NUMBERS) -> Path:
+    """A closed log of one block that holds these records; its block file.
 
-
-def write_log(path: Path, records: Sequence[Packed]) -> Path:
-    """A closed log of one block that holds these records; its block file."""
+    `wrong_numbers` has what some records say instead of the number that follows.
+    """
     data = bytearray(first_bytes(BlockHeader(2, 0, 0, 0, NOW_US, 64, 8)))
     number = 0
     for record in records:
-        data += stamp(record, len(data), number, NOW_US)
+        data += stamp(record, len(data), wrong_numbers.get(number, number), NOW_US)
         data += bytes(-len(data) % 8)
         number += max(1, record.message_count)
     slot = Slot(0, len(data), NOW_US, NOW_US, 0, number, NOW_US, NOW_US)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 from tests.unit.crafted import area, columns, packed, write_log
@@ -42,13 +43,11 @@ MALFORMED: dict[str, Packed] = {
     "a compressed body that is none": packed(struct.pack("<I", 4) + b"not zstd", compression=1),
     "a compressed body that is none, of lz4": packed(struct.pack("<I", 4) + b"not lz4 at all", compression=2),
     "a compressed body over the limit": packed(LARGE + b"body", compression=1),
-    "no table of sections": packed(bytes(4) + b"tab", codec=1, count=2),
-    "a table longer than the record": packed(bytes(4) + struct.pack("<II", 9, 0), codec=1, count=2),
-    "a table of too many sections": packed(
-        bytes(4) + struct.pack("<II", 17, 0) + bytes(17 * 8 + 800), codec=1, count=2
-    ),
+    "no table of sections": packed(b"tab", codec=1, count=2),
+    "a table longer than the record": packed(struct.pack("<II", 9, 0), codec=1, count=2),
+    "a table of too many sections": packed(struct.pack("<II", 17, 0) + bytes(17 * 8 + 800), codec=1, count=2),
     "a section that passes the end": packed(
-        bytes(4) + struct.pack("<IIIIII", 2, 0, 1, 12, 2, 99) + BODY_ENDS + bytes(12), codec=1, count=2
+        struct.pack("<IIIIII", 2, 0, 1, 12, 2, 99) + BODY_ENDS + bytes(12), codec=1, count=2
     ),
     "no bodies": columns([(1, BODY_ENDS)], count=2),
     "no ends": columns([(2, b"abb")], count=2),
@@ -69,17 +68,15 @@ MALFORMED: dict[str, Packed] = {
         [*BODIES, (10, struct.pack("<3I", 0, 0, 4)), (11, b"\1\1\0n")], count=2
     ),
     "corr_offsets for another count": columns([*BODIES, (12, bytes(8))], count=2),
-    "a compressed batch that is none": packed(
-        bytes(4) + struct.pack("<I", 200) + b"not zstd", codec=1, compression=1, count=2
-    ),
+    "a compressed batch that is none": packed(struct.pack("<I", 200) + b"not zstd", codec=1, compression=1, count=2),
 }
 
 READS: dict[str, Callable[[Log], object]] = {
-    "at": lambda log: log.at(1),
+    "at": lambda log: [log.at(number) for number in range(log.end)],
     "read": lambda log: log.read(0),
     "read filtered": lambda log: log.read(0, tag="#"),
     "backwards": lambda log: list(log.backwards()),
-    "last": lambda log: log.last(2),
+    "last": lambda log: log.last(3),
     "reader": lambda log: log.reader("billing").read(),
 }
 
@@ -108,7 +105,8 @@ def test_a_malformed_record_is_damage_at_its_place(tmp_path: Path, record: Packe
         for name in ("at", "read", "backwards", "last"):
             with pytest.raises(CorruptRecord) as damage:
                 READS[name](log)
-            assert (damage.value.path, damage.value.position) == (str(block), place), name
+            assert damage.value.path == str(block), name
+            assert damage.value.position == place or record.message_count == 0, name
 
 
 @pytest.mark.parametrize("record", MALFORMED.values(), ids=MALFORMED.keys())
@@ -126,20 +124,23 @@ def test_a_filter_does_not_get_around_damage_it_has_to_look_at(tmp_path: Path, r
 
 
 def test_a_record_that_says_another_number_is_damage(tmp_path: Path) -> None:
-    write_log(tmp_path, [packed(b"one"), columns(BODIES, count=2)._replace(message_count=1), packed(b"four")])
+    write_log(tmp_path, [packed(b"one"), packed(b"two"), packed(b"three")], wrong_numbers={1: 7})
 
-    with quick_log(tmp_path, read_only=True) as log, pytest.raises(CorruptRecord):
-        log.verify()
+    with quick_log(tmp_path, read_only=True) as log:
+        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+            log.at(1)
+        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+            log.read(0)
+        with pytest.raises(CorruptRecord, match="message 7 "):
+            log.verify()
 
 
 @pytest.mark.parametrize("code", [1, 2])
 def test_a_compressed_batch_must_unpack_to_what_it_promises(tmp_path: Path, code: int) -> None:
-    import pyarrow
-
     raw = area(BODIES)
     small = pyarrow.compress(raw, codec=("", "zstd", "lz4")[code], asbytes=True)
-    good = packed(bytes(4) + struct.pack("<I", len(raw)) + small, codec=1, compression=code, count=2)
-    short = packed(bytes(4) + struct.pack("<I", len(raw) + 8) + small, codec=1, compression=code, count=2)
+    good = packed(struct.pack("<I", len(raw)) + small, codec=1, compression=code, count=2)
+    short = packed(struct.pack("<I", len(raw) + 8) + small, codec=1, compression=code, count=2)
     (tmp_path / "good").mkdir()
     (tmp_path / "short").mkdir()
     write_log(tmp_path / "good", [good])
@@ -186,9 +187,8 @@ def test_a_version_1_record_whose_structure_cannot_be_is_damage(
     block.write_bytes(content)
 
     with quick_log(tmp_path, read_only=True) as log:
-        assert log.read(0, limit=1)[0].body == b"0"
         if reason is None:
-            assert log.read(1, limit=1)[0].id == "i\0"
+            assert [message.id for message in log.read(0)] == ["i", "i\0", "i"]
             return
         with pytest.raises(CorruptRecord, match=reason) as damage:
             log.at(1)

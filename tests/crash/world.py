@@ -244,7 +244,7 @@ class World:
             position = reader.position
             assert position <= end, f"reader {name} stands at {position}, behind the end {end}"
             # Version 1 keeps a block and a position in it: of a block that was retired it no longer knows the numbers.
-            is_retired = self.setup.version == 1 and position < self.log.first and max(allowed) <= self.log.first
+            is_retired = self.setup.version == 1 and position < self.log.first and min(allowed) <= self.log.first
             if self.model.keeps_positions(crash) and not is_retired:
                 assert position in allowed, f"reader {name} stands at {position}, not at one of {sorted(allowed)}"
             self.model.commit(name, position)

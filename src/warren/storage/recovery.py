@@ -142,6 +142,9 @@ class _Recoverer:
             if place < first_walked:
                 plan.slots.append(self._sealed_slot(block_file, found[place + 1]))
                 plan.number = plan.slots[-1].end_number
+                if self._index is None or plan.number > self._index.synced:
+                    # Sealed by a writer that was killed before its sync: the new index will say that it is on disk.
+                    self._files.filesystem.open(self._path(block_file), writable=True).sync()
                 continue
             timestamp = plan.slots[-1].updated if plan.slots else 0
             if plan.slots and not self._files.format.has_meta_data:

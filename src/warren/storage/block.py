@@ -92,6 +92,7 @@ class Block:
         self.file, self._format = file, format
         self.writable, self.mapped_size = writable, 0
         self.view: mmap
+        self._size_words: memoryview
         self.index: BlockIndex | None = None
         self.start = 0
         self._known: list[int] = []
@@ -121,6 +122,7 @@ class Block:
             raise CorruptRecord(self.path, 0, "an empty block")
         self.view = self.file.map(size, writable=self.writable)
         self.mapped_size = size
+        self._size_words = memoryview(self.view)[: size - size % SIZE_WORD.size].cast("I")
         if self.index is not None:
             self.index.remap(self.view)
 
@@ -155,30 +157,29 @@ class Block:
 
     def find(self, number: int, limit: int) -> int:
         """The position of the record that holds message `number`, which lies below `limit`."""
-        hint = self._hint(number, limit)
         try:
-            position = self._step(hint, number, limit) if hint else 0
+            position = self.guess(number, limit)
             if position and position + RECORD_HEAD.size <= limit and self._holds(position, number):
                 return position
         except Damage:
             pass
         return self._scan_to(number, limit)
 
-    def _hint(self, number: int, limit: int) -> int:
-        if self.index is not None:
-            return self.index.nearest(number, limit)
-        known = (number - self.base_number) // INDEX_SPACING
-        return self._known[min(known, len(self._known) - 1)] if self._known else 0
-
     def _step(self, position: int, number: int, limit: int) -> int:
-        """From record to record, by their sizes alone, up to the one that should hold `number`."""
-        if self.index is None:
-            return 0
+        """From record to record, by their sizes alone, up to the one that should hold `number`; 0 where none can."""
         view, unpack = self.view, STEP.unpack_from
         limit -= STEP.size
         if position > limit:
             return 0
         word, at, count = unpack(view, position)
+        if count == 1:
+            # Records of one size are stepped over at once: the same size word stands in front of each of them.
+            size = ((word & SIZE_MASK) + 11) & -8
+            steps, end = number - at, position + (number - at) * size
+            if steps >= 0 and end <= limit:
+                words = self._size_words[position >> 2 : end >> 2 : size >> 2]
+                if words.tolist().count(word) == steps and unpack(view, end)[1] == number:
+                    return end
         while at + count <= number:
             at += count
             position = (position + (word & SIZE_MASK) + 11) & -8
@@ -191,6 +192,12 @@ class Block:
                     return 0
                 word, _, count = unpack(view, position)
         return position
+
+    def guess(self, number: int, limit: int) -> int:
+        """Where the record that holds `number` should stand, which is still to be checked; 0 where nothing tells."""
+        index = self.index
+        hint = index.nearest(number, limit) if index is not None else 0
+        return self._step(hint, number, limit) if hint else 0
 
     def _holds(self, position: int, number: int) -> bool:
         at, _, count = self._format.read_stamp(self.view, position, self.base_offset)

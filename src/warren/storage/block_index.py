@@ -51,6 +51,7 @@ class BlockIndex:
     def __init__(self, view: mmap, index2index_at: int, entry_count: int, base_number: int) -> None:
         self._view, self._index2index_at = view, index2index_at
         self._entry_count, self._base_number = entry_count, base_number
+        self._message_size = index_message_size(entry_count)
         self._group_at = self._laid = 0
 
     def entry(self, place: int) -> IndexEntry:
@@ -71,8 +72,10 @@ class BlockIndex:
 
     def nearest(self, number: int, limit: int) -> int:
         """The position, below `limit`, that the last entry at or before `number` gives; 0 for none."""
-        place = (number - self._base_number) // INDEX_SPACING
-        position = self.entry(place).position
+        at = self._entry_at((number - self._base_number) // INDEX_SPACING)
+        if not at:
+            return 0
+        position: int = INDEX_ENTRY.unpack_from(self._view, at)[0]
         return position if position < limit and not position & 7 else 0
 
     def _entry_at(self, place: int) -> int:
@@ -81,12 +84,12 @@ class BlockIndex:
         if message >= self._entry_count:
             return 0
         at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
-        (index_at,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
-        if not index_at or index_at & 7 or index_at + index_message_size(self._entry_count) > len(self._view):
+        index_at: int = INDEX2INDEX_ENTRY.unpack_from(self._view, at)[0]
+        if not index_at or index_at & 7 or index_at + self._message_size > len(self._view):
             return 0
         if META_HEAD.unpack_from(self._view, index_at)[1] != LABEL_INDEX:
             return 0
-        return int(index_at) + META_HEAD.size + within * INDEX_ENTRY.size
+        return index_at + META_HEAD.size + within * INDEX_ENTRY.size
 
     # --- What the holder of the writer lock uses ---
 

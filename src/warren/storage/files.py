@@ -50,6 +50,7 @@ class LogFiles:
         self._index: Index | None = None
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
+        self._last_used = -1
         self._readers: dict[str, MappedFile] = {}
         residents.register(self)
 
@@ -151,7 +152,8 @@ class LogFiles:
         block = self._blocks.get(number)
         if block is None or (writable and not block.writable):
             block = self._open_block(number, slot, writable=writable)
-        else:
+        elif number != self._last_used:
+            self._last_used = number
             with suppress(KeyError):
                 self._blocks.move_to_end(number)
         if slot.end_offset - slot.base_offset > block.mapped_size:
@@ -159,6 +161,10 @@ class LogFiles:
             if slot.end_offset - slot.base_offset > block.mapped_size:
                 raise CorruptRecord(block.path, block.mapped_size, "the block is shorter than its index says")
         return block
+
+    def open_block(self, number: int) -> Block | None:
+        """A block that is open already; None where it is not."""
+        return self._blocks.get(number)
 
     def _open_block(self, number: int, slot: Slot, *, writable: bool) -> Block:
         path = paths.block_path(self.directory, slot.base_offset, self.format.version)

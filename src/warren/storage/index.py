@@ -146,6 +146,10 @@ class Index:
         old, us = SlotV1._make(values), self._fields.us_per_tick
         return Slot(old.base_offset, old.end_offset, old.created * us, old.updated * us, 0, 0, 0, 0)
 
+    def end_offset(self, block_number: int) -> int:
+        """Where the records of a block end."""
+        return self._order(self.words[self.slot_position(block_number) // 8 + SLOT_WORD_END_OFFSET])
+
     def slot_position(self, block_number: int) -> int:
         """Where the slot of a block lies: block numbers wrap over the slots."""
         return INDEX_HEADER_SIZE + block_number % self.max_block_count * self._fields.slot.size

@@ -32,6 +32,7 @@ from warren.storage.files import LogFiles
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.storage.index import extension_bytes
 from warren.storage.inspection import LogInfo, inspect, reader_names
+from warren.storage.lookup import look_up
 from warren.storage.opening import check_index, find_log, settle
 from warren.storage.read import Label, Page
 from warren.storage.reader import QueueReader, Standing, check_filter, new_reader_bytes, reader_file, write_reader
@@ -229,8 +230,7 @@ class Log:
 
     def at(self, number: int) -> Message | None:
         """Message `number`; None past the end."""
-        messages = self.read(number, limit=1)
-        return messages[0] if messages else None
+        return look_up(self._view, self._label, number)
 
     def read(
         self, number: int, *, limit: int = READ_LIMIT_DEFAULT, bytes_max: int | None = None, tag: str | None = None

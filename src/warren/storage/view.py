@@ -10,7 +10,7 @@ from warren.errors import CorruptRecord, NumberRetired
 from warren.storage.block import Block
 from warren.storage.files import LogFiles
 from warren.storage.index import Blocks, Index
-from warren.storage.layout import Slot
+from warren.storage.layout import WORD_MESSAGE_COUNT, Slot
 
 
 class Stretch(NamedTuple):
@@ -28,6 +28,7 @@ class LogView:
         self._files = files
         self._index: Index | None = None
         self._range = (-1, -1)
+        self._words = (0, 0)
         self._slots: list[Slot] = []
         self._base_numbers: list[int] = []
         self._last_block: Block | None = None
@@ -54,7 +55,10 @@ class LogView:
     def _look(self) -> Index:
         """See which blocks there are now."""
         index = self._files.index()
-        if index is not self._index or index.block_range() != self._range:
+        words = index.words
+        # BlockCount and BlockStart lie in the first two words of either version.
+        if index is not self._index or words[0] != self._words[0] or words[1] != self._words[1]:
+            seen = words[0], words[1]
             # Taken before the slots: where the last block is empty, this is the number of its first message.
             end = index.message_count
             blocks = index.blocks()
@@ -67,7 +71,7 @@ class LogView:
             else:
                 slots, numbers = list(blocks.slots), [slot.base_number for slot in blocks.slots]
             self._slots, self._base_numbers = slots, numbers
-            self._index, self._range = index, (blocks.start, len(slots))
+            self._index, self._range, self._words = index, (blocks.start, len(slots)), seen
         return index
 
     def _base_number(self, number: int, slot: Slot, end: int) -> int:
@@ -85,10 +89,31 @@ class LogView:
             raise NumberRetired(number, self.first)
         return self._stretch(index, start, place, is_last=place == count - 1, end=end)
 
+    def quick(self, number: int) -> tuple[Block, int] | None:
+        """The block of message `number`, and the position up to which it holds records.
+
+        None where the message is not there, its block is not open, or is of version 1: ask `end` and `locate` then.
+        """
+        index = self._look()
+        if index.version == 1 or not 0 <= number < index.words[WORD_MESSAGE_COUNT]:
+            return None
+        start, count = self._range
+        place = bisect_right(self._base_numbers, number) - 1
+        block = self._files.open_block(start + place)
+        if place < 0 or block is None:
+            return None
+        if place < count - 1:
+            slot = self._slots[place]
+            limit = slot.end_offset - slot.base_offset
+        else:
+            limit = index.end_offset(start + place) - block.base_offset
+        return (block, limit) if limit <= block.mapped_size else None
+
     def _stretch(self, index: Index, start: int, place: int, *, is_last: bool, end: int) -> Stretch:
         # The end of the last block moves; those of the others stand still.
         slot = index.slot(start + place) if is_last else self._slots[place]
-        slot = slot._replace(base_number=self._base_numbers[place])
+        if index.version == 1:
+            slot = slot._replace(base_number=self._base_numbers[place])
         try:
             block = self._files.block(start + place, slot)
         except CorruptRecord:

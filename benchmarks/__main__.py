@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ FAMILIES: Final = (appends, reads, scans, lookups, opens, commits, rivals, space
 CONTESTS: Final[Sequence[Contest]] = [contest for family in FAMILIES for contest in family.CONTESTS]
 JSON_DEFAULT: Final = Path(__file__).parent / "results" / "latest.json"
 WIDTH_PIPED: Final = 140
+BUSY_LOAD: Final = 0.5
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -33,7 +35,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, default=None, metavar="PATH", help="where the data lie during the run")
     parser.add_argument("--write-readme", action="store_true", help="put the table into benchmarks/README.md")
     parser.add_argument("--list", action="store_true", help="print the names, and measure nothing")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.write_readme and arguments.only:
+        parser.error("--write-readme replaces the whole table, and goes with a whole run")
+    return arguments
 
 
 def run(contests: Sequence[Contest], directory: Path, console: Console, *, is_quick: bool) -> Report:
@@ -70,6 +75,8 @@ def main() -> int:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDTH_PIPED)
+    if os.getloadavg()[0] > BUSY_LOAD:
+        console.print(f"[yellow]The machine is busy (load {os.getloadavg()[0]:.1f}): the ratios will be rough.[/]")
     with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=arguments.dir) as directory:
         report = run(contests, Path(directory), console, is_quick=arguments.quick)
     console.print(report.table())

@@ -20,7 +20,8 @@ def machine_facts(directory: Path) -> dict[str, str]:
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _first_match("/proc/cpuinfo", r"model name\s*: (.*)") or platform.processor(),
         "cores": str(os.cpu_count()),
-        "memory": _first_match("/proc/meminfo", r"MemTotal:\s*(.*)"),
+        "memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB",
+        "load": f"{os.getloadavg()[0]:.1f}",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -39,15 +40,14 @@ def _first_match(path: str, pattern: str) -> str:
 
 
 def _file_system(directory: Path) -> str:
-    """The kind and options of the file system that `directory` is on; empty where the system does not tell."""
+    """The kind of file system that `directory` is on; empty where the system does not tell."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:
         return ""
     above = {str(directory.resolve()), *map(str, directory.resolve().parents)}
     fitting = [mount for mount in mounts if mount[1] in above]
-    _, _, kind, options, *_ = max(fitting, key=lambda mount: len(mount[1]))
-    return f"{kind} ({options})"
+    return max(fitting, key=lambda mount: len(mount[1]))[2]
 
 
 def _version(package: str) -> str:

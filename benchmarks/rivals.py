@@ -37,7 +37,7 @@ def synced(workspace: Workspace) -> list[Row]:
     contestants += [
         Contestant(f"persist-queue {kind}", count, _putting(workspace, opener(kind), count)) for kind in kinds
     ]
-    append, *others = rates(contestants, workspace.scale.rounds)
+    append, *others = rates(contestants, workspace.scale.rounds_synced)
     return [
         Row(
             name=f"rivals.synced.{kind}",

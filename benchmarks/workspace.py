@@ -25,6 +25,8 @@ class Scale:
     """How much of each thing a run does."""
 
     rounds: int = 3
+    rounds_synced: int = 10
+    """What waits for the disk gets more and shorter turns: a sync takes 0.1 ms at one moment and 4 ms at another."""
     appends: int
     batched: int
     reads: int
@@ -52,9 +54,9 @@ FULL: Final = Scale(
     lookups=50_000,
     opens=50,
     block_size=64 << 20,
-    commits=500,
-    commits_each=150,
-    puts_synced=500,
+    commits=100,
+    commits_each=50,
+    puts_synced=100,
     puts_unsynced=5_000,
     puts_os=50_000,
     memory_bytes=10_000_000_000,
@@ -69,9 +71,9 @@ QUICK: Final = Scale(
     lookups=5_000,
     opens=20,
     block_size=4 << 20,
-    commits=100,
-    commits_each=40,
-    puts_synced=100,
+    commits=30,
+    commits_each=20,
+    puts_synced=30,
     puts_unsynced=500,
     puts_os=10_000,
     memory_bytes=1_000_000_000,

@@ -6,6 +6,8 @@ import mmap
 import os
 import queue
 import struct
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -19,6 +21,8 @@ import pytest
 import warren
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
+from tests.tidy.documents import fenced
+from tests.tidy.source import ROOT, SOURCE
 from tests.unit.fakes import QUICK_DISK, WatchedDisk
 from tests.unit.test_memory_queue import SHORT_S, WAIT_S, until
 from warren.config import QUEUE_FILE_COPY_SIZE, QUEUE_FILE_READ_SIZE
@@ -913,3 +917,22 @@ def test_a_forked_child_uses_the_queue_as_another_process_does(path: Path) -> No
 
         assert status == 0
         assert jobs.messages() == [b"from the child"]
+
+
+# --- The chapter ---
+
+
+@pytest.mark.parametrize("example", fenced((ROOT / "docs" / "queues.md").read_text(), "python"))
+def test_the_examples_of_the_chapter_run(example: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout in ("at once a little later\nb'10 carrots' None [b'1 leek']\n", "a parcel\n")

@@ -53,7 +53,8 @@ class Model:
     """Messages by number. Those from `acknowledged` on are in flight: their call has not returned.
 
     `durable` is the end of what no power cut may take, `first` and `first_in_flight` bound the first number there.
-    `positions` holds, for each reader that ever committed, the positions at which it may be found.
+    `positions` holds, for each reader that ever committed, the positions at which it may be found; the last commit that
+    was acknowledged comes first.
     """
 
     setup: Setup
@@ -62,7 +63,7 @@ class Model:
     durable: int = 0
     first: int = 0
     first_in_flight: int = 0
-    positions: dict[str, frozenset[int]] = field(default_factory=dict)
+    positions: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def begin(self, batch: Sequence[Sent]) -> None:
         """The call that appends `batch` has begun."""
@@ -80,11 +81,18 @@ class Model:
 
     def commit(self, reader: str, position: int) -> None:
         """A reader's commit has returned."""
-        self.positions[reader] = frozenset({position})
+        self.positions[reader] = (position,)
 
     def begin_commit(self, reader: str, position: int) -> None:
         if reader in self.positions:
-            self.positions[reader] |= {position}
+            self.positions[reader] += (position,)
+
+    def settle_position(self, crash: Crash, reader: str, position: int) -> None:
+        """After `crash` the reader was found at `position`: on disk, or, after a kill, perhaps still on its way."""
+        if crash == "power cut":
+            self.commit(reader, position)
+        else:
+            self.positions[reader] = (self.positions[reader][0], position)
 
     def end_bounds(self, crash: Crash) -> tuple[int, int]:
         """The least and the greatest end that the log may have after `crash`."""

@@ -11,6 +11,7 @@ What each way of opening may make of a damaged log:
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,8 +33,10 @@ def test_a_damaged_log_gives_the_right_messages_or_a_clear_error(kind: str, part
     damage.build(kind, str(original))
 
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.crash.damage", original, scratch, part, PARTS]
+    # The process imports the very engine that this one has.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ended = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        list(map(str, command)), env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
 
     wound = (scratch / "progress").read_text().strip()

@@ -26,6 +26,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.crash.life import TAGS, Life
 from tests.crash.model import Crash, Sent, Setup
 from tests.crash.world import READERS, Moment, Step, World
+from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
+from warren.storage import Log
 
 CUTS_AT_LEAST = 20_000
 PARTS = 20
@@ -164,3 +166,23 @@ def first_seed(request: pytest.FixtureRequest) -> int:
 def test_a_log_keeps_its_promise_through_many_power_cuts(part: int, first_seed: int) -> None:
     for life in range(LIVES_PER_PART):
         Life(first_seed + part * LIVES_PER_PART + life).run(CUTS_PER_LIFE)
+
+
+def test_a_commit_is_durable_also_where_a_killed_process_left_the_same_position() -> None:
+    disk = SimulatedFileSystem()
+    log = Log.open("/log", filesystem=disk)
+    log.append_many([b"one", b"two", b"three"])
+    reader = log.reader("all")
+    reader.commit()
+    reader.read()
+    disk.cut_at_call = disk.calls + 1
+    with pytest.raises(PowerCut):
+        reader.commit()
+
+    killed = disk.after_process_kill()
+    reader = Log.open("/log", filesystem=killed).reader("all")
+    reader.read()
+    reader.commit()
+
+    for seed in range(20):
+        assert Log.open("/log", filesystem=killed.after_power_cut(seed)).reader("all").position == 3

@@ -247,7 +247,7 @@ class World:
             is_retired = self.setup.version == 1 and position < self.log.first and min(allowed) <= self.log.first
             if self.model.keeps_positions(crash) and not is_retired:
                 assert position in allowed, f"reader {name} stands at {position}, not at one of {sorted(allowed)}"
-            self.model.commit(name, position)
+            self.model.settle_position(crash, name, position)
 
     def _read_all(self, first: int, end: int) -> list[Message]:
         found: list[Message] = []

@@ -151,6 +151,10 @@ class SimulatedLock:
         self._disk.enter("try_acquire")
         return self._disk.holders.setdefault(self._inode, self) is self
 
+    def take(self) -> None:
+        if not self.try_acquire():
+            raise BlockingIOError
+
     def release(self) -> None:
         if self._disk.holders.get(self._inode) is self:
             del self._disk.holders[self._inode]

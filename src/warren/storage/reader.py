@@ -212,6 +212,9 @@ class ReaderFileV2:
         place, latest = self._latest_position()
         if latest.number != standing.number:
             self._store(READER_PLACES[1 - place], _position_bytes(standing, latest.sequence + 1), READER_CHECKSUM)
+        elif self._is_synced:
+            # It may be there and not on disk: a process that was killed got no further than storing it.
+            self._mapped().file.sync()
 
     def take_back(self, end: Standing) -> None:
         if self._latest_position()[1].number > end.number:

@@ -1,0 +1,360 @@
+"""A log beside a plain list: whatever is done to both, both give the same."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.unit.fakes import quick_log
+from warren.errors import NumberRetired
+from warren.message import Message
+from warren.storage import END, START, Log, QueueReader
+from warren.storage.tags import TagFilter
+
+BLOCK_SIZE = 4096
+TAGS = ("", "eu", "eu.de", "eu.fr", "us.ny", "ü.ö")
+FILTERS = (None, "eu.*", "eu.#", "#", "us.ny;eu", "asia")
+READERS = ("billing", "audit")
+
+
+class Expected(NamedTuple):
+    """A message of the list: all that a log gives back of one, but for where it lies."""
+
+    body: bytes
+    tag: str = ""
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = {}
+    id: str = ""
+    corr_offset: int = -1
+    timestamp: int = 0
+
+
+def seen(message: Message) -> Expected:
+    return Expected(
+        message.body,
+        message.tag,
+        message.key,
+        dict(message.headers),
+        message.id,
+        message.corr_offset,
+        message.timestamp,
+    )
+
+
+bodies = st.one_of(
+    st.binary(max_size=40),
+    st.builds(lambda byte, size: bytes((byte,)) * size, st.integers(0, 255), st.integers(0, 2500)),
+)
+headers = st.dictionaries(st.text(max_size=5), st.binary(max_size=10), max_size=2)
+offsets = st.integers(-1, 2**62)
+ids = st.text(max_size=9)
+tags = st.sampled_from(TAGS)
+v1_messages = st.builds(Expected, bodies, tags, id=ids, corr_offset=offsets)
+v2_messages = st.builds(Expected, bodies, tags, st.none() | st.binary(max_size=20), headers, ids, offsets)
+
+
+@dataclass
+class Standing:
+    """Where a reader of the list stands: in memory, and where it last committed."""
+
+    position: int
+    committed: int
+    filter: str | None = None
+    reader: QueueReader | None = field(default=None, repr=False)
+
+
+class LogBesideList(RuleBasedStateMachine):
+    """Every rule does one thing to both. `first` and the list never lose what was not retired."""
+
+    version = 2
+
+    @initialize(max_block_count=st.integers(1, 3))
+    def make(self, max_block_count: int) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.clock = SimulatedClock()
+        self.max_block_count = max_block_count
+        self.messages: list[Expected] = []
+        self.first, self.flag = 0, 0
+        self.readers: dict[str, Standing] = {}
+        self.log = self._open()
+        self.other = self._open()
+        self.follower = quick_log(self.directory.name, read_only=True, clock=self.clock)
+
+    def _open(self) -> Log:
+        return quick_log(
+            self.directory.name,
+            version=self.version,
+            block_size=BLOCK_SIZE,
+            max_block_count=self.max_block_count,
+            clock=self.clock,
+        )
+
+    def teardown(self) -> None:
+        if hasattr(self, "log"):
+            assert self.log.verify().messages == len(self.messages) - self.first
+            for log in (self.log, self.other, self.follower):
+                log.close()
+            self.directory.cleanup()
+
+    # --- Time ---
+
+    @rule(ms=st.integers(1, 1000))
+    def let_time_pass(self, ms: int) -> None:
+        self.clock.pass_ns(ms * 1_000_000)
+
+    @rule(ms=st.integers(1, 1000))
+    def set_the_clock_back(self, ms: int) -> None:
+        self.clock.set_back_ns(ms * 1_000_000)
+
+    def _now(self) -> int:
+        now = self.clock.now_ns() // 1000
+        return max(now, self.messages[-1].timestamp) if self.messages else now
+
+    # --- Appending ---
+
+    @rule(data=st.data(), by_other=st.booleans())
+    def append(self, data: st.DataObject, by_other: bool) -> None:
+        message = data.draw(v1_messages if self.version == 1 else v2_messages)
+        log = self.other if by_other else self.log
+
+        receipt = log.append(
+            message.body,
+            tag=message.tag,
+            key=message.key,
+            headers=message.headers,
+            id=message.id,
+            corr_offset=message.corr_offset,
+        )
+
+        self._check_time(receipt.timestamp)
+        assert (receipt.number, receipt.id) == (len(self.messages), message.id)
+        self.messages.append(message._replace(timestamp=receipt.timestamp))
+
+    @rule(data=st.data(), count=st.integers(0, 80), columns=st.sets(st.sampled_from(Expected._fields[1:-1])))
+    def append_many(self, data: st.DataObject, count: int, columns: set[str]) -> None:
+        if self.version == 1:
+            columns -= {"key", "headers"}
+        kinds = data.draw(st.lists(v1_messages if self.version == 1 else v2_messages, min_size=1, max_size=4))
+        plain = [
+            Expected(**{name: getattr(kinds[place % len(kinds)], name) for name in ("body", *columns)})
+            for place in range(count)
+        ]
+        shared_tag = data.draw(tags) if "tag" not in columns else ""
+        plain = [message._replace(tag=shared_tag) if shared_tag else message for message in plain]
+
+        numbers = self.log.append_many(
+            [message.body for message in plain],
+            tag=shared_tag,
+            tags=[message.tag for message in plain] if "tag" in columns else None,
+            keys=[message.key for message in plain] if "key" in columns else None,
+            ids=[message.id for message in plain] if "id" in columns else None,
+            headers=[message.headers for message in plain] if "headers" in columns else None,
+            corr_offsets=[message.corr_offset for message in plain] if "corr_offset" in columns else None,
+        )
+
+        assert numbers == range(len(self.messages), len(self.messages) + count)
+        for number, message in zip(numbers, plain, strict=True):
+            found = self.log.at(number)
+            assert found is not None
+            self._check_time(found.timestamp)
+            self.messages.append(message._replace(timestamp=found.timestamp))
+
+    def _check_time(self, timestamp: int) -> None:
+        """Time does not go back, and is at least as late as the clock said; a new block may have come in between."""
+        assert timestamp >= self._now()
+
+    # --- Keeping house ---
+
+    @rule(before=st.integers(0, 400))
+    def retire(self, before: int) -> None:
+        first = self.log.retire(before=before)
+
+        assert self.first <= first <= max(self.first, before)
+        assert first < len(self.messages) or not self.messages
+        assert self.log.inspect().blocks == () or self.log.inspect().blocks[0].base_number == first
+        self.first = first
+
+    @rule()
+    def close_and_reopen(self) -> None:
+        self.log.close()
+        self.log = self._open()
+        self._forget_readers()
+        assert self.log.recovery is None
+
+    @rule()
+    def drop_and_reopen(self) -> None:
+        """As a process does that ends between two appends."""
+        self.log, self.other = self._open(), self._open()
+        self._forget_readers()
+        assert self.log.recovery is None
+
+    @rule()
+    def make_the_index_anew(self) -> None:
+        for log in (self.log, self.other, self.follower):
+            log.close()
+        (Path(self.directory.name) / "index").unlink()
+        self.log, self.other = self._open(), self._open()
+        self.follower = quick_log(self.directory.name, read_only=True, clock=self.clock)
+        self._forget_readers()
+        self.flag = 0
+        if not self.messages[self.first :]:
+            self.messages, self.first = [], 0
+            for standing in self.readers.values():
+                standing.position = standing.committed = 0
+
+    @rule(value=st.integers(0, 2**32 - 1))
+    def set_flag(self, value: int) -> None:
+        self.log.flag = self.flag = value
+        self.log.extension = {"flag": str(value)}
+        assert (self.other.flag, dict(self.other.extension)) == (value, {"flag": str(value)})
+
+    @rule()
+    def rest(self) -> None:
+        assert self.log._files.rest()
+
+    # --- Reading ---
+
+    @rule(
+        start=st.integers(-3, 3),
+        limit=st.integers(0, 50),
+        tag=st.sampled_from(FILTERS),
+        bound=st.none() | st.integers(0, 4000),
+    )
+    def read(self, start: int, limit: int, tag: str | None, bound: int | None) -> None:
+        for number in (self.first + start, len(self.messages) // 2 + start, len(self.messages) + start):
+            if number < self.first:
+                with pytest.raises(NumberRetired) as told:
+                    self.log.read(number)
+                assert (told.value.number, told.value.first) == (number, self.first)
+                continue
+            for log in (self.log, self.follower):
+                found = log.read(number, limit=limit, tag=tag, bytes_max=bound)
+                self._check(found, self._passing(number, tag, limit, bound))
+
+    def _passing(self, number: int, tag: str | None, limit: int, bound: int | None = None) -> list[int]:
+        wanted = TagFilter.parse(tag) if tag else None
+        picked: list[int] = []
+        size = 0
+        for place in range(number, len(self.messages)):
+            message = self.messages[place]
+            if wanted is not None and not wanted.matches(message.tag):
+                continue
+            size += len(message.body)
+            if len(picked) == limit or (bound is not None and picked and size > bound):
+                break
+            picked.append(place)
+        return picked
+
+    def _check(self, found: Sequence[Message], numbers: Sequence[int]) -> None:
+        assert [message.number for message in found] == list(numbers)
+        assert [seen(message) for message in found] == [self.messages[number] for number in numbers]
+
+    @rule(count=st.integers(0, 300))
+    def last(self, count: int) -> None:
+        start = max(self.first, len(self.messages) - count)
+        self._check(self.log.last(count), range(start, len(self.messages)))
+
+    @rule(number=st.none() | st.integers(0, 400))
+    def backwards(self, number: int | None) -> None:
+        if number is not None and number < self.first:
+            return
+        top = len(self.messages) - 1 if number is None else min(number, len(self.messages) - 1)
+        self._check(list(self.log.backwards(number)), range(top, self.first - 1, -1))
+
+    @rule(data=st.data())
+    def find_time(self, data: st.DataObject) -> None:
+        times = [message.timestamp for message in self.messages[self.first :]]
+        when = data.draw(st.sampled_from([*times, 0, 2**60])) + data.draw(st.integers(-1, 1))
+
+        expected = next((place for place, time in enumerate(times) if time >= when), len(times)) + self.first
+
+        assert self.log.find_time(when) == self.follower.find_time(when) == expected
+
+    # --- Readers ---
+
+    def _reader(self, name: str) -> Standing:
+        if name not in self.readers:
+            self.readers[name] = Standing(self.first, self.first)
+        standing = self.readers[name]
+        if standing.reader is None:
+            standing.reader = self.log.reader(name)
+            standing.position = standing.committed
+        assert (standing.reader.position, standing.reader.tag) == (standing.position, standing.filter)
+        return standing
+
+    def _forget_readers(self) -> None:
+        for standing in self.readers.values():
+            standing.reader = None
+
+    @rule(name=st.sampled_from(READERS), limit=st.integers(1, 30))
+    def read_on(self, name: str, limit: int) -> None:
+        standing = self._reader(name)
+        assert standing.reader is not None
+        if standing.position < self.first:
+            with pytest.raises(NumberRetired):
+                standing.reader.read(limit)
+            standing.position = standing.reader.seek(START)
+            return
+        expected = self._passing(standing.position, standing.filter, limit)
+
+        self._check(standing.reader.read(limit), expected)
+
+        is_full = len(expected) == limit
+        standing.position = standing.reader.position
+        assert standing.position == (expected[-1] + 1 if is_full else len(self.messages))
+
+    @rule(name=st.sampled_from(READERS))
+    def commit(self, name: str) -> None:
+        standing = self._reader(name)
+        assert standing.reader is not None
+
+        standing.reader.commit()
+
+        standing.committed = standing.position
+
+    @rule(name=st.sampled_from(READERS), to=st.sampled_from([START, END]) | st.integers(0, 400))
+    def seek(self, name: str, to: int) -> None:
+        standing = self._reader(name)
+        assert standing.reader is not None
+        end = len(self.messages)
+
+        standing.position = standing.reader.seek(to)
+
+        assert standing.position == (self.first if to is START else end if to is END else min(to, end))
+
+    @rule(name=st.sampled_from(READERS), tag=st.sampled_from(FILTERS[1:]))
+    def change_filter(self, name: str, tag: str) -> None:
+        standing = self._reader(name)
+
+        standing.reader = self.log.reader(name, tag=tag)
+
+        standing.filter, standing.position = tag, standing.committed
+        assert standing.reader.position == standing.position
+
+    # --- What always holds ---
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "log"))
+    def first_and_end_agree(self) -> None:
+        for log in (self.log, self.other, self.follower):
+            assert (log.first, log.end) == (self.first, len(self.messages))
+        assert self.log.flag == self.flag
+        assert self.log.readers() == sorted(self.readers)
+
+
+class Version1BesideList(LogBesideList):
+    version = 1
+
+
+TestVersion1 = Version1BesideList.TestCase
+TestVersion2 = LogBesideList.TestCase
+TestVersion1.settings = TestVersion2.settings = settings(max_examples=60, stateful_step_count=40)

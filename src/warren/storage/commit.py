@@ -60,6 +60,9 @@ class Commit:
         self._has_sealed = False
         self._view = LogView(files)
         self.writer = QueueWriter(files, block_size, self._make_durable)
+        if durability.mode == "commit":
+            # After each sync the first store to a page of the map takes a fault, which costs more than a write.
+            self.writer.stores_through_map = False
         self._group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None
 
@@ -252,7 +255,7 @@ class Commit:
             self._has_sealed = True
 
     def _sync_up_to(self, block: Block, number: int) -> None:
-        """Make everything below `number`, which ends in `block`, durable; whoever wrote it, and however it was meant."""
+        """Make everything below `number`, which ends in `block`, durable, whoever wrote it and however it was meant."""
         index = self.writer.index
         if index.synced < block.base_number:
             for file in self._files_between(index, block.number):

@@ -14,7 +14,7 @@ import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -42,8 +42,9 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A lock between processes, freed by the death of its holder."""
+    """A lock between processes, freed by the death of its holder. `take` is BlockingIOError where another has it."""
 
+    def take(self) -> None: ...
     def try_acquire(self) -> bool: ...
     def release(self) -> None: ...
     def holder(self) -> int: ...
@@ -137,16 +138,16 @@ class SystemLock:
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        # Taken and released with every append: bound here, so that no function of ours is called in between.
+        self.take: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.release: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
 
     def try_acquire(self) -> bool:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.take()
         except BlockingIOError:
             return False
         return True
-
-    def release(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def holder(self) -> int:
         """The process id that was noted; 0 for none."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from warren.errors import BadInput
 from warren.message import NO_CORR_OFFSET, Receipt
 from warren.storage.checksum import crc32c
+from warren.storage.filesystem import Lock
 from warren.storage.layout import (
     PAYLOAD_AT,
     SIZE_WORD,
@@ -80,27 +81,31 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
                 raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
             checksum = checksum_of(payload)
         size = len(payload) + head_size
-        lock, offset, timestamp = None, 0, 0
+        lock: Lock | None = None
+        offset = timestamp = 0
         acquire()
         try:
             words, position, number = writer.words, writer.position, writer.number
             end = position + size
             is_short = end <= writer.room_end and commit.is_ready and size < size_max
             if is_shared and is_short:
-                lock = files.lock()
-                is_short = lock.try_acquire()
-                if not is_short:
-                    lock = None
-                elif words[count_word] != number or words[writing_word] or words[state_word] != state_open:
+                wanted = files.lock()
+                try:
+                    wanted.take()
+                except BlockingIOError:
                     is_short = False
-                    lock.release()
-                    lock = None
                 else:
-                    words[writing_word] = pid
+                    lock = wanted
+                    if words[count_word] != number or words[writing_word] or words[state_word] != state_open:
+                        is_short = False
+                    else:
+                        words[writing_word] = pid
             if is_short and number == writer.next_due:
                 is_short = writer.lay_entry(size)
                 position = writer.position
                 end = position + size
+                if is_shared and not is_short:
+                    words[writing_word] = 0
             if is_short:
                 timestamp = now_ns() // 1000
                 if timestamp < writer.last_timestamp:
@@ -115,8 +120,8 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
                 words[writer.word_end_offset] = base_offset + end
                 words[writer.word_updated] = timestamp
                 writer.number = words[count_word] = number + 1
-            if lock is not None:
-                words[writing_word] = 0
+                if is_shared:
+                    words[writing_word] = 0
         except BaseException:
             commit.tear()
             raise

@@ -34,6 +34,8 @@ class QueueWriter:
         self._files, self._format, self._make_durable = files, files.format, make_durable
         self._block_size = block_size
         self.record_size_max = record_size_max(files.format, block_size)
+        self.stores_through_map = True
+        """Whether small records are stored through the map; else they are written like large ones."""
         self._index: Index | None = None
         self.block: Block | None = None
         self.number = -1
@@ -125,9 +127,11 @@ class QueueWriter:
             head = stamp_head(packed, offset, number, timestamp)
             block.file.write(position, head)
             block.file.write(position + len(head), packed.payload)
-        else:
+        elif self.stores_through_map:
             data = self._format.stamp(packed, offset, number, timestamp)
             block.view[position : position + len(data)] = data
+        else:
+            block.file.write(position, self._format.stamp(packed, offset, number, timestamp))
         self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
         return Receipt(number, offset, timestamp, "")
 

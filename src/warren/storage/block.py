@@ -235,12 +235,19 @@ class Block:
         low, high = self.base_number, end_number
         while low < high:
             middle = (low + high) // 2
-            record = self.read(self.find(middle, limit), limit)
-            if record.timestamp < timestamp:
-                low = record.number + record.message_count
+            number, at, count = self._stamp_of(middle, limit)
+            if at < timestamp:
+                low = number + count
             else:
-                high = record.number
+                high = number
         return min(low, end_number)
+
+    def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
+        """First number, timestamp and count of the record that holds `number`: its stamp is checked, no more is needed."""
+        try:
+            return self._format.read_stamp(self.view, self.find(number, limit), self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
 
     # --- Reading ---
 

@@ -127,4 +127,4 @@ class QueueFileMachine(RuleBasedStateMachine):
 
 
 TestQueueFileMachine = QueueFileMachine.TestCase
-TestQueueFileMachine.settings = settings(max_examples=100, stateful_step_count=40)
+TestQueueFileMachine.settings = settings(max_examples=60, stateful_step_count=30)

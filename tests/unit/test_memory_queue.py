@@ -335,6 +335,17 @@ def test_the_order_is_that_of_a_sorted_list(steps: list[tuple[str, int]]) -> Non
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 5.0])
+def test_what_was_taken_is_not_kept(delay_s: float) -> None:
+    order: DueOrder[int] = DueOrder()
+    order.add(0, 0.0, delay_s)
+
+    order.take(5.0)
+
+    assert not order._line
+    assert not order._later
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 5.0])
 def test_what_was_withdrawn_is_not_kept(delay_s: float) -> None:
     order: DueOrder[int] = DueOrder()
     order.add(0, 0.0, delay_s)

@@ -874,14 +874,28 @@ def test_closing_wakes_whoever_waits(path: Path, threads: ThreadPoolExecutor, mo
     assert isinstance(taken.exception(WAIT_S), LogClosed)
 
 
-def test_a_closed_queue_holds_no_file(path: Path) -> None:
+def test_no_file_stays_open_between_two_operations_but_that_of_the_lock(path: Path) -> None:
+    opened: list[Any] = []
+
+    class Disk(WatchedDisk):
+        """Keeps what it opened, so that only a `close` closes it."""
+
+        def open(self, path: str, *, writable: bool, create: bool = False) -> Any:
+            opened.append(super().open(path, writable=writable, create=create))
+            return opened[-1]
+
+        def lock(self, path: str) -> Any:
+            opened.append(super().lock(path))
+            return opened[-1]
+
     before = len(os.listdir("/proc/self/fd"))
-    jobs = quick(path)
+    jobs = open_file(path, filesystem=Disk())
     jobs.push(b"a")
     jobs.push(b"b")
     jobs.pull()
     jobs.optimise()
-    assert len(os.listdir("/proc/self/fd")) == before + 1, "the lock alone stays open"
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert len(opened) > 5
 
     jobs.close()
 

@@ -65,14 +65,12 @@ class PointerFile:
             self._file: File = self._filesystem.open(self.path, writable=True)
         except (FileNotFoundError, IsADirectoryError) as error:
             raise NotAQueueFile(self.path, os.strerror(error.errno or 0).lower()) from error
-        size = self._file.size()
-        if not size:
+        if not self._file.size():
             # What BunnyMQ leaves of a file that it could not start.
             self._rewrite()
-            return
         self.pointers = self._read_pointers()
-        if size < self.pointers.push:
-            self._mend(size)
+        if self._file.size() < self.pointers.push:
+            self._mend()
 
     @classmethod
     def create(cls, path: str, filesystem: FileSystem, lock: Lock) -> None:
@@ -165,12 +163,12 @@ class PointerFile:
             raise NotAQueueFile(self.path, f"its pointers are {pointers.pull} and {pointers.push}")
         return pointers
 
-    def _mend(self, size: int) -> None:
-        """The file was cut to `size`, short of the push pointer: the messages that are whole are what is left of it."""
+    def _mend(self) -> None:
+        """The file was cut short of the push pointer: the messages that are whole are what is left of it."""
         pull = end = self.pointers.pull
         for record in self.records():
             end = record.end
-        self._point(QueuePointers(pull, end) if end <= size else EMPTY)
+        self._point(QueuePointers(pull, end) if end <= self._file.size() else EMPTY)
         self._file.sync()
 
     def _point(self, pointers: QueuePointers) -> None:

@@ -175,7 +175,8 @@ class Block:
         if count == 1:
             # Records of one size are stepped over at once: the same size word stands in front of each of them.
             size = ((word & SIZE_MASK) + 11) & -8
-            steps, end = number - at, position + (number - at) * size
+            steps: int = number - at
+            end = position + steps * size
             if steps >= 0 and end <= limit:
                 words = self._size_words[position >> 2 : end >> 2 : size >> 2]
                 if words.tolist().count(word) == steps and unpack(view, end)[1] == number:
@@ -240,10 +241,15 @@ class Block:
                 low = number + count
             else:
                 high = number
-        return min(low, end_number)
+        found = min(low, end_number)
+        for neighbour in (found - 1, found):
+            if self.base_number <= neighbour < end_number:
+                # The search believed counts that only a whole look at a record checks.
+                self.read(self.find(neighbour, limit), limit)
+        return found
 
     def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
-        """First number, timestamp and count of the record that holds `number`: its stamp is checked, no more is needed."""
+        """First number, timestamp and count of the record that holds `number`. Its stamp is checked, the count is not."""
         try:
             return self._format.read_stamp(self.view, self.find(number, limit), self.base_offset)
         except Damage as damage:

@@ -10,10 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from warren.message import NO_HEADERS
-from warren.storage.blobs import Blobs, Positions, fields_type
+from warren.storage.blobs import Area, Blobs, Positions, fields_type
+from warren.storage.columns import Ends
 from warren.storage.layout import HEADER_SIZES
 
-HEADERS: Final = pa.map_(pa.string(), pa.binary())
+BINARY: Final = pa.binary()
+HEADERS: Final = pa.map_(pa.string(), BINARY)
 SCHEMA: Final = pa.schema(
     [
         ("number", pa.int64()),
@@ -92,9 +94,9 @@ def fixed(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 # --- Pieces of bytes ---
 
 
-def cut(ends: npt.NDArray[np.uint32], section: bytes | memoryview) -> pa.Array:
-    """The pieces of `section`, back to back, that `ends` tells, after a 0: over the very bytes."""
-    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(section)], 0)
+def cut(count: int, ends: Area | Ends, section: Area) -> pa.Array:
+    """The `count` pieces of `section`, back to back, that `ends` tells, after a 0: over the very bytes."""
+    return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(section)], 0)
 
 
 def gathered(blobs: Blobs) -> pa.Array:
@@ -103,13 +105,13 @@ def gathered(blobs: Blobs) -> pa.Array:
     if size is not None:
         data = blobs.windows(size) if size else b""
         ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
+        return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
     # What lies between two pieces is a piece too: every other one is taken.
     edges = np.empty(2 * count + 1, np.int32)
     edges[:-1:2], edges[1::2] = blobs.starts, blobs.ends
     edges[-1] = edges[-2] if count else 0
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(blobs.area)]
-    every = pa.Array.from_buffers(pa.binary(), 2 * count, buffers, 0)
+    every = pa.Array.from_buffers(BINARY, 2 * count, buffers, 0)
     return every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -50,6 +50,10 @@ from warren.storage.tags import TagFilter
 
 Ends = npt.NDArray[np.uint32]
 ALL_ROWS: Final = slice(None)
+END: Final = np.dtype("<u4")
+TAG_CODE: Final = np.dtype("<u2")
+PRESENT: Final = np.dtype("u1")
+CORR_OFFSET: Final = np.dtype("<i8")
 
 
 class Batch(NamedTuple):
@@ -78,8 +82,12 @@ class Batch(NamedTuple):
 
 def _ends(parts: Sequence[bytes]) -> Ends:
     """Where each part ends when they stand back to back, after a 0: what Arrow calls offsets."""
-    ends = np.zeros(len(parts) + 1, np.uint32)
-    np.cumsum(np.fromiter(map(len, parts), np.uint32, len(parts)), out=ends[1:])
+    return _ends_of(np.fromiter(map(len, parts), np.int64, len(parts)))
+
+
+def _ends_of(sizes: npt.NDArray[np.int64]) -> Ends:
+    ends = np.zeros(len(sizes) + 1, np.uint32)
+    np.cumsum(sizes, out=ends[1:])
     return ends
 
 
@@ -156,118 +164,120 @@ def _blob_sections(kind: int, parts: Sequence[bytes]) -> list[tuple[int, bytes]]
 
 
 def _tag_sections(tags: Sequence[str]) -> list[tuple[int, bytes]]:
+    """Each tag once, after its size, and for each message the place of its own."""
     dictionary = dict.fromkeys(tags)
-    texts = [text_bytes("tag", tag, TAG_SIZE_MAX) for tag in dictionary]
-    codes = {tag: code for code, tag in enumerate(dictionary)}
-    column = np.fromiter(map(codes.__getitem__, tags), np.uint16, len(tags))
-    return [
-        (SECTION_TAG_CODES, column.tobytes()),
-        (SECTION_TAGS, b"".join(bytes((len(text),)) + text for text in texts)),
-    ]
+    if len(dictionary) == len(tags):
+        codes = np.arange(len(tags), dtype=np.uint16)
+    else:
+        places = dict(zip(dictionary, range(len(dictionary)), strict=True))
+        codes = np.fromiter(map(places.__getitem__, tags), np.uint16, len(tags))
+    return [(SECTION_TAG_CODES, codes.tobytes()), (SECTION_TAGS, _pack_tags(dictionary))]
+
+
+def _pack_tags(tags: Iterable[str]) -> bytes:
+    try:
+        # Of ASCII the sizes in characters are those in bytes, and one join does it all.
+        text = "".join(chain.from_iterable(zip(map(chr, map(len, tags)), tags, strict=True)))
+        if "".join(tags).isascii() and max(map(len, tags), default=0) <= TAG_SIZE_MAX:
+            return text.encode("latin-1")
+    except (TypeError, ValueError, OverflowError):
+        pass
+    texts = [text_bytes("tag", tag, TAG_SIZE_MAX) for tag in tags]
+    return b"".join(bytes((len(text),)) + text for text in texts)
 
 
 def _key_sections(keys: Sequence[bytes | None]) -> list[tuple[int, bytes]]:
+    try:
+        sizes = np.fromiter(map(len, keys), np.int64, len(keys))  # type: ignore[arg-type]  # None is a TypeError
+        data = b"".join(keys)  # type: ignore[arg-type]
+        if len(keys) and int(sizes.max()) <= KEY_SIZE_MAX and len(data) == int(sizes.sum()):
+            return [(SECTION_KEY_ENDS, _ends_of(sizes).tobytes()), (SECTION_KEY_ENDS + 1, data)]
+    except TypeError:
+        pass
+    sections = _blob_sections(SECTION_KEY_ENDS, [b"" if key is None else key_bytes(key) for key in keys])
     if None in keys:
         present = np.fromiter((key is not None for key in keys), np.uint8, len(keys))
-        sections = _key_sections([b"" if key is None else key for key in keys])
-        return [*sections, (SECTION_KEY_PRESENT, present.tobytes())]
-    known: Sequence[bytes] = keys  # type: ignore[assignment]  # None was ruled out above
-    if not all(map(isinstance, known, repeat(bytes))) or max(map(len, known), default=0) > KEY_SIZE_MAX:
-        known = [key_bytes(key) for key in known]
-    return _blob_sections(SECTION_KEY_ENDS, known)
+        sections.append((SECTION_KEY_PRESENT, present.tobytes()))
+    return sections
 
 
 def _pack_sections(sections: Sequence[tuple[int, bytes]], count: int, tag: bytes, compression: int) -> Packed:
     table = COLUMNS_HEAD.pack(len(sections), 0)
-    table += b"".join(SECTION.pack(kind, len(data)) for kind, data in sections)
-    parts = [table]
+    table += b"".join([SECTION.pack(kind, len(data)) for kind, data in sections])
+    area = [table]
     for _, data in sections:
-        parts += (data, bytes(-len(data) % ALIGNMENT))
-    area = b"".join(parts)
-    small = compress(area, compression) if compression else None
+        area += (data, bytes(-len(data) % ALIGNMENT))
+    small = compress(b"".join(area), compression) if compression else None
+    if small is not None:
+        area = [small]
     head = PAYLOAD_HEAD.pack(
         count, NO_CORR_OFFSET, CODEC_COLUMNS, 0, len(tag), 0 if small is None else compression, NO_KEY, 0
     )
     body_at = len(head) + len(tag)
-    payload = b"".join((head, tag, bytes(columns_at(body_at) - body_at), area if small is None else small))
+    payload = b"".join((head, tag, bytes(columns_at(body_at) - body_at), *area))
     return Packed(payload, crc32c(payload), count)
 
 
 class Columns:
-    """The columns of one batch record: views of `area`, made into Python values on request.
+    """The columns of `count` messages in a row: sections of bytes, made into Python values on request.
 
-    `area` may lie in a mapped file: only what a method gives is copied out of it.
+    Those of one batch are views of `area`, which may lie in a mapped file: only what a method gives is copied.
     """
 
     def __init__(self, area: bytes | memoryview, count: int) -> None:
-        self._area, self._count = area, count
+        self._area, self.count = area, count
         self._sections = _read_table(area)
-        if SECTION_BODY_ENDS not in self._sections or SECTION_BODIES not in self._sections:
+        self.kinds = list(self._sections)
+        if SECTION_BODY_ENDS not in self or SECTION_BODIES not in self:
             raise Damage(0, "a batch without bodies")
 
     def __contains__(self, kind: int) -> bool:
         return kind in self._sections
 
     def section(self, kind: int) -> bytes | memoryview:
-        """The bytes of a section."""
-        start, end = self._sections[kind]
+        """The bytes of a section; none where it is missing."""
+        start, end = self._sections.get(kind, (0, 0))
         return self._area[start:end]
 
-    def array(self, kind: int, dtype: Any, count: int) -> npt.NDArray[Any]:
-        """A section of numbers, as a view."""
-        start, end = self._sections[kind]
-        if end - start != count * np.dtype(dtype).itemsize:
-            raise Damage(start, f"section {kind} has {end - start} bytes for {count} entries")
-        return np.frombuffer(self._area, dtype, count, start)
+    def array(self, kind: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """A section of one number for each message, as a view."""
+        return _numbers_in(self.section(kind), kind, dtype, self.count)
 
     def ends(self, kind: int) -> Ends:
         """The section of ends `kind`, after a 0, never decreasing; the last is the size of the section behind it."""
-        ends: Ends = self.array(kind, np.uint32, self._count + 1)
-        start, end = self._sections.get(kind + 1, (0, 0))
-        if ends[0] or ends[-1] != end - start or (ends[1:] < ends[:-1]).any():
-            raise Damage(start, f"section {kind} does not cut section {kind + 1} into pieces")
+        ends = _numbers_in(self.section(kind), kind, END, self.count + 1)
+        if ends[0] or ends[-1] != len(self.section(kind + 1)) or (ends[1:] < ends[:-1]).any():
+            raise Damage(0, f"section {kind} does not cut section {kind + 1} into pieces")
         return ends
 
     def blobs(self, kind: int, rows: Rows = ALL_ROWS) -> Blobs:
-        """The parts that the section of ends `kind` cuts out of the section behind it."""
-        ends = self.ends(kind).astype(np.int64) + self._sections[kind + 1][0]
-        return Blobs(self._area, ends[:-1][rows], ends[1:][rows])
+        """The pieces that the section of ends `kind` cuts out of the section behind it."""
+        ends = self.ends(kind).astype(np.int64)
+        return Blobs(self.section(kind + 1), ends[:-1][rows], ends[1:][rows])
 
     def texts(self, kind: int, rows: Rows) -> list[str]:
         """The same as text."""
         try:
             return list(map(bytes.decode, self.blobs(kind, rows).to_list()))
         except ValueError as error:
-            raise Damage(self._sections[kind + 1][0], str(error)) from error
+            raise Damage(0, str(error)) from error
 
     def tags(self) -> list[str]:
         """The dictionary of tags."""
-        start, end = self._sections.get(SECTION_TAGS, (0, 0))
-        data = bytes(self._area[start:end])
-        tags, position = [], 0
-        try:
-            while position < len(data):
-                tag_at = position + 1
-                position = tag_at + data[position]
-                tags.append(data[tag_at:position].decode())
-        except ValueError as error:
-            raise Damage(start, str(error)) from error
-        if position != len(data):
-            raise Damage(start, "a tag passes the end of the dictionary")
-        return tags
+        return unpack_tags(self.section(SECTION_TAGS))
 
-    def tag_codes(self, tag_count: int) -> npt.NDArray[np.uint16]:
+    def tag_codes(self, tag_count: int) -> npt.NDArray[Any]:
         """For each message the place of its tag in the dictionary, which has `tag_count` tags."""
-        codes = self.array(SECTION_TAG_CODES, np.uint16, self._count)
+        codes = self.array(SECTION_TAG_CODES, TAG_CODE)
         if int(codes.max()) >= tag_count:
-            raise Damage(self._sections[SECTION_TAG_CODES][0], f"a code for a tag, of which there are {tag_count}")
+            raise Damage(0, f"a code for a tag that is none of {tag_count}")
         return codes
 
     def keys_present(self) -> npt.NDArray[np.bool_] | None:
         """Which messages have a key; None where all have."""
         if SECTION_KEY_PRESENT not in self:
             return None
-        present: npt.NDArray[np.bool_] = self.array(SECTION_KEY_PRESENT, np.uint8, self._count) != 0
+        present: npt.NDArray[np.bool_] = self.array(SECTION_KEY_PRESENT, PRESENT) != 0
         return present
 
     def keys(self, rows: Rows) -> list[bytes | None]:
@@ -283,11 +293,37 @@ class Columns:
         try:
             return list(map(unpack_headers, self.blobs(SECTION_HEADERS_ENDS, rows).to_list()))
         except ValueError as error:
-            raise Damage(self._sections[SECTION_HEADERS_ENDS + 1][0], str(error)) from error
+            raise Damage(0, str(error)) from error
 
     def corr_offsets(self) -> npt.NDArray[np.int64]:
         """The offset of the message that each one answers."""
-        return self.array(SECTION_CORR_OFFSETS, np.int64, self._count)
+        return self.array(SECTION_CORR_OFFSETS, CORR_OFFSET)
+
+
+def _numbers_in(section: bytes | memoryview, kind: int, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    if len(section) != count * dtype.itemsize:
+        raise Damage(0, f"section {kind} has {len(section)} bytes for {count} entries")
+    return np.frombuffer(section, dtype)
+
+
+def unpack_tags(section: bytes | memoryview) -> list[str]:
+    """The tags of a dictionary, each after its size."""
+    data, tags, position = bytes(section), [], 0
+    while position < len(data):
+        tag_at = position + 1
+        position = tag_at + data[position]
+        tags.append(decoded(data[tag_at:position]))
+    if position != len(data):
+        raise Damage(0, "a tag passes the end of the dictionary")
+    return tags
+
+
+def decoded(data: bytes | memoryview) -> str:
+    """Text, or Damage where it is none."""
+    try:
+        return str(data, "utf-8")
+    except ValueError as error:
+        raise Damage(0, str(error)) from error
 
 
 def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
@@ -307,36 +343,35 @@ def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
     return places
 
 
-def passing_rows(record: DiskMessage, columns: Columns, rows: slice, tag: TagFilter | None) -> Rows | None:
-    """Which of the rows pass the filter; None for none. Each tag of the dictionary is matched once."""
+def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter | None) -> Rows | None:
+    """Which of the rows pass the filter; None for none. A tag that many messages have is matched once.
+
+    `shared_tag` is what all have where each has none of its own.
+    """
     if tag is None:
         return rows
     if SECTION_TAG_CODES not in columns:
-        return rows if tag.matches(record.tag) else None
+        return rows if tag.matches(shared_tag) else None
     tags = columns.tags()
     passes = np.fromiter(map(tag.matches, tags), bool, len(tags))
-    found = np.flatnonzero(passes[columns.tag_codes(len(tags))[rows]]) + rows.start
+    is_passing = passes[columns.tag_codes(len(tags))[rows]]
+    if is_passing.all():
+        return rows
+    found = np.flatnonzero(is_passing) + rows.start
     return found if len(found) else None
-
-
-def row_numbers(record: DiskMessage, rows: Rows) -> Sequence[int]:
-    """The numbers of some of the messages of a batch."""
-    if isinstance(rows, slice):
-        return range(record.number, record.number + record.message_count)[rows]
-    numbers: list[int] = (rows + record.number).tolist()
-    return numbers
 
 
 def messages(record: DiskMessage, columns: Columns, rows: Rows, *, topic: str, partition: int) -> list[Message]:
     """The messages in the given rows of a batch."""
-    numbers = row_numbers(record, rows)
+    every = range(record.number, record.number + record.message_count)
+    numbers: Iterable[int] = every[rows] if isinstance(rows, slice) else (rows + record.number).tolist()
     ids: Iterable[str] = repeat(record.id)
     if SECTION_ID_ENDS in columns:
         ids = columns.texts(SECTION_ID_ENDS, rows)
     tags: Iterable[str] = repeat(record.tag)
     if SECTION_TAG_CODES in columns:
-        known = columns.tags()
-        tags = map(known.__getitem__, columns.tag_codes(len(known))[rows].tolist())
+        dictionary = columns.tags()
+        tags = map(dictionary.__getitem__, columns.tag_codes(len(dictionary))[rows].tolist())
     keys: Iterable[bytes | None] = repeat(record.key)
     if SECTION_KEY_ENDS in columns:
         keys = columns.keys(rows)

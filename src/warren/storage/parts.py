@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from warren.message import NO_HEADERS
-from warren.storage.arrow import HEADERS, Piece, Shared, cut, gathered, headers_array, text, with_nulls
+from warren.storage.arrow import BINARY, HEADERS, Piece, Shared, cut, gathered, headers_array, text, with_nulls
 from warren.storage.blobs import Rows
-from warren.storage.columns import Columns, row_numbers
-from warren.storage.compression import decompress
 from warren.storage.layout import (
     SECTION_BODY_ENDS,
     SECTION_CORR_OFFSETS,
     SECTION_HEADERS_ENDS,
     SECTION_ID_ENDS,
     SECTION_KEY_ENDS,
-    SECTION_TAG_CODES,
 )
-from warren.storage.record import DiskMessage, unpack_headers
+from warren.storage.record import Damage, DiskMessage, unpack_headers
 from warren.storage.runs import Run
 from warren.storage.tags import TagFilter
+from warren.storage.trains import Train
+
+LOOSE_ROWS_MAX: Final = 4096
+LOOSE_SIZE_MAX: Final = 1 << 20
 
 
 class Part(Protocol):
     """Messages in their order, and a method for each column of theirs: ValueError where bytes that check make no sense.
 
-    `size` tells about how many bytes they take; `culprit` where the first record stands that makes no sense.
+    `size` tells about how many bytes they take, `culprit` where the first record stands that makes no sense.
     """
 
     @property
@@ -48,67 +49,81 @@ class Part(Protocol):
 
 
 class BatchPart:
-    """Some rows of a batch. Nothing of it is copied where the rows are neighbours and it is not compressed."""
+    """Some rows of a train. Of one batch nothing is copied where the rows are neighbours and it is not compressed."""
 
-    def __init__(self, record: DiskMessage, columns: Columns, rows: Rows) -> None:
-        self._record, self._columns, self._rows = record, columns, rows
-        self._count = len(row_numbers(record, rows))
+    def __init__(self, train: Train, rows: Rows) -> None:
+        self._train, self._rows = train, rows
+        self._count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def size(self) -> int:
-        return len(self._record.area) * self._count // self._record.message_count
+        return self._train.size * self._count // self._train.count
 
     def culprit(self) -> int:
-        return self._record.position
+        parts = (BatchPart(batch, slice(0, batch.count)) for batch in self._train.batches())
+        return next((part._train.first.position for part in parts if not _makes_sense(part)), 0)
 
     def _some(self, array: pa.Array) -> pa.Array:
         rows = self._rows
-        if isinstance(rows, slice):
-            return array.slice(rows.start, self._count)
-        return array.take(pa.array(rows))
+        if not isinstance(rows, slice):
+            return array.take(pa.array(rows))
+        return array if self._count == len(array) else array.slice(rows.start, self._count)
 
     def _cut(self, kind: int) -> pa.Array:
-        return cut(self._columns.ends(kind), self._columns.section(kind + 1))
+        return cut(self._train.count, self._train.ends(kind), self._train.section(kind + 1))
 
     def number(self) -> Piece:
-        numbers = row_numbers(self._record, self._rows)
-        return numbers if isinstance(numbers, range) else np.array(numbers)
+        rows, number = self._rows, self._train.first.number
+        return range(number + rows.start, number + rows.stop) if isinstance(rows, slice) else rows + number
+
+    def _of_records(self, values: Sequence[int]) -> Piece:
+        """A value that each batch has in its head."""
+        return self._train.repeated(values)[self._rows] if len(values) > 1 else Shared(values[0], self._count)
+
+    @property
+    def rows_a_batch(self) -> int:
+        return self._count // len(self._train.records) if len(self._train.records) > 1 else 0
+
+    def bodies(self) -> Iterator[pa.Array]:
+        """The bodies of each batch, where they lie. Only of all rows."""
+        for count, (ends, section) in zip(self._train.counts, self._train.cuts(SECTION_BODY_ENDS), strict=True):
+            yield cut(count, ends, section)
 
     def offset(self) -> Piece:
-        return Shared(self._record.offset, self._count)
+        return self._of_records([record.offset for record in self._train.records])
 
     def timestamp(self) -> Piece:
-        return Shared(self._record.timestamp, self._count)
+        return self._of_records([record.timestamp for record in self._train.records])
 
     def id(self) -> Piece:
-        if SECTION_ID_ENDS not in self._columns:
-            return Shared(self._record.id, self._count)
+        if SECTION_ID_ENDS not in self._train:
+            return Shared(self._train.first.id, self._count)
         return self._some(text(self._cut(SECTION_ID_ENDS)))
 
     def tag(self) -> Piece:
-        if SECTION_TAG_CODES not in self._columns:
-            return Shared(self._record.tag, self._count)
-        tags = self._columns.tags()
-        return pa.array(tags, pa.string()).take(pa.array(self._columns.tag_codes(len(tags))[self._rows]))
+        tags = self._train.tags()
+        if len(set(tags)) == 1:
+            return Shared(tags[0], self._count)
+        return pa.array(tags, pa.string()).take(pa.array(self._train.tag_codes(len(tags))[self._rows]))
 
     def key(self) -> Piece:
-        if SECTION_KEY_ENDS not in self._columns:
-            return Shared(self._record.key, self._count)
-        keys, is_present = self._cut(SECTION_KEY_ENDS), self._columns.keys_present()
+        if SECTION_KEY_ENDS not in self._train:
+            return Shared(self._train.first.key, self._count)
+        keys, is_present = self._cut(SECTION_KEY_ENDS), self._train.keys_present()
         return self._some(keys if is_present is None else with_nulls(keys, is_present))
 
     def headers(self) -> Piece:
-        if SECTION_HEADERS_ENDS not in self._columns:
+        if SECTION_HEADERS_ENDS not in self._train:
             return Shared(NO_HEADERS, self._count)
-        return headers_array(self._columns.blobs(SECTION_HEADERS_ENDS, self._rows))
+        return headers_array(self._train.blobs(SECTION_HEADERS_ENDS, self._rows))
 
     def corr_offset(self) -> Piece:
-        if SECTION_CORR_OFFSETS not in self._columns:
-            return Shared(self._record.corr_offset, self._count)
-        return self._columns.corr_offsets()[self._rows]
+        if SECTION_CORR_OFFSETS not in self._train:
+            return Shared(self._train.first.corr_offset, self._count)
+        return self._train.corr_offsets()[self._rows]
 
     def body(self) -> Piece:
         return self._some(self._cut(SECTION_BODY_ENDS))
@@ -125,7 +140,7 @@ class RunPart:
 
     @property
     def size(self) -> int:
-        return int(self._run.sizes.sum())
+        return int(self._run.body_sizes.sum())
 
     def culprit(self) -> int:
         rows = (self._run.picked(slice(row, row + 1)) for row in range(len(self)))
@@ -169,28 +184,30 @@ class RunPart:
         return self._run.field("corr_offset")
 
     def body(self) -> Piece:
-        codes = self._run.field("compression")
-        if not codes.any():
-            return gathered(self._run.bodies)
-        bodies = zip(self._run.bodies.to_list(), codes.tolist(), strict=True)
-        return pa.array([decompress(body, code) if code else body for body, code in bodies], pa.binary())
+        if self._run.field("compression").any():
+            return pa.array(self._run.unpacked_bodies(), BINARY)
+        return gathered(self._run.bodies)
 
 
 class LoosePart:
     """Single records that were read one by one."""
 
-    def __init__(self, records: Sequence[DiskMessage]) -> None:
-        self._records = records
+    def __init__(self, *records: DiskMessage) -> None:
+        self._records, self.size = list(records), sum(len(record.body) for record in records)
 
     def __len__(self) -> int:
         return len(self._records)
 
     @property
-    def size(self) -> int:
-        return sum(len(record.body) for record in self._records)
+    def is_full(self) -> bool:
+        return len(self) >= LOOSE_ROWS_MAX or self.size >= LOOSE_SIZE_MAX
+
+    def add(self, record: DiskMessage) -> None:
+        self._records.append(record)
+        self.size += len(record.body)
 
     def culprit(self) -> int:
-        return next((record.position for record in self._records if not _makes_sense(LoosePart([record]))), 0)
+        return next((record.position for record in self._records if not _makes_sense(LoosePart(record))), 0)
 
     def number(self) -> Piece:
         return np.array([record.number for record in self._records])
@@ -208,7 +225,7 @@ class LoosePart:
         return pa.array([record.tag for record in self._records], pa.string())
 
     def key(self) -> Piece:
-        return pa.array([record.key for record in self._records], pa.binary())
+        return pa.array([record.key for record in self._records], BINARY)
 
     def headers(self) -> Piece:
         return pa.array([list(unpack_headers(record.headers).items()) for record in self._records], HEADERS)
@@ -217,13 +234,13 @@ class LoosePart:
         return np.array([record.corr_offset for record in self._records])
 
     def body(self) -> Piece:
-        return pa.array([record.body for record in self._records], pa.binary())
+        return pa.array([record.body for record in self._records], BINARY)
 
 
 def _makes_sense(part: Part) -> bool:
     try:
-        for column in (part.id, part.tag, part.headers, part.body):
+        for column in (part.id, part.tag, part.key, part.headers, part.corr_offset, part.body):
             column()
-    except ValueError:
+    except (Damage, ValueError):
         return False
     return True

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
+from typing import Any, Final, NamedTuple
 
-from warren.errors import NumberRetired
-from warren.message import Message
+import numpy as np
+import numpy.typing as npt
+
+from warren.errors import CorruptRecord, NumberRetired
+from warren.message import NO_HEADERS, Message
 from warren.storage import columns
+from warren.storage.blobs import Rows
 from warren.storage.block import Block
 from warren.storage.columns import Columns
-from warren.storage.layout import CODEC_COLUMNS
+from warren.storage.layout import CODEC_SINGLE, SECTION_BODY_ENDS
 from warren.storage.record import Damage, DiskMessage, unpack_headers
+from warren.storage.runs import Run, RunFinder
 from warren.storage.tags import TagFilter
 from warren.storage.view import LogView
+from warren.storage.walk import walk
+
+RUN_SIZE_MIN: Final = 64 << 10
+RUN_SIZE_MAX: Final = 4 << 20
 
 
 class Label(NamedTuple):
@@ -45,72 +56,100 @@ def read(
     end, first = view.end, view.first
     if number < first:
         raise NumberRetired(number, first)
-    messages: list[Message] = []
-    room = bytes_max
-    while number < end and len(messages) < limit and (room is None or room > 0 or not messages):
+    filling = Filling(label, limit, bytes_max, tag)
+    while number < end and not filling.is_full:
         block, block_limit, end_number = view.locate(number, end)
-        position = block.find(number, block_limit)
-        while number < min(end, end_number) and len(messages) < limit and (room is None or room > 0 or not messages):
-            record = read_at(block, position, block_limit, number)
-            row = number - record.number
-            row_end = min(record.message_count, row + limit - len(messages), end - record.number)
-            found = take(record, block, row, row_end, label, tag)
-            if room is not None and found:
-                fitting = _fitting(found, room, is_first=not messages)
-                messages += fitting
-                if len(fitting) < len(found):
-                    return Page(messages, found[len(fitting)].number)
-                room -= sum(len(message.body) for message in found)
-            else:
-                messages += found
-            number = record.number + row_end
-            if number == record.number + record.message_count:
-                position = block.next_record(record.end, block_limit)
-    return Page(messages, number)
+        number = filling.take_from(block, block_limit, number, min(end, end_number))
+    return Page(filling.messages, number)
 
 
-def _fitting(messages: list[Message], room: int, *, is_first: bool) -> list[Message]:
-    """As many of the messages as have room, and one in any case where it is the first of the page."""
-    for place, message in enumerate(messages):
-        room -= len(message.body)
-        if room < 0:
-            return messages[: max(place, 1 if is_first else 0)]
-    return messages
+class Filling:
+    """A page that is being filled. It is full when no more messages are wanted, or the next one would be too much."""
 
+    def __init__(self, label: Label, limit: int, bytes_max: int | None, tag: TagFilter | None) -> None:
+        self._label, self._limit, self._room, self._tag = label, limit, bytes_max, tag
+        self.messages: list[Message] = []
+        self.is_full = limit <= 0
 
-def read_at(block: Block, position: int, limit: int, number: int) -> DiskMessage:
-    """The record at `position`, which must hold message `number`."""
-    record = block.read(position, limit)
-    if not record.number <= number < record.number + record.message_count:
-        damage = Damage(position, f"message {record.number} where {number} should be")
-        raise block.corrupt(damage)
-    return record
+    def take_from(self, block: Block, limit: int, number: int, end: int) -> int:
+        """Take messages from `number` up to `end`, all in one block, while there is room; the number to go on from."""
+        if self._tag is None:
+            end = min(end, number + self._limit - len(self.messages))
+        size_max = RUN_SIZE_MAX if self._room is None else max(RUN_SIZE_MIN, min(self._room, RUN_SIZE_MAX))
+        for found in walk(block, limit, number, end, RunFinder(block, limit, end, size_max).find):
+            try:
+                number = self._take_run(found) if isinstance(found, Run) else self._take_record(found, number, end)
+            except (Damage, ValueError) as error:
+                raise _blame(block, limit, found, error) from error
+            if self.is_full:
+                break
+        return number
 
+    def _take_run(self, run: Run) -> int:
+        rows: Rows = slice(0, len(run))
+        if self._tag is not None:
+            rows = _passing(run, self._tag)
+        count = self._fitting(_count(rows, len(run)), lambda: run.body_sizes[rows])
+        self.messages += _run_messages(run.picked(_first(rows, count)), self._label)
+        return run.number + _row_behind(rows, count, len(run))
 
-def take(
-    record: DiskMessage, block: Block, row: int, row_end: int, label: Label, tag: TagFilter | None
-) -> list[Message]:
-    """The messages of a record from `row` up to `row_end` that pass the filter."""
-    try:
-        if record.codec != CODEC_COLUMNS:
-            if tag is not None and not tag.matches(record.tag):
-                return []
-            return [single_message(record, label)]
+    def _take_record(self, record: DiskMessage, number: int, end: int) -> int:
+        if record.codec == CODEC_SINGLE:
+            return self._take_single(record)
+        every = slice(number - record.number, min(record.message_count, end - record.number))
         batch = Columns(record.area, record.message_count)
-        rows = columns.passing_rows(record, batch, slice(row, row_end), tag)
+        rows = columns.passing_rows(batch, record.tag, every, self._tag)
         if rows is None:
-            return []
-        return columns.messages(record, batch, rows, topic=label.topic, partition=label.partition)
-    except Damage as damage:
-        raise block.corrupt(Damage(record.position, damage.reason)) from damage
+            return record.number + every.stop
+        count = self._fitting(_count(rows, every.stop), lambda: np.diff(batch.ends(SECTION_BODY_ENDS))[rows])
+        topic, partition = self._label
+        self.messages += columns.messages(record, batch, _first(rows, count), topic=topic, partition=partition)
+        return record.number + _row_behind(rows, count, every.stop)
+
+    def _take_single(self, record: DiskMessage) -> int:
+        if self._tag is not None and not self._tag.matches(record.tag):
+            return record.number + 1
+        if not self._fitting(1, lambda: np.array([len(record.body)])):
+            return record.number
+        self.messages.append(single_message(record, self._label))
+        return record.number + 1
+
+    def _fitting(self, count: int, sizes: Callable[[], npt.NDArray[Any]]) -> int:
+        """How many of the next `count` messages the page takes, by the sizes of their bodies: the first in any case."""
+        fitting = min(count, self._limit - len(self.messages))
+        if self._room is not None and fitting:
+            ends = np.cumsum(sizes()[:fitting], dtype=np.int64)
+            fitting = int(np.searchsorted(ends, self._room, "right"))
+            if not fitting and not self.messages:
+                fitting = 1
+            self._room -= int(ends[fitting - 1]) if fitting else 0
+        self.is_full = fitting < count or len(self.messages) + fitting == self._limit
+        return fitting
+
+
+# --- Rows: a slice of them, or their places ---
+
+
+def _count(rows: Rows, end: int) -> int:
+    return end - rows.start if isinstance(rows, slice) else len(rows)
+
+
+def _first(rows: Rows, count: int) -> Rows:
+    return slice(rows.start, rows.start + count) if isinstance(rows, slice) else rows[:count]
+
+
+def _row_behind(rows: Rows, count: int, end: int) -> int:
+    """The row to go on from when the first `count` of `rows`, which lie before `end`, were taken."""
+    if count == _count(rows, end):
+        return end
+    return rows.start + count if isinstance(rows, slice) else int(rows[count])
+
+
+# --- Messages ---
 
 
 def single_message(record: DiskMessage, label: Label) -> Message:
-    """The message that is alone in its record."""
-    try:
-        headers = unpack_headers(record.headers)
-    except ValueError as error:
-        raise Damage(record.position, str(error)) from error
+    """The message that is alone in its record; ValueError where its headers make no sense."""
     return Message(
         record.number,
         record.offset,
@@ -120,8 +159,63 @@ def single_message(record: DiskMessage, label: Label) -> Message:
         record.id,
         record.tag,
         record.key,
-        headers,
+        unpack_headers(record.headers),
         record.corr_offset,
         record.body,
         0,
     )
+
+
+def _passing(run: Run, tag: TagFilter) -> npt.NDArray[np.intp]:
+    """Which records of the run pass the filter. Each tag is matched once; a record without one never passes."""
+    if not run.field("tag_size").any():
+        return np.empty(0, np.intp)
+    tags = run.tags.to_list()
+    passes = {text: tag.matches(text.decode()) for text in set(tags)}
+    return np.flatnonzero(np.fromiter(map(passes.__getitem__, tags), bool, len(tags)))
+
+
+def _run_messages(run: Run, label: Label) -> list[Message]:
+    """The messages of a run; ValueError where one makes no sense."""
+    ids: Iterable[str] = repeat("")
+    if run.field("id_size").any():
+        ids = map(bytes.decode, run.ids.to_list())
+    tags: Iterable[str] = repeat("")
+    if run.field("tag_size").any():
+        tags = map(bytes.decode, run.tags.to_list())
+    keys: Iterable[bytes | None] = repeat(None)
+    if (is_present := run.keys_present).any():
+        pairs = zip(run.keys.to_list(), is_present.tolist(), strict=True)
+        keys = [key if here else None for key, here in pairs]
+    headers: Iterable[Mapping[str, bytes]] = repeat(NO_HEADERS)
+    if run.field("headers_size").any():
+        headers = map(unpack_headers, run.headers.to_list())
+    fields = zip(
+        run.field("number").tolist(),
+        run.field("offset").tolist(),
+        repeat(label.partition),
+        repeat(label.topic),
+        run.field("timestamp").tolist(),
+        ids,
+        tags,
+        keys,
+        headers,
+        run.field("corr_offset").tolist(),
+        run.unpacked_bodies(),
+        repeat(0),
+    )
+    return list(map(tuple.__new__, repeat(Message), fields))
+
+
+def _blame(block: Block, limit: int, found: Run | DiskMessage, error: Damage | ValueError) -> CorruptRecord:
+    """What is wrong, with the place of the record that it is wrong with."""
+    positions = found.positions.tolist() if isinstance(found, Run) else [found.position]
+    for position in positions[:-1]:
+        try:
+            unpack_headers(block.read(position, limit).headers)
+        except ValueError:
+            return block.corrupt(Damage(position, str(error)))
+        except CorruptRecord as corrupt:
+            return corrupt
+    reason = error.reason if isinstance(error, Damage) else str(error)
+    return block.corrupt(Damage(positions[-1], reason))

@@ -14,6 +14,7 @@ from warren.config import INDEX_SPACING
 from warren.storage.blobs import Blobs, Positions, Rows, fields_type
 from warren.storage.block import Block
 from warren.storage.checksum import crc32c
+from warren.storage.compression import decompress
 from warren.storage.layout import (
     ALIGNMENT,
     CODEC_SINGLE,
@@ -49,28 +50,39 @@ class Run:
     """Single records one behind the other, each of them checked, or some of those: columns over the mapped block."""
 
     def __init__(self, view: mmap, positions: Positions, ends: Positions, heads: Heads) -> None:
-        self.view, self.positions, self.ends, self._heads = view, positions, ends, heads
+        self.view, self.positions, self.ends, self.heads = view, positions, ends, heads
 
     def __len__(self) -> int:
         return len(self.positions)
 
+    @property
+    def end(self) -> int:
+        """Where the next blob starts."""
+        return int(self.ends[-1])
+
     def picked(self, rows: Rows) -> Run:
         """Some of the records."""
-        return Run(self.view, self.positions[rows], self.ends[rows], self._heads[rows])
+        return Run(self.view, self.positions[rows], self.ends[rows], self.heads[rows])
 
     @property
-    def sizes(self) -> Positions:
-        """How many bytes each record stands for: more than it takes on disk where its body is compressed."""
-        sizes = self.ends - self.positions
+    def number(self) -> int:
+        """Of the first message."""
+        return int(self.heads["number"][0])
+
+    @property
+    def body_sizes(self) -> Positions:
+        """How long each body is, when it is unpacked."""
+        sizes = self._body_end - self._body_at
         packed = np.flatnonzero(self.field("compression"))
         if len(packed):
-            raw_sizes = Blobs(self.view, self._body_at[packed], self._body_end[packed])
-            sizes[packed] += raw_sizes.windows(RAW_SIZE.size).view("<u4")
+            if (sizes[packed] < RAW_SIZE.size).any():
+                raise ValueError("no size before the compressed bytes")
+            sizes[packed] = self.bodies.picked(packed).windows(RAW_SIZE.size).view("<u4")
         return sizes
 
     def parts(self, size_max: int) -> Iterator[Run]:
         """The same in runs that stand for at most `size_max` bytes each, or one record."""
-        ends = np.cumsum(self.sizes)
+        ends = np.cumsum(self.body_sizes + (self._body_at - self.positions))
         row, size = 0, 0
         while row < len(self):
             row_end = max(row + 1, int(np.searchsorted(ends, size + size_max, "right")))
@@ -79,7 +91,7 @@ class Run:
 
     def field(self, name: str) -> npt.NDArray[np.int64]:
         """One field of every head, in as many bytes as it has there."""
-        field: npt.NDArray[np.int64] = self._heads[name]
+        field: npt.NDArray[np.int64] = self.heads[name]
         return field
 
     @cached_property
@@ -130,6 +142,14 @@ class Run:
         """As they lie on disk: compressed where `compression` says so."""
         return Blobs(self.view, self._body_at, self._body_end)
 
+    def unpacked_bodies(self) -> list[bytes]:
+        """The bodies as Python values; ValueError where one cannot be unpacked."""
+        bodies, codes = self.bodies.to_list(), self.field("compression")
+        if codes.any():
+            pairs = zip(bodies, codes.tolist(), strict=True)
+            bodies = [decompress(body, code) if code else body for body, code in pairs]
+        return bodies
+
     def fitting(self) -> npt.NDArray[np.bool_]:
         """Which records are as long as the sizes in their heads say."""
         return self._body_at <= self._body_end
@@ -142,29 +162,35 @@ class RunFinder:
     a run goes as far as each record stands where the one before it ends, and carries the offset and number due there.
     """
 
-    def __init__(self, block: Block, limit: int) -> None:
-        self._block, self._limit = block, limit
-        self._bytes = memoryview(block.view)
-        self._words: Words = np.frombuffer(block.view, "<i8", limit // ALIGNMENT)
-        self._window_count = max(0, limit // ALIGNMENT - HEAD_WORDS + 1)
-        self._windows = np.ndarray((self._window_count,), f"V{HEAD.itemsize}", block.view, 0, (ALIGNMENT,))
+    def __init__(self, block: Block, limit: int, end: int, size_max: int) -> None:
+        self._block, self._limit, self._end, self._size_max = block, limit, end, size_max
         self._lanes = LANES_MIN
         self._next_try = 0
 
-    def find(self, position: int, number: int, end: int, size_max: int) -> Run | None:
+    @cached_property
+    def _bytes(self) -> memoryview:
+        return memoryview(self._block.view)
+
+    @cached_property
+    def _words(self) -> Words:
+        return np.frombuffer(self._block.view, "<i8", self._limit // ALIGNMENT)
+
+    def find(self, position: int, number: int) -> Run | None:
         """The run that starts with message `number`, whose record stands at `position`, and ends before `end`.
 
         None where that record is better read by itself, whatever it is. Damage at the first record that does not
         check. A run has at least one record, and no more than fit `size_max` bytes.
         """
-        index, is_tried = self._block.index, number >= self._next_try and end - number >= RUN_ROWS_MIN
-        if index is None or not is_tried or not self._is_single(position):
+        index, end = self._block.index, self._end
+        if index is None or number < self._next_try or end - number < RUN_ROWS_MIN:
+            return None
+        if position + RECORD_HEAD.size > self._limit or self._bytes[position + CODEC_AT] != CODEC_SINGLE:
             return None
         base_number = self._block.base_number
         group = (number - base_number) // INDEX_SPACING
         group_number = base_number + group * INDEX_SPACING
         group_count = min(self._lanes, -(-(end - group_number) // INDEX_SPACING))
-        entries = self._usable(index.entries(group, group + group_count), position + size_max)
+        entries = self._usable(index.entries(group, group + group_count), position + self._size_max)
         rows = slice(number - group_number, min(end - group_number, len(entries) * INDEX_SPACING))
         lanes = self._walk(entries[:, 0] // ALIGNMENT, rows.stop)
         run, good_count = self._look(lanes, rows, position, number)
@@ -176,20 +202,16 @@ class RunFinder:
             self._next_try += INDEX_SPACING - (self._next_try - base_number) % INDEX_SPACING
             if good_count < RUN_ROWS_MIN:
                 return None
-        count = int(np.searchsorted(run.ends, position + size_max, "right"))
+        count = int(np.searchsorted(run.ends, position + self._size_max, "right"))
         run = run.picked(slice(max(1, min(good_count, count))))
         self._check(run, rows.start, lanes[:, -1] * ALIGNMENT, entries)
         return run
-
-    def _is_single(self, position: int) -> bool:
-        """Whether a record of one message may stand there."""
-        return position + RECORD_HEAD.size <= self._limit and self._bytes[position + CODEC_AT] == CODEC_SINGLE
 
     def _usable(self, entries: Words, position_end: int) -> Words:
         """The entries up to the first that cannot be right, or that stands at or behind `position_end`."""
         positions = entries[:, 0]
         is_usable = (positions > 0) & (positions % ALIGNMENT == 0) & (positions < min(self._limit, position_end))
-        return entries[: _count_true(is_usable)]
+        return entries[: count_true(is_usable)]
 
     # --- Walking ---
 
@@ -227,9 +249,9 @@ class RunFinder:
 
     def _look(self, lanes: Words, rows: slice, position: int, number: int) -> tuple[Run, int]:
         """The run in these rows of the lanes, and how many of its records are what they should be."""
-        places, ends = lanes[:, :-1].ravel()[rows], lanes[:, 1:].ravel()[rows]
-        heads = self._windows[np.minimum(places, self._window_count - 1)].view(HEAD)
-        run = Run(self._block.view, places * ALIGNMENT, ends * ALIGNMENT, heads)
+        positions, ends = (lanes[:, :-1].ravel()[rows] * ALIGNMENT, lanes[:, 1:].ravel()[rows] * ALIGNMENT)
+        heads = heads_at(self._block.view, self._limit, positions)
+        run = Run(self._block.view, positions, ends, heads)
         if not len(run) or run.positions[0] != position:
             return run, 0
         is_good = (
@@ -242,7 +264,7 @@ class RunFinder:
             & run.fitting()
         )
         joined = self._count_joined(lanes) * INDEX_SPACING - rows.start
-        return run, min(_count_true(is_good), joined)
+        return run, min(count_true(is_good), joined)
 
     def _count_joined(self, lanes: Words) -> int:
         """How many lanes, from the first on, end where the next one starts, but for an index message in between."""
@@ -267,18 +289,26 @@ class RunFinder:
             is_known = checksum and end <= self._limit
             is_worth_it = end - start <= GROUP_SIZE_MAX or row_end - row == INDEX_SPACING
             if not is_known or not is_worth_it or crc32c(self._bytes[start:end]) != checksum:
-                self._check_each(run.picked(slice(row, row_end)))
-
-    def _check_each(self, run: Run) -> None:
-        view, names = self._block.view, ("size_word", "checksum", "stamp_checksum")
-        fields = zip(run.positions.tolist(), *(run.field(name).tolist() for name in names), strict=True)
-        for position, size, checksum, stamp_checksum in fields:
-            if crc32c(view[position + STAMP_AT : position + STAMP_END]) != stamp_checksum:
-                raise Damage(position, "the stamp does not match its checksum")
-            if crc32c(view[position + PAYLOAD_AT : position + SIZE_WORD.size + size]) != checksum:
-                raise Damage(position, "the payload does not match its checksum")
+                check_each(self._bytes, run.positions[row:row_end], run.heads[row:row_end])
 
 
-def _count_true(conditions: npt.NDArray[np.bool_]) -> int:
+def check_each(view: memoryview, positions: Positions, heads: Heads) -> None:
+    """Damage at the first of these records that does not match its checksums."""
+    fields = [heads[name].tolist() for name in ("size_word", "checksum", "stamp_checksum")]
+    for position, size, checksum, stamp_checksum in zip(positions.tolist(), *fields, strict=True):
+        if crc32c(view[position + STAMP_AT : position + STAMP_END]) != stamp_checksum:
+            raise Damage(position, "the stamp does not match its checksum")
+        if crc32c(view[position + PAYLOAD_AT : position + SIZE_WORD.size + size]) != checksum:
+            raise Damage(position, "the payload does not match its checksum")
+
+
+def heads_at(view: mmap, limit: int, positions: Positions) -> Heads:
+    """The heads of the records at these positions; where one would pass `limit`, those of another place."""
+    count = max(1, limit // ALIGNMENT - HEAD_WORDS + 1)
+    heads: Heads = np.ndarray((count,), f"V{HEAD.itemsize}", view, 0, (ALIGNMENT,))
+    return heads[np.minimum(positions // ALIGNMENT, count - 1)].view(HEAD)
+
+
+def count_true(conditions: npt.NDArray[np.bool_]) -> int:
     """How many hold from the first on, up to one that does not."""
     return int(conditions.argmin()) if not conditions.all() else len(conditions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -17,8 +17,9 @@ from warren.storage.columns import Columns, passing_rows
 from warren.storage.layout import CODEC_SINGLE
 from warren.storage.parts import BatchPart, LoosePart, Part, RunPart
 from warren.storage.record import Damage, DiskMessage
-from warren.storage.runs import Run
+from warren.storage.runs import Run, RunFinder
 from warren.storage.tags import TagFilter
+from warren.storage.trains import Train, TrainFinder
 from warren.storage.view import LogView, Stretch
 from warren.storage.walk import walk
 
@@ -26,7 +27,8 @@ ALONE_ROWS_MIN: Final = 8192
 ALONE_SIZE_MIN: Final = 1 << 20
 """A part with so many rows or bytes is a record batch by itself, and not copied; smaller ones are put together."""
 SIZE_TARGET: Final = 8 << 20
-LOOSE_ROWS_MAX: Final = 4096
+IN_PLACE_ROWS_MIN: Final = 512
+"""Batches of so many rows and more are a record batch each: copying their bodies would cost more than that."""
 
 
 def scan(
@@ -67,7 +69,7 @@ def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None) -> Iterator[pa.RecordBatch]:
-    heap = Heap(schema)
+    heap, in_place = Heap(schema), InPlace(schema)
     number = numbers.start
     while number < numbers.stop:
         stretch = view.locate(number, numbers.stop)
@@ -77,14 +79,38 @@ def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | 
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
             try:
-                heap.add(part)
+                if isinstance(part, BatchPart) and part.rows_a_batch >= IN_PLACE_ROWS_MIN:
+                    yield from in_place.batches(part)
+                else:
+                    heap.add(part)
             except (Damage, ValueError) as error:
                 raise stretch.block.corrupt(Damage(part.culprit(), _reason(error))) from error
-            if is_alone:
+            if is_alone and len(heap):
                 yield heap.take()
         number = end
     if len(heap):
         yield heap.take()
+
+
+class InPlace:
+    """Makes a record batch of each batch of a train, with the bodies where they lie."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._place = schema.get_field_index("body")
+        self._field = SCHEMA.field("body")
+        self._others = Heap(schema.remove(self._place) if self._place >= 0 else schema)
+
+    def batches(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
+        # All columns but the bodies are made for the whole train: what is done for each batch should be little.
+        self._others.add(part)
+        others = self._others.take()
+        if self._place < 0:
+            yield others
+            return
+        row = 0
+        for bodies in part.bodies():
+            yield others.slice(row, len(bodies)).add_column(self._place, self._field, bodies)
+            row += len(bodies)
 
 
 def _reason(error: Exception) -> str:
@@ -125,32 +151,27 @@ class Heap:
 def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
     """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
     block, limit, _ = stretch
-    for found in _together(walk(block, limit, numbers.start, numbers.stop, size_max=SIZE_TARGET)):
+    runs = RunFinder(block, limit, numbers.stop, SIZE_TARGET)
+    trains = TrainFinder(block, limit, numbers.stop) if tag is None else None
+
+    def find(position: int, number: int) -> Run | Train | None:
+        return runs.find(position, number) or (trains.find(position, number) if trains is not None else None)
+
+    loose = LoosePart()
+    for found in walk(block, limit, numbers.start, numbers.stop, find):
+        is_loose = isinstance(found, DiskMessage) and found.codec == CODEC_SINGLE
+        if len(loose) and (not is_loose or loose.is_full):
+            yield loose
+            loose = LoosePart()
         if isinstance(found, Run):
             yield from _run_parts(found, block, tag)
-        elif isinstance(found, DiskMessage):
+        elif isinstance(found, Train):
+            yield BatchPart(found, slice(0, found.count))
+        elif isinstance(found, DiskMessage) and not is_loose:
             yield from _batch_parts(found, block, numbers, tag)
-        else:
-            passing = [record for record in found if tag is None or tag.matches(record.tag)]
-            if passing:
-                yield LoosePart(passing)
-
-
-def _together(records: Iterable[Run | DiskMessage]) -> Iterator[Run | DiskMessage | list[DiskMessage]]:
-    """The same, with the single records that were read one by one in lists."""
-    loose: list[DiskMessage] = []
-    size = 0
-    for found in records:
-        is_loose = isinstance(found, DiskMessage) and found.codec == CODEC_SINGLE
-        if loose and (not is_loose or len(loose) >= LOOSE_ROWS_MAX or size >= SIZE_TARGET):
-            yield loose
-            loose, size = [], 0
-        if isinstance(found, DiskMessage) and is_loose:
-            loose.append(found)
-            size += len(found.body)
-        else:
-            yield found
-    if loose:
+        elif isinstance(found, DiskMessage) and (tag is None or tag.matches(found.tag)):
+            loose.add(found)
+    if len(loose):
         yield loose
 
 
@@ -166,12 +187,11 @@ def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
 
 
 def _batch_parts(record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
-    row = max(0, numbers.start - record.number)
-    row_end = min(record.message_count, numbers.stop - record.number)
+    row, row_end = max(0, numbers.start - record.number), min(record.message_count, numbers.stop - record.number)
     try:
         columns = Columns(record.area, record.message_count)
-        rows = passing_rows(record, columns, slice(row, row_end), tag)
+        rows = passing_rows(columns, record.tag, slice(row, row_end), tag)
     except Damage as damage:
         raise block.corrupt(Damage(record.position, damage.reason)) from damage
     if rows is not None:
-        yield BatchPart(record, columns, rows)
+        yield BatchPart(Train([record], [columns]), rows)

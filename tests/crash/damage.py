@@ -1,7 +1,7 @@
 """Small logs, each byte of which is changed and each file cut at each length; and every way to read what is left.
 
-Run as a process of its own, `python -m tests.crash.damage ORIGINAL SCRATCH PART PARTS`, because a mistake here may end
-the interpreter itself. Each wound is noted in `SCRATCH/progress` before it is inflicted, so that it is known which one
+Run as a process of its own, `python -m tests.crash.damage KIND ORIGINAL SCRATCH PART PARTS`: a mistake here may end the
+interpreter itself. Each wound is noted in `SCRATCH/progress` before it is inflicted, so that it is known which one
 ended it.
 """
 
@@ -29,12 +29,12 @@ MASKS: Final = (0x01, 0x80, 0xFF)
 WOUND_S_MAX: Final = 10
 SPARE: Final = 64
 FREE_STEP: Final = 31
-SIZE_SMALL: Final = 4000
-LARGE_STEP: Final = 5
+PART_STEP: Final = 5
+WHOLE_KINDS: Final = ("singles", "columns", "compressed")
 BLOCK_SIZE: Final = 8 << 10
 BLOCK_SIZES: Final = {"blocks": 4 << 10}
 READER_NAME: Final = "billing"
-READER_POSITIONS: Final = (1, 3)
+READER_POSITION: Final = 3
 FILES: Final = MoodyFileSystem(really_syncs=False)
 
 Answer = TypeVar("Answer")
@@ -81,7 +81,7 @@ def build(kind: str, path: str) -> None:
             step(log)
             clock.pass_ns(1_000_000)
         reader = log.reader(READER_NAME, tag="eu.*;us")
-        for position in READER_POSITIONS:
+        for position in (1, READER_POSITION):
             reader.seek(position)
             reader.commit()
 
@@ -132,16 +132,17 @@ KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
 # --- The wounds ---
 
 
-def wounds(files: Mapping[str, bytes]) -> list[Wound]:
+def wounds(kind: str, files: Mapping[str, bytes]) -> list[Wound]:
     """One for each byte and each length of each file. Masks take turns, so that neighbours are hit differently.
 
-    Of free space, and of a log that is large because it repeats itself, a part stands for the whole.
+    Of free space, of logs that repeat what others have, and of files alike in all of them, a part stands for the whole.
     """
-    step = 1 if sum(len(content.rstrip(b"\0")) for content in files.values()) < SIZE_SMALL else LARGE_STEP
     found: list[Wound] = []
     for file, content in sorted(files.items()):
+        is_whole = kind in WHOLE_KINDS if file.endswith(".block") else kind == WHOLE_KINDS[0]
         used = len(content.rstrip(b"\0")) + SPARE
-        for position in (*range(0, min(used, len(content)), step), *range(used, len(content), FREE_STEP)):
+        places = range(0, min(used, len(content)), 1 if is_whole else PART_STEP)
+        for position in (*places, *range(used, len(content), FREE_STEP)):
             found += (Wound(file, position, MASKS[position % len(MASKS)]), Wound(file, position, None))
     return found
 
@@ -243,16 +244,11 @@ class Examination:
         assert bodies is None or [row.as_py() for row in bodies] == wanted
 
     def _check_reader(self, log: Log, expected: Sequence[Message]) -> None:
-        """A reader goes on from where it stood, or, where that place is damaged, from where it stood before.
-
-        The file holds the last two positions. One that does not check may be one that a kill left half written, so the
-        other one counts: messages are read twice, and none is left out.
-        """
         reader = self._try(lambda: log.reader(READER_NAME))
         if reader is None:
             return
-        assert reader.position in READER_POSITIONS
-        wanted = [message for message in expected[reader.position :] if message.tag]
+        assert reader.position == READER_POSITION
+        wanted = [message for message in expected[READER_POSITION:] if message.tag]
         self._same(wanted, lambda: reader.read(limit=100))
 
     def _append(self, log: Log, end: int) -> None:
@@ -306,12 +302,12 @@ def examine(whole: Whole, scratch: Path, wound: Wound) -> int:
     return reading.errors + writing.errors
 
 
-def main(original: str, scratch: str, part: str, parts: str) -> int:
+def main(kind: str, original: str, scratch: str, part: str, parts: str) -> int:
     """0 when every wound of this part was answered as it should be; else 1, and the first that was not is printed."""
     whole = Whole.of(Path(original))
     progress = os.open(os.path.join(scratch, "progress"), os.O_WRONLY | os.O_CREAT, 0o644)
     done = 0
-    for wound in wounds(whole.files)[int(part) :: int(parts)]:
+    for wound in wounds(kind, whole.files)[int(part) :: int(parts)]:
         os.pwrite(progress, f"{wound}".ljust(80).encode(), 0)
         signal.alarm(WOUND_S_MAX)
         try:

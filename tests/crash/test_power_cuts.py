@@ -153,7 +153,7 @@ class PowerCutMachine(RuleBasedStateMachine):
 
 
 TestPowerCutMachine = PowerCutMachine.TestCase
-TestPowerCutMachine.settings = settings(max_examples=150, stateful_step_count=25)
+TestPowerCutMachine.settings = settings(max_examples=80, stateful_step_count=25)
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,8 @@ HEAD_WORDS: Final = RECORD_HEAD.size // ALIGNMENT
 CODEC_AT: Final = int(HEAD.fields["codec"][1]) if HEAD.fields else 0
 
 LANES_MIN: Final = 16
-LANES_MAX: Final = 1024
+LANES_MAX: Final = 256
+"""The columns of so many groups of 64 are still near the processor when they are used next."""
 RUN_ROWS_MIN: Final = 24
 """Fewer records are read faster one by one."""
 GROUP_SIZE_MAX: Final = 1 << 20
@@ -81,12 +82,15 @@ class Run:
         return sizes
 
     def parts(self, size_max: int) -> Iterator[Run]:
-        """The same in runs that stand for at most `size_max` bytes each, or one record."""
-        ends = np.cumsum(self.body_sizes + (self._body_at - self.positions))
+        """The same in runs whose bodies are at most `size_max` bytes when they are unpacked, or one record."""
+        if not self.field("compression").any():
+            yield self
+            return
+        ends = np.cumsum(self.body_sizes)
         row, size = 0, 0
         while row < len(self):
             row_end = max(row + 1, int(np.searchsorted(ends, size + size_max, "right")))
-            yield self.picked(slice(row, row_end)) if row_end - row < len(self) else self
+            yield self.picked(slice(row, row_end))
             row, size = row_end, int(ends[row_end - 1])
 
     def field(self, name: str) -> npt.NDArray[np.int64]:
@@ -95,21 +99,32 @@ class Run:
         return field
 
     @cached_property
+    def _is_even(self) -> bool:
+        """Whether all heads have the same codec and sizes, which are their last word."""
+        words = self.heads.view("<i8").reshape(-1, HEAD_WORDS)[:, -1]
+        return bool((words == words[:1]).all())
+
+    def _sizes(self, name: str) -> npt.NDArray[np.int64]:
+        """A size that is in the heads, once where it is the same in all."""
+        return self.field(name)[:1] if self._is_even else self.field(name)
+
+    @cached_property
     def _tag_at(self) -> Positions:
-        return self.positions + RECORD_HEAD.size + self.field("id_size")
+        return self.positions + (RECORD_HEAD.size + self._sizes("id_size").astype(np.int64))
 
     @cached_property
     def _key_at(self) -> Positions:
-        return self._tag_at + self.field("tag_size")
+        return self._tag_at + self._sizes("tag_size") if self._sizes("tag_size").any() else self._tag_at
 
     @cached_property
     def _headers_at(self) -> Positions:
-        key_sizes = self.field("key_size")
-        return self._key_at + np.where(key_sizes == NO_KEY, 0, key_sizes)
+        sizes = self._sizes("key_size")
+        sizes = np.where(sizes == NO_KEY, 0, sizes)
+        return self._key_at + sizes if sizes.any() else self._key_at
 
     @cached_property
     def _body_at(self) -> Positions:
-        return self._headers_at + self.field("headers_size")
+        return self._headers_at + self._sizes("headers_size") if self._sizes("headers_size").any() else self._headers_at
 
     @cached_property
     def _body_end(self) -> Positions:
@@ -202,8 +217,9 @@ class RunFinder:
             self._next_try += INDEX_SPACING - (self._next_try - base_number) % INDEX_SPACING
             if good_count < RUN_ROWS_MIN:
                 return None
-        count = int(np.searchsorted(run.ends, position + self._size_max, "right"))
-        run = run.picked(slice(max(1, min(good_count, count))))
+        count = max(1, min(good_count, int(np.searchsorted(run.ends, position + self._size_max, "right"))))
+        if count < len(run):
+            run = run.picked(slice(count))
         self._check(run, rows.start, lanes[:, -1] * ALIGNMENT, entries)
         return run
 
@@ -280,16 +296,20 @@ class RunFinder:
 
         Where the index has a checksum of a whole group that matches, the records of the group are good.
         """
-        groups = zip(entries.tolist(), group_ends.tolist(), strict=True)
-        for group, ((start, checksum), end) in enumerate(groups):
-            row = max(0, group * INDEX_SPACING - skipped)
-            row_end = min(len(run), (group + 1) * INDEX_SPACING - skipped)
-            if row >= row_end:
-                return
-            is_known = checksum and end <= self._limit
-            is_worth_it = end - start <= GROUP_SIZE_MAX or row_end - row == INDEX_SPACING
-            if not is_known or not is_worth_it or crc32c(self._bytes[start:end]) != checksum:
-                check_each(self._bytes, run.positions[row:row_end], run.heads[row:row_end])
+        group_count = -(-(skipped + len(run)) // INDEX_SPACING)
+        starts, checksums = entries[:group_count].T
+        ends = group_ends[:group_count]
+        rows = np.arange(group_count + 1) * INDEX_SPACING - skipped
+        rows[0], rows[-1] = 0, len(run)
+        is_whole = (ends - starts <= GROUP_SIZE_MAX) | (np.diff(rows) == INDEX_SPACING)
+        known = np.flatnonzero((checksums != 0) & (ends <= self._limit) & is_whole)
+        places = zip(starts[known].tolist(), ends[known].tolist(), strict=True)
+        found = list(map(crc32c, [self._bytes[start:end] for start, end in places]))
+        is_good = np.zeros(group_count, np.bool_)
+        is_good[known] = checksums[known] == np.array(found, np.int64)
+        for group in np.flatnonzero(~is_good).tolist():
+            part = slice(rows[group], rows[group + 1])
+            check_each(self._bytes, run.positions[part], run.heads[part])
 
 
 def check_each(view: memoryview, positions: Positions, heads: Heads) -> None:

@@ -176,7 +176,7 @@ class Block:
             # Records of one size are stepped over at once: the same size word stands in front of each of them.
             size = ((word & SIZE_MASK) + 11) & -8
             steps: int = number - at
-            end = position + steps * size
+            end: int = position + steps * size
             if steps >= 0 and end <= limit:
                 words = self._size_words[position >> 2 : end >> 2 : size >> 2]
                 if words.tolist().count(word) == steps and unpack(view, end)[1] == number:
@@ -249,7 +249,7 @@ class Block:
         return found
 
     def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
-        """First number, timestamp and count of the record that holds `number`. Its stamp is checked, the count is not."""
+        """First number, timestamp and count of the record that holds `number`; only the count is not checked."""
         try:
             return self._format.read_stamp(self.view, self.find(number, limit), self.base_offset)
         except Damage as damage:

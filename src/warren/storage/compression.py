@@ -35,7 +35,9 @@ def decompress(data: bytes | memoryview, code: int) -> bytes:
     if raw_size > RAW_SIZE_MAX:
         raise ValueError(f"{raw_size} bytes when unpacked, over the limit of {RAW_SIZE_MAX}")
     try:
-        raw: bytes = pyarrow.decompress(data[RAW_SIZE.size :], raw_size, codec=COMPRESSIONS[code], asbytes=True)
+        stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data[RAW_SIZE.size :]), COMPRESSIONS[code])
+        # One byte more than promised: whoever packed it may have promised too little, or too much.
+        raw: bytes = stream.read(raw_size + 1)
     except OSError as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
     if len(raw) != raw_size:

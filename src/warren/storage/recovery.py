@@ -226,8 +226,6 @@ class _Recoverer:
             return 0
         if self._index is None:
             return self._first_unsealed(found)
-        if not self._files.format.has_meta_data:
-            return self._first_to_walk_v1(found)
         for place in range(len(found) - 1, 0, -1):
             if found[place].base_number <= self._floor:
                 return place
@@ -242,13 +240,6 @@ class _Recoverer:
             if file.size() != end + len(tail) or file.read(end, len(tail)) != tail:
                 return place
         return len(found) - 1
-
-    def _first_to_walk_v1(self, found: Sequence[_Found]) -> int:
-        """Version 1 has no headers: a block is sealed when the slots say so and the next file starts where it ends."""
-        place = 0
-        while place + 1 < len(found) and found[place].slot.end_offset == found[place + 1].base_offset:
-            place += 1
-        return place
 
     def _open(self, found: _Found) -> Block:
         file = self._files.filesystem.open(self._path(found), writable=True)

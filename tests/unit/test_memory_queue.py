@@ -51,7 +51,7 @@ def waiting(condition: threading.Condition, count: int) -> Callable[[], bool]:
 # --- As queue.Queue ---
 
 
-@pytest.mark.parametrize("kind", [warren.memory(), warren.handover(), warren.open_file], ids=str)
+@pytest.mark.parametrize("kind", [warren.memory(), warren.handover(), warren.open_file], ids=["memory", "handover", "file"])
 def test_every_method_of_the_standard_queue_is_there(kind: object, tmp_path: Any) -> None:
     found = warren.open_file(tmp_path / "jobs.bunny") if kind is warren.open_file else kind
     names = {name for name in dir(queue.Queue) if not name.startswith("_")} - {"shutdown"}

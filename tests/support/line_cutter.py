@@ -8,10 +8,11 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 import warren
-from tests.support.simulated_disk import SimulatedFileSystem
+from tests.support.simulated_disk import FrozenDisk, SimulatedFileSystem
 
 ENGINE_DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(warren.__file__)), "storage") + os.sep
 LINES_BETWEEN_WRITE_BACKS: Final = 400
+HALF_STORED_CHANCE: Final = 0.5
 PURE: Final = (
     "blobs.py",
     "block.py",
@@ -42,14 +43,16 @@ UNWATCHED: Final = frozenset((*PURE, *OF_THE_PROCESS))
 class LineCutter:
     """While it is entered, counts the lines that run under `directory`, and cuts the power before the `line`-th.
 
-    `line` counts from 1; None never cuts. Now and then, drawn by the disk's seed, a page is written back between two
-    lines. Only the thread that entered is watched.
+    `line` counts from 1; None never cuts. Drawn by the disk's seed, a page is written back between two lines now and
+    then, and the cut comes in the midst of what the line before stores. Only the thread that entered is watched.
     """
 
     def __init__(self, disk: SimulatedFileSystem, line: int | None, *, directory: str = ENGINE_DIRECTORY) -> None:
         self.lines = 0
         self._disk, self._line, self._directory = disk, line, directory
         self._next_write_back = self._draw_write_back()
+        self._is_half_stored = disk.random.random() < HALF_STORED_CHANCE
+        self._earlier: FrozenDisk | None = None
 
     def __enter__(self) -> LineCutter:
         sys.settrace(self._on_call)
@@ -76,7 +79,9 @@ class LineCutter:
                 self._disk.write_back()
                 self._next_write_back += self._draw_write_back()
             if self.lines == self._line:
-                self._disk.cut()
+                self._disk.cut(self._earlier)
+            if self._is_half_stored and self._line is not None and self.lines == self._line - 1:
+                self._earlier = self._disk.freeze()
         return self._on_line
 
     def _draw_write_back(self) -> int:

@@ -18,7 +18,7 @@ import mmap
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -44,6 +44,14 @@ class FrozenDisk:
     boots: int
     map_capacity: int
     size_max: int | None
+
+    def half_stored(self, earlier: FrozenDisk, random: Random) -> FrozenDisk:
+        """The disk in the midst of the store that made it of `earlier`."""
+        files = {
+            number: file.half_stored(earlier.files[number], random) if number in earlier.files else file
+            for number, file in self.files.items()
+        }
+        return replace(self, files=files)
 
     def after_power_cut(self, seed: int) -> SimulatedFileSystem:
         """The disk as the next boot finds it. The seed decides what was lost."""
@@ -196,9 +204,10 @@ class SimulatedFileSystem:
     def is_cut(self) -> bool:
         return self._frozen is not None
 
-    def cut(self) -> None:
-        """Cut the power now: the state is frozen, and `PowerCut` raised."""
-        self._frozen = self._frozen or self.freeze()
+    def cut(self, earlier: FrozenDisk | None = None) -> None:
+        """Cut the power now: the state is frozen, and `PowerCut` raised. With `earlier`, in the midst of a store."""
+        frozen = self.freeze()
+        self._frozen = frozen.half_stored(earlier, self.random) if earlier is not None else frozen
         raise PowerCut
 
     def freeze(self) -> FrozenDisk:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, NamedTuple
 
 PAGE_SIZE: Final = 4096
 SECTOR_SIZE: Final = 512
+WORD_SIZE: Final = 8
 
 
 class LengthChange(NamedTuple):
@@ -60,6 +61,19 @@ class FrozenFile:
             if old != new:
                 _set_page(durable, page, _survivor(old, new, random, fate))
         return bytes(durable[:length].ljust(length, b"\0"))
+
+    def half_stored(self, earlier: FrozenFile, random: Random) -> FrozenFile:
+        """This file in the midst of the store that made it of `earlier`: a copy goes upwards, by aligned words."""
+        is_only_stored = (earlier.length, earlier.durable, earlier.pending) == (self.length, self.durable, self.pending)
+        if earlier.content == self.content or not is_only_stored:
+            return self
+        starts = range(0, len(self.content), WORD_SIZE)
+        old, new = earlier.content, self.content
+        changed = [at for at in starts if old[at : at + WORD_SIZE] != new[at : at + WORD_SIZE]]
+        if len(changed) < 2:
+            return self
+        stop = random.choice(changed)
+        return replace(self, content=new[:stop] + old[stop:])
 
 
 @dataclass(slots=True)

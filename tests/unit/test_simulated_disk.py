@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -391,6 +392,18 @@ def test_a_line_cutter_cuts_between_any_two_lines() -> None:
     assert seen == {bytes([0, 0, 0]), bytes([1, 0, 0]), bytes([1, 1, 0]), bytes([1, 1, 1])}
 
 
+def test_a_line_cutter_cuts_in_the_midst_of_a_store() -> None:
+    seen = set()
+    for seed in SEEDS:
+        disk, file = _disk_with_file(OLD * 24, seed=seed)
+        view = file.map(24, writable=True)
+        with pytest.raises(PowerCut), LineCutter(disk, 2, directory=__file__):
+            _one_long_store(view)
+        seen.add(_content(disk.after_process_kill()))
+
+    assert seen == {NEW * 24, OLD * 24, NEW * 8 + OLD * 16, NEW * 16 + OLD * 8}
+
+
 def test_a_line_cutter_without_a_line_counts_and_does_not_cut() -> None:
     disk, _ = _disk_with_file()
 
@@ -399,6 +412,11 @@ def test_a_line_cutter_without_a_line_counts_and_does_not_cut() -> None:
 
     assert cutter.lines == 4
     assert not disk.is_cut
+
+
+def _one_long_store(view: mmap.mmap) -> int:
+    view[:24] = NEW * 24
+    return 24
 
 
 def _three_stores(view: bytearray | object) -> int:

@@ -51,7 +51,9 @@ def waiting(condition: threading.Condition, count: int) -> Callable[[], bool]:
 # --- As queue.Queue ---
 
 
-@pytest.mark.parametrize("kind", [warren.memory(), warren.handover(), warren.open_file], ids=["memory", "handover", "file"])
+@pytest.mark.parametrize(
+    "kind", [warren.memory(), warren.handover(), warren.open_file], ids=["memory", "handover", "file"]
+)
 def test_every_method_of_the_standard_queue_is_there(kind: object, tmp_path: Any) -> None:
     found = warren.open_file(tmp_path / "jobs.bunny") if kind is warren.open_file else kind
     names = {name for name in dir(queue.Queue) if not name.startswith("_")} - {"shutdown"}
@@ -355,6 +357,18 @@ def test_what_was_withdrawn_is_not_kept(delay_s: float) -> None:
 
     assert len(order._line) + len(order._later) <= GONE_MIN + 2
     assert order.first_due_s() == delay_s
+
+
+def test_the_order_outlives_the_tidying_up() -> None:
+    order: DueOrder[int] = DueOrder()
+    entries = [order.add(number, 0.0, 1 + number * 37 % 101) for number in range(100)]
+
+    for entry in entries[:90:2] + entries[1:60:2]:
+        order.withdraw(entry)
+
+    assert len(order._later) < 60, "it was tidied up"
+    left = sorted((entry for entry in entries if entry.is_here), key=lambda entry: entry.due_s)
+    assert [order.take(1000.0) for _ in left] == left
 
 
 def take_all(memory: MemoryQueue[Any]) -> list[Any]:

@@ -579,6 +579,16 @@ def test_a_file_cut_before_its_pull_pointer_is_empty(path: Path) -> None:
         assert jobs.messages() == [b"a"]
 
 
+def test_a_file_that_is_cut_while_it_is_open_goes_on_too(path: Path, jobs: FileQueue) -> None:
+    for body in (b"a", b"b", b"cut"):
+        jobs.push(body)
+    os.truncate(path, path.stat().st_size - 1)
+
+    jobs.push(b"next")
+
+    assert jobs.messages() == [b"a", b"b", b"next"]
+
+
 def test_what_is_left_of_a_cut_file_is_durable_before_it_is_built_upon(path: Path) -> None:
     path.write_bytes(three(True)[:-3])
     disk = WatchedDisk()

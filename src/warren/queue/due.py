@@ -31,7 +31,7 @@ class DueOrder(Generic[T]):
     def __init__(self) -> None:
         self._line: deque[Entry[T]] = deque()
         self._later: list[tuple[float, int, Entry[T]]] = []
-        self._arrivals = self._count = self._gone = 0
+        self._arrivals = self._count = 0
 
     def __len__(self) -> int:
         return self._count
@@ -70,8 +70,8 @@ class DueOrder(Generic[T]):
         """`entry`, which is here, will not be taken any more."""
         entry.is_here = False
         self._count -= 1
-        self._gone += 1
-        if self._gone > max(GONE_MIN, self._count):
+        gone = len(self._line) + len(self._later) - self._count
+        if gone > max(GONE_MIN, self._count):
             self._tidy_up()
 
     def first_due_s(self) -> float | None:
@@ -83,10 +83,8 @@ class DueOrder(Generic[T]):
         line, later = self._line, self._later
         while line and not line[0].is_here:
             line.popleft()
-            self._gone -= 1
         while later and not later[0][2].is_here:
             heappop(later)
-            self._gone -= 1
         if not later:
             return line[0] if line else None
         due_s, number, entry = later[0]
@@ -96,4 +94,3 @@ class DueOrder(Generic[T]):
         self._line = deque(entry for entry in self._line if entry.is_here)
         self._later = [place for place in self._later if place[2].is_here]
         heapify(self._later)
-        self._gone = 0

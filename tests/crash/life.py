@@ -14,6 +14,7 @@ from warren.config import Compression
 TAGS: Final = ("", "eu.de", "eu.fr", "us")
 STEPS_BETWEEN_CUTS_MAX: Final = 5
 MESSAGES_MAX: Final = 150
+BLOCK_SIZE_LARGE: Final = 64 << 10
 CUT_AGAIN_CHANCE: Final = 0.35
 KILL_CHANCE: Final = 0.15
 PEEK_CHANCE: Final = 0.2
@@ -111,6 +112,8 @@ class Life:
         self._sent += 1
         random = self.random
         size = random.choice((0, 1, 20, 100, 100, 300, random.randrange(2500)))
+        if self.world.setup.block_size >= BLOCK_SIZE_LARGE and random.random() < 0.1:
+            size = random.randrange(BLOCK_SIZE_LARGE // 2)
         body = (b"%d:" % self._sent + random.randbytes(4) * (size // 4 + 1))[: max(size, 12)]
         tag = random.choice(TAGS)
         identity = f"id-{self._sent}" if random.random() < 0.3 else ""
@@ -131,7 +134,7 @@ def draw_setup(random: Random) -> Setup:
         version=version,
         durability=random.choice(durabilities),
         compression=random.choice(compressions),
-        block_size=random.choice((4 << 10, 8 << 10, 16 << 10)),
+        block_size=random.choice((4 << 10, 8 << 10, 16 << 10, BLOCK_SIZE_LARGE)),
         max_block_count=random.choice((2, 3, 4, 8)),
         exclusive=not is_shared and random.random() < 0.4,
         second_durability=random.choice(durabilities) if is_shared else None,

@@ -295,7 +295,7 @@ def test_closing_makes_everything_durable(tmp_path: Path, version: int) -> None:
     log.close()
 
     suffix = "zbus" if version == 1 else "block"
-    assert disk.syncs == [f"00000000000000000000.{suffix}", "index"]
+    assert disk.syncs == [f"00000000000000000000.{suffix}", "index", "index"]
 
 
 def test_closing_twice_does_no_harm(tmp_path: Path, version: int) -> None:

@@ -363,7 +363,7 @@ def test_a_position_behind_the_end_is_the_end(log: Log) -> None:
         assert other.reader("billing").position <= 1
 
 
-def test_one_entry_that_does_not_check_costs_one_change(tmp_path: Path) -> None:
+def test_an_entry_that_was_not_finished_costs_one_change(tmp_path: Path) -> None:
     with quick_log(tmp_path) as log:
         log.append_many([b""] * 5)
         reader = log.reader("billing", tag="eu.*")
@@ -373,8 +373,8 @@ def test_one_entry_that_does_not_check_costs_one_change(tmp_path: Path) -> None:
         reader.filter_by("us.*")
         positions, filters = (0, 64), (128, 272)
 
-        _flip(_reader_file(log), _later(_reader_file(log), positions, sequence_at=24) + 16)
-        _flip(_reader_file(log), _later(_reader_file(log), filters, sequence_at=8) + 16)
+        _zero(_reader_file(log), _later(_reader_file(log), positions, sequence_at=24) + 32, 8)
+        _zero(_reader_file(log), _later(_reader_file(log), filters, sequence_at=8) + 4, 4)
 
         assert (log.reader("billing").position, log.reader("billing").tag) == (2, "eu.*")
         reader.seek(4)
@@ -383,18 +383,25 @@ def test_one_entry_that_does_not_check_costs_one_change(tmp_path: Path) -> None:
         assert (log.reader("billing").position, log.reader("billing").tag) == (4, "asia")
 
 
+def _zero(file: Path, position: int, size: int) -> None:
+    """As a process leaves it that is killed before it stored the checksum."""
+    with file.open("r+b") as stream:
+        stream.seek(position)
+        stream.write(bytes(size))
+
+
 def _later(file: Path, places: tuple[int, int], *, sequence_at: int) -> int:
     data = file.read_bytes()
     return max(places, key=lambda at: int(struct.unpack_from("<Q", data, at + sequence_at)[0]))
 
 
 @pytest.mark.parametrize(("position", "place"), [(0, 0), (8, 0), (24, 0), (32, 0), (128, 128), (132, 128), (140, 128)])
-def test_a_reader_of_which_neither_entry_checks_is_damage(tmp_path: Path, position: int, place: int) -> None:
+def test_an_entry_of_a_reader_that_does_not_check_is_damage(tmp_path: Path, position: int, place: int) -> None:
     with quick_log(tmp_path) as log:
         log.reader("billing")
         _flip(_reader_file(log), position)
 
-        with pytest.raises(CorruptRecord, match=f"damaged at byte {place}: neither") as damage:
+        with pytest.raises(CorruptRecord, match=f"damaged at byte {place}: the entry") as damage:
             log.reader("billing")
 
         assert damage.value.path == str(_reader_file(log))

@@ -133,14 +133,13 @@ def with_nulls(array: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.Array:
 
 def headers_array(blobs: Blobs) -> pa.Array:
     """Packed headers as maps; ValueError where they make no sense. All first ones are read at once, and so on."""
-    heads = np.ndarray((len(blobs.area) - HEADER_HEAD.itemsize + 1,), f"V{HEADER_HEAD.itemsize}", blobs.area, 0, (1,))
     rows, cursors = np.arange(len(blobs.starts)), blobs.starts
     steps: list[HeaderStep] = []
     while len(left := np.flatnonzero(cursors < blobs.ends[rows])):
         rows, cursors = rows[left], cursors[left]
         names_at = cursors + HEADER_HEAD.itemsize
         _check_within(names_at, blobs.ends[rows])
-        sizes = heads[cursors].view(HEADER_HEAD)
+        sizes = Blobs(blobs.area, cursors, names_at).windows(HEADER_HEAD.itemsize).view(HEADER_HEAD)
         values_at = names_at + sizes["name_size"]
         cursors = values_at + sizes["value_size"]
         _check_within(cursors, blobs.ends[rows])

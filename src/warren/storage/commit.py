@@ -258,16 +258,16 @@ class Commit:
         """Make everything below `number`, which ends in `block`, durable, whoever wrote it and however it was meant."""
         index = self.writer.index
         if index.synced < block.base_number:
-            for file in self._files_between(index, block.number):
+            for file, _ in self._files_between(index, block.number):
                 file.sync()
         block.file.sync()
         index.synced = number
 
-    def _files_between(self, index: Index, block_number: int) -> list[File]:
-        """The files of the blocks before one that may hold what is not on disk."""
+    def _files_between(self, index: Index, block_number: int) -> list[tuple[File, int]]:
+        """The files of the blocks before one that may hold what is not on disk, each with its end number."""
         blocks = self._view.slots()
         return [
-            self.files.block(number, slot).file
+            (self.files.block(number, slot).file, slot.end_number)
             for number, slot in enumerate(blocks.slots, blocks.start)
             if number < block_number and slot.end_number > index.synced
         ]
@@ -285,15 +285,15 @@ class Commit:
             block = self.writer.block
             if block is None or self._closed_because:
                 return
-            index, number = self.writer.index, block.base_number
-            due = self._files_between(index, block.number) if index.synced < number else []
+            index = self.writer.index
+            due = self._files_between(index, block.number) if index.synced < block.base_number else []
             has_sealed = bool(due)
             if self._durability.mode == "interval":
-                due, number = [*due, block.file], self.writer.number
+                due.append((block.file, self.writer.number))
         try:
-            for file in due:
+            for file, number in due:
                 file.sync()
-            index.synced = max(index.synced, number)
+                index.synced = max(index.synced, number)
             if has_sealed:
                 # On disk as well: a recovery then starts behind these blocks.
                 index.sync()

@@ -245,8 +245,9 @@ class Index:
 
     def open_for(self, boot_id: bytes, state: int) -> None:
         """Note how the log is left from now on, durably: whoever opens it next must know before the first append."""
-        # First the rest of the index, then the word that vouches for it: a cut in between must not tear the two apart.
-        self.sync()
+        if state == STATE_CLEAN:
+            # First the rest of the index, then the word that vouches for it: a power cut must not tear them apart.
+            self.sync()
         before = self.state, self.words[WORD_CHECKSUM]
         self._map[BOOT_ID_AT : BOOT_ID_AT + BOOT_ID_SIZE] = boot_id
         self.state, self.words[WORD_CHECKSUM] = state, self._checksum() if state == STATE_CLEAN else 0

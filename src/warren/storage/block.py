@@ -245,7 +245,9 @@ class Block:
         for neighbour in (found - 1, found):
             if self.base_number <= neighbour < end_number:
                 # The search believed counts that only a whole look at a record checks.
-                self.read(self.find(neighbour, limit), limit)
+                record = self.read(self.find(neighbour, limit), limit)
+                if (record.timestamp < timestamp) != (neighbour < found):
+                    raise self.corrupt(Damage(record.position, "a count on the way here misled the search by time"))
         return found
 
     def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:

@@ -18,6 +18,7 @@ from tests.unit.fakes import quick_log
 from warren.errors import NumberRetired
 from warren.message import Message
 from warren.storage import END, START, Log, QueueReader
+from warren.storage.reader import Place
 from warren.storage.tags import TagFilter
 
 BLOCK_SIZE = 4096
@@ -58,8 +59,9 @@ headers = st.dictionaries(st.text(max_size=5), st.binary(max_size=10), max_size=
 offsets = st.integers(-1, 2**62)
 ids = st.text(max_size=9)
 tags = st.sampled_from(TAGS)
-v1_messages = st.builds(Expected, bodies, tags, id=ids, corr_offset=offsets)
-v2_messages = st.builds(Expected, bodies, tags, st.none() | st.binary(max_size=20), headers, ids, offsets)
+never = st.just(0)
+v1_messages = st.builds(Expected, bodies, tags, st.none(), st.just({}), ids, offsets, never)
+v2_messages = st.builds(Expected, bodies, tags, st.none() | st.binary(max_size=20), headers, ids, offsets, never)
 
 
 @dataclass
@@ -180,7 +182,7 @@ class LogBesideList(RuleBasedStateMachine):
 
         assert self.first <= first <= max(self.first, before)
         assert first < len(self.messages) or not self.messages
-        assert self.log.inspect().blocks == () or self.log.inspect().blocks[0].base_number == first
+        assert [block.base_number for block in self.log.inspect().blocks[:1]] in ([first], [])
         self.first = first
 
     @rule()
@@ -198,7 +200,9 @@ class LogBesideList(RuleBasedStateMachine):
         assert self.log.recovery is None
 
     @rule()
+    @precondition(lambda self: self.version == 2 or not self.first)
     def make_the_index_anew(self) -> None:
+        """Blocks of version 1 do not know their number, by which its readers stand: there only while none is gone."""
         for log in (self.log, self.other, self.follower):
             log.close()
         (Path(self.directory.name) / "index").unlink()
@@ -206,10 +210,6 @@ class LogBesideList(RuleBasedStateMachine):
         self.follower = quick_log(self.directory.name, read_only=True, clock=self.clock)
         self._forget_readers()
         self.flag = 0
-        if not self.messages[self.first :]:
-            self.messages, self.first = [], 0
-            for standing in self.readers.values():
-                standing.position = standing.committed = 0
 
     @rule(value=st.integers(0, 2**32 - 1))
     def set_flag(self, value: int) -> None:
@@ -288,6 +288,10 @@ class LogBesideList(RuleBasedStateMachine):
         if standing.reader is None:
             standing.reader = self.log.reader(name)
             standing.position = standing.committed
+            if self.version == 1 and standing.committed < self.first:
+                # A reader of version 1 stands by block and position: of a block that is gone no number is left.
+                assert standing.reader.position < self.first
+                standing.position = standing.committed = standing.reader.position
         assert (standing.reader.position, standing.reader.tag) == (standing.position, standing.filter)
         return standing
 
@@ -322,23 +326,24 @@ class LogBesideList(RuleBasedStateMachine):
         standing.committed = standing.position
 
     @rule(name=st.sampled_from(READERS), to=st.sampled_from([START, END]) | st.integers(0, 400))
-    def seek(self, name: str, to: int) -> None:
+    def seek(self, name: str, to: int | Place) -> None:
         standing = self._reader(name)
         assert standing.reader is not None
         end = len(self.messages)
 
         standing.position = standing.reader.seek(to)
 
-        assert standing.position == (self.first if to is START else end if to is END else min(to, end))
+        places = {START: self.first, END: end}
+        assert standing.position == (places[to] if isinstance(to, Place) else min(to, end))
 
     @rule(name=st.sampled_from(READERS), tag=st.sampled_from(FILTERS[1:]))
     def change_filter(self, name: str, tag: str) -> None:
         standing = self._reader(name)
 
-        standing.reader = self.log.reader(name, tag=tag)
+        self.log.reader(name, tag=tag)
 
-        standing.filter, standing.position = tag, standing.committed
-        assert standing.reader.position == standing.position
+        standing.filter, standing.reader = tag, None
+        self._reader(name)
 
     # --- What always holds ---
 
@@ -357,4 +362,4 @@ class Version1BesideList(LogBesideList):
 
 TestVersion1 = Version1BesideList.TestCase
 TestVersion2 = LogBesideList.TestCase
-TestVersion1.settings = TestVersion2.settings = settings(max_examples=60, stateful_step_count=40)
+TestVersion1.settings = TestVersion2.settings = settings(max_examples=25, stateful_step_count=40)

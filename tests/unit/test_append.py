@@ -292,6 +292,7 @@ BAD_FIELDS: dict[str, dict[str, Any]] = {
     "a header name that is no text": {"headers": {1: b"1"}},
     "a header name that is no Unicode": {"headers": {"\ud800": b"1"}},
     "a corr_offset too large": {"corr_offset": 2**63},
+    "a corr_offset below none": {"corr_offset": -2},
     "a corr_offset that is text": {"corr_offset": "7"},
 }
 

@@ -75,11 +75,12 @@ def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | 
         stretch = view.locate(number, numbers.stop)
         end = min(numbers.stop, stretch.end_number)
         for part in _parts(stretch, range(number, end), tag):
-            is_alone = len(part) >= ALONE_ROWS_MIN or part.size >= ALONE_SIZE_MIN
+            stays = isinstance(part, BatchPart) and part.rows_a_batch >= IN_PLACE_ROWS_MIN
+            is_alone = stays or len(part) >= ALONE_ROWS_MIN or part.size >= ALONE_SIZE_MIN
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
             try:
-                if isinstance(part, BatchPart) and part.rows_a_batch >= IN_PLACE_ROWS_MIN:
+                if isinstance(part, BatchPart) and stays:
                     yield from in_place.batches(part)
                 else:
                     heap.add(part)

@@ -501,3 +501,16 @@ def _flip(file: Path, position: int) -> None:
     handle = QUICK_DISK.open(str(file), writable=True)
     handle.write(position, bytes((handle.read(position, 1)[0] ^ 0xFF,)))
     handle.close()
+
+
+def test_a_version_1_reader_keeps_its_place_through_a_repair_of_a_log_that_lost_blocks(tmp_path: Path) -> None:
+    with quick_log(tmp_path, version=1, block_size=4096) as log:
+        for _ in range(20):
+            log.append(bytes(1000))
+        log.retire(before=10)
+        reader = log.reader("billing")
+        reader.seek(12)
+        reader.commit()
+
+    with Log.open(tmp_path, repair=True) as log:
+        assert log.reader("billing").position == 12

@@ -96,6 +96,8 @@ class _Recoverer:
         elif self._index is not None:
             self._floor = min(self._index.synced, self._index.message_count)
         self._old = _slots_by_base(self._index)
+        # The numbers of the blocks are taken from any index that has them: the files of version 1 do not tell.
+        self._numbers = {base: number for base, (number, _) in _slots_by_base(index).items()}
         self._leftovers: list[str] = []
         self._removed: list[str] = []
 
@@ -196,7 +198,8 @@ class _Recoverer:
 
     def _describe(self, base_offset: int, path: str, before: Sequence[_Found]) -> _Found | None:
         """What the head of a block file says; None where it was never written."""
-        number, slot = self._old.get(base_offset, (before[-1].number + 1 if before else 0, _EMPTY_SLOT))
+        number = self._numbers.get(base_offset, before[-1].number + 1 if before else 0)
+        _, slot = self._old.get(base_offset, (number, _EMPTY_SLOT))
         head = self._files.filesystem.open(path, writable=False).read(0, HEADER_SIZE_MAX)
         if not self._files.format.has_meta_data:
             if not any(head[: RECORD_HEAD_V1.size]):

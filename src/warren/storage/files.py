@@ -138,10 +138,11 @@ class LogFiles:
             synced=index.synced,
             boot_id=index.boot_id,
             state=index.state,
+            # From its first moment on: whoever dies right after it took its place is in the middle of an append.
+            writing=index.writing,
         )
-        writing, blocks = index.writing, self._blocks.copy()
+        blocks = self._blocks.copy()
         new_index = self.replace_index(data)
-        new_index.writing = writing
         self._blocks.update(blocks)
         return new_index
 

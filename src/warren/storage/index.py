@@ -314,6 +314,7 @@ def index_bytes(
     synced: int,
     boot_id: bytes,
     state: int,
+    writing: int = 0,
 ) -> bytes:
     """A whole index file."""
     fields = FIELDS[version]
@@ -328,4 +329,4 @@ def index_bytes(
         position = number % max_block_count * fields.slot.size
         table[position : position + fields.slot.size] = _slot_bytes(fields, slot)
     checksum = crc32c(head + NATIVE_WORD.pack(synced) + bytes(table)) if state == STATE_CLEAN else 0
-    return head + layout.INDEX_STATE.pack(state, checksum, synced, 0, 0, boot_id, 0) + bytes(table)
+    return head + layout.INDEX_STATE.pack(state, checksum, synced, writing, 0, boot_id, 0) + bytes(table)

@@ -17,6 +17,7 @@ from warren.storage.layout import (
     SECTION_HEADERS_ENDS,
     SECTION_ID_ENDS,
     SECTION_KEY_ENDS,
+    SECTION_TAG_CODES,
 )
 from warren.storage.record import Damage, DiskMessage, unpack_headers
 from warren.storage.runs import Run
@@ -85,10 +86,14 @@ class BatchPart:
 
     @property
     def rows_a_batch(self) -> int:
-        return self._count // len(self._train.records) if len(self._train.records) > 1 else 0
+        """How many rows a batch has of which the bodies may stay where they lie; 0 where they may not."""
+        return self._count // len(self._train.records) if isinstance(self._rows, slice) else 0
 
     def bodies(self) -> Iterator[pa.Array]:
-        """The bodies of each batch, where they lie. Only of all rows."""
+        """The bodies of each batch, where they lie."""
+        if len(self._train.records) == 1:
+            yield self.body()
+            return
         for count, (ends, section) in zip(self._train.counts, self._train.cuts(SECTION_BODY_ENDS), strict=True):
             yield cut(count, ends, section)
 
@@ -105,7 +110,7 @@ class BatchPart:
 
     def tag(self) -> Piece:
         tags = self._train.tags()
-        if len(set(tags)) == 1:
+        if SECTION_TAG_CODES not in self._train and len(set(tags)) == 1:
             return Shared(tags[0], self._count)
         return pa.array(tags, pa.string()).take(pa.array(self._train.tag_codes(len(tags))[self._rows]))
 

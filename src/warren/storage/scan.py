@@ -82,11 +82,11 @@ def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | 
             try:
                 if isinstance(part, BatchPart) and stays:
                     yield from in_place.batches(part)
-                else:
-                    heap.add(part)
+                    continue
+                heap.add(part)
             except (Damage, ValueError) as error:
                 raise stretch.block.corrupt(Damage(part.culprit(), _reason(error))) from error
-            if is_alone and len(heap):
+            if is_alone:
                 yield heap.take()
         number = end
     if len(heap):
@@ -177,14 +177,13 @@ def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None) -> Iterator[
 
 
 def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
-    for each in run.parts(SIZE_TARGET):
-        part = RunPart(each)
-        try:
-            passing = part if tag is None else part.passing(tag)
-        except ValueError as error:
-            raise block.corrupt(Damage(part.culprit(), str(error))) from error
-        if passing is not None:
-            yield passing
+    try:
+        for each in run.parts(SIZE_TARGET):
+            part = RunPart(each) if tag is None else RunPart(each).passing(tag)
+            if part is not None:
+                yield part
+    except ValueError as error:
+        raise block.corrupt(Damage(RunPart(run).culprit(), str(error))) from error
 
 
 def _batch_parts(record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Iterator[Part]:

@@ -29,6 +29,7 @@ MASKS: Final = (0x01, 0x80, 0xFF)
 WOUND_S_MAX: Final = 10
 SPARE: Final = 64
 FREE_STEP: Final = 31
+PART_STEPS: Final = {"group": 13}
 PART_STEP: Final = 5
 WHOLE_KINDS: Final = ("singles", "columns", "compressed")
 BLOCK_SIZE: Final = 8 << 10
@@ -141,7 +142,7 @@ def wounds(kind: str, files: Mapping[str, bytes]) -> list[Wound]:
     for file, content in sorted(files.items()):
         is_whole = kind in WHOLE_KINDS if file.endswith(".block") else kind == WHOLE_KINDS[0]
         used = len(content.rstrip(b"\0")) + SPARE
-        places = range(0, min(used, len(content)), 1 if is_whole else PART_STEP)
+        places = range(0, min(used, len(content)), 1 if is_whole else PART_STEPS.get(kind, PART_STEP))
         for position in (*places, *range(used, len(content), FREE_STEP)):
             found += (Wound(file, position, MASKS[position % len(MASKS)]), Wound(file, position, None))
     return found

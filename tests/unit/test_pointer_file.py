@@ -833,6 +833,7 @@ def test_a_lock_that_nobody_gives_up_is_an_error(clock: SimulatedClock) -> None:
             jobs.push(b"a")
         assert caught.value.pid == 7
         assert clock.steady_s() >= 30
+        assert disk.calls < 10_000, "it was asked for ever more seldom"
 
         lock.release()
         jobs.push(b"a")
@@ -912,9 +913,24 @@ def test_no_file_stays_open_between_two_operations_but_that_of_the_lock(path: Pa
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_forked_child_uses_the_queue_as_another_process_does(path: Path) -> None:
+def in_child(act: Callable[[], object]) -> bool:
+    """Whether `act` ends well in a forked child."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] == 0
+    code = 1
+    try:
+        act()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def test_a_forked_child_does_not_wait_for_threads_that_it_does_not_have(path: Path) -> None:
+    held, let_go = threading.Event(), threading.Event()
     with quick(path) as jobs:
-        held, let_go = threading.Event(), threading.Event()
 
         def hold() -> None:
             with jobs._shared.changed:
@@ -924,23 +940,32 @@ def test_a_forked_child_uses_the_queue_as_another_process_does(path: Path) -> No
         thread = threading.Thread(target=hold)
         thread.start()
         held.wait(WAIT_S)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if not child:
-            # The thread that holds the mutex is not in this process, and never will give it up.
-            code = 1
-            try:
-                jobs.push(b"from the child")
-                code = 0
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
+
+        is_done = in_child(lambda: jobs.push(b"from the child"))
+
         let_go.set()
         thread.join(WAIT_S)
-
-        assert status == 0
+        assert is_done
         assert jobs.messages() == [b"from the child"]
+
+
+def test_a_forked_child_does_not_hold_the_lock_of_its_parent(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.queue.shared_file.LOCK_WAIT_S_MAX", 2 * SHORT_S)
+
+    def push_in_vain() -> None:
+        with pytest.raises(LogLocked):
+            jobs.push(b"from the child")
+
+    with quick(path) as jobs:
+        with jobs._shared.opened():
+            assert in_child(push_in_vain)
+
+        assert jobs.messages() == []
+
+
+def test_there_is_no_file_that_it_could_give_up_to_others(jobs: FileQueue) -> None:
+    assert jobs._shared.file_count == 0
+    assert not jobs._shared.rest()
 
 
 # --- The chapter ---

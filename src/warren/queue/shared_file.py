@@ -66,7 +66,6 @@ class SharedFile:
             self._closed_because = self._closed_because or "close() was called"
             if self._lock is not None:
                 self._lock.close()
-            self._lock = None
             self.changed.notify_all()
 
     # --- What the residents of a process have to offer ---

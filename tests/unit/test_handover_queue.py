@@ -16,7 +16,7 @@ import pytest
 
 import warren
 from tests.support.simulated_clock import SimulatedClock
-from tests.unit.test_memory_queue import SHORT_S, WAIT_S, run, settle, until
+from tests.unit.patience import SHORT_S, WAIT_S, run, settle, until
 from warren.errors import BadInput
 from warren.queue.handover import HandoverQueue
 

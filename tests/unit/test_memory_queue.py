@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 
 import warren
 from tests.support.simulated_clock import SimulatedClock
+from tests.unit.patience import SHORT_S, WAIT_S, run, settle, until
 from warren.aio import MemoryQueue as AsyncMemoryQueue
 from warren.errors import BadInput
 from warren.queue.due import GONE_MIN, DueOrder
 from warren.queue.memory import MemoryQueue
 from warren.queue.waiting import Deadline, wait
-
-WAIT_S = 20.0
-SHORT_S = 0.05
 
 
 @pytest.fixture
@@ -34,13 +32,6 @@ def clock() -> SimulatedClock:
 @pytest.fixture
 def threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(8)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)
 
 
 def waiting(condition: threading.Condition, count: int) -> Callable[[], bool]:
@@ -381,20 +372,6 @@ def take_all(memory: MemoryQueue[Any]) -> list[Any]:
 
 
 # --- The asyncio twin ---
-
-
-def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    async def within_time() -> None:
-        async with asyncio.timeout(WAIT_S):
-            await coroutine
-
-    asyncio.run(within_time())
-
-
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_every_method_of_the_asyncio_queue_is_there() -> None:

@@ -45,21 +45,23 @@ class BackgroundThread:
         with self._changed:
             heapq.heappush(self._jobs, (self._clock.steady_s() + delay_s, next(self._order), job))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="warren-background", daemon=True)
+                state = self._clock, self._changed, self._jobs
+                self._thread = threading.Thread(target=self._run, args=state, name="warren-background", daemon=True)
                 self._thread.start()
             self._changed.notify()
 
-    def _run(self) -> None:
+    @staticmethod
+    def _run(clock: Clock, changed: threading.Condition, jobs: list[tuple[float, int, Job]]) -> None:
         while True:
-            with self._changed:
-                while not self._jobs:
-                    self._changed.wait()
-                due, _, job = self._jobs[0]
-                delay_s = due - self._clock.steady_s()
+            with changed:
+                while not jobs:
+                    changed.wait()
+                due, _, job = jobs[0]
+                delay_s = due - clock.steady_s()
                 if delay_s > 0:
-                    self._changed.wait(delay_s)
+                    changed.wait(delay_s)
                     continue
-                heapq.heappop(self._jobs)
+                heapq.heappop(jobs)
             job()
 
     def after_fork(self) -> None:

@@ -31,11 +31,11 @@ class LogView:
         self._words = (0, 0)
         self._slots: list[Slot] = []
         self._base_numbers: list[int] = []
-        self._last_block: Block | None = None
+        self._last_number = -1
 
     def let_go(self) -> None:
         """Hold no file any more."""
-        self._index = self._last_block = None
+        self._index = None
 
     @property
     def directory(self) -> str:
@@ -120,10 +120,10 @@ class LogView:
             if index.block_range()[0] > start + place:
                 raise NumberRetired(self._base_numbers[place], self.first) from None
             raise
-        left, self._last_block = self._last_block, block
-        if left is not None and block.number == left.number + 1:
+        left, self._last_number = self._last_number, block.number
+        if block.number == left + 1 and (block_left := self._files.open_block(left)) is not None:
             # Whoever reads on and on needs no more than the block it is in.
-            left.let_pages_go()
+            block_left.let_pages_go()
         return Stretch(block, slot.end_offset - slot.base_offset, end if is_last else slot.end_number)
 
     def stretches(self, start: int, end: int) -> Iterator[tuple[Stretch, Slot]]:

@@ -199,8 +199,20 @@ class Section(NamedTuple):
     size: int
 
 
+class PlainTable(NamedTuple):
+    """The head and the table of a batch that has bodies and nothing else: two sections."""
+
+    section_count: int
+    spare: int
+    ends_kind: int
+    ends_size: int
+    bodies_kind: int
+    bodies_size: int
+
+
 COLUMNS_HEAD: Final = Struct("<II")
 SECTION: Final = Struct("<II")
+PLAIN_TABLE: Final = Struct("<IIIIII")
 SECTION_BODY_ENDS: Final = 1
 SECTION_BODIES: Final = 2
 SECTION_TAG_CODES: Final = 3

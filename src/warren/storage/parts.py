@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from warren.message import NO_HEADERS
+from warren.message import NO_CORR_OFFSET, NO_HEADERS
 from warren.storage.arrow import BINARY, HEADERS, Piece, Shared, cut, gathered, headers_array, text, with_nulls
 from warren.storage.blobs import Rows
+from warren.storage.columns import END, Columns
 from warren.storage.layout import (
     SECTION_BODY_ENDS,
     SECTION_CORR_OFFSETS,
@@ -50,10 +52,10 @@ class Part(Protocol):
 
 
 class BatchPart:
-    """Some rows of a train. Of one batch nothing is copied where the rows are neighbours and it is not compressed."""
+    """Some rows of a batch. Nothing of it is copied where the rows are neighbours and it is not compressed."""
 
-    def __init__(self, train: Train, rows: Rows) -> None:
-        self._train, self._rows = train, rows
+    def __init__(self, record: DiskMessage, columns: Columns, rows: Rows) -> None:
+        self._record, self._columns, self._rows = record, columns, rows
         self._count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
     def __len__(self) -> int:
@@ -61,11 +63,10 @@ class BatchPart:
 
     @property
     def size(self) -> int:
-        return self._train.size * self._count // self._train.count
+        return len(self._record.area) * self._count // self._columns.count
 
     def culprit(self) -> int:
-        parts = (BatchPart(batch, slice(0, batch.count)) for batch in self._train.batches())
-        return next((part._train.first.position for part in parts if not _makes_sense(part)), 0)
+        return self._record.position
 
     def _some(self, array: pa.Array) -> pa.Array:
         rows = self._rows
@@ -74,64 +75,134 @@ class BatchPart:
         return array if self._count == len(array) else array.slice(rows.start, self._count)
 
     def _cut(self, kind: int) -> pa.Array:
-        return cut(self._train.count, self._train.ends(kind), self._train.section(kind + 1))
+        return cut(self._columns.count, self._columns.ends(kind), self._columns.section(kind + 1))
 
     def number(self) -> Piece:
-        rows, number = self._rows, self._train.first.number
+        rows, number = self._rows, self._record.number
         return range(number + rows.start, number + rows.stop) if isinstance(rows, slice) else rows + number
 
-    def _of_records(self, values: Sequence[int]) -> Piece:
-        """A value that each batch has in its head."""
-        return self._train.repeated(values)[self._rows] if len(values) > 1 else Shared(values[0], self._count)
-
-    @property
-    def rows_a_batch(self) -> int:
-        """How many rows a batch has of which the bodies may stay where they lie; 0 where they may not."""
-        return self._count // len(self._train.records) if isinstance(self._rows, slice) else 0
-
-    def bodies(self) -> Iterator[pa.Array]:
-        """The bodies of each batch, where they lie."""
-        if len(self._train.records) == 1:
-            yield self.body()
-            return
-        for count, (ends, section) in zip(self._train.counts, self._train.cuts(SECTION_BODY_ENDS), strict=True):
-            yield cut(count, ends, section)
-
     def offset(self) -> Piece:
-        return self._of_records([record.offset for record in self._train.records])
+        return Shared(self._record.offset, self._count)
 
     def timestamp(self) -> Piece:
-        return self._of_records([record.timestamp for record in self._train.records])
+        return Shared(self._record.timestamp, self._count)
 
     def id(self) -> Piece:
-        if SECTION_ID_ENDS not in self._train:
-            return Shared(self._train.first.id, self._count)
+        if SECTION_ID_ENDS not in self._columns:
+            return Shared(self._record.id, self._count)
         return self._some(text(self._cut(SECTION_ID_ENDS)))
 
     def tag(self) -> Piece:
-        tags = self._train.tags()
-        if SECTION_TAG_CODES not in self._train and len(set(tags)) == 1:
-            return Shared(tags[0], self._count)
-        return pa.array(tags, pa.string()).take(pa.array(self._train.tag_codes(len(tags))[self._rows]))
+        if SECTION_TAG_CODES not in self._columns:
+            return Shared(self._record.tag, self._count)
+        tags = self._columns.tags()
+        return pa.array(tags, pa.string()).take(pa.array(self._columns.tag_codes(len(tags))[self._rows]))
 
     def key(self) -> Piece:
-        if SECTION_KEY_ENDS not in self._train:
-            return Shared(self._train.first.key, self._count)
-        keys, is_present = self._cut(SECTION_KEY_ENDS), self._train.keys_present()
+        if SECTION_KEY_ENDS not in self._columns:
+            return Shared(self._record.key, self._count)
+        keys, is_present = self._cut(SECTION_KEY_ENDS), self._columns.keys_present()
         return self._some(keys if is_present is None else with_nulls(keys, is_present))
 
     def headers(self) -> Piece:
-        if SECTION_HEADERS_ENDS not in self._train:
+        if SECTION_HEADERS_ENDS not in self._columns:
             return Shared(NO_HEADERS, self._count)
-        return headers_array(self._train.blobs(SECTION_HEADERS_ENDS, self._rows))
+        return headers_array(self._columns.blobs(SECTION_HEADERS_ENDS, self._rows))
 
     def corr_offset(self) -> Piece:
-        if SECTION_CORR_OFFSETS not in self._train:
-            return Shared(self._train.first.corr_offset, self._count)
-        return self._train.corr_offsets()[self._rows]
+        if SECTION_CORR_OFFSETS not in self._columns:
+            return Shared(self._record.corr_offset, self._count)
+        return self._columns.corr_offsets()[self._rows]
 
     def body(self) -> Piece:
         return self._some(self._cut(SECTION_BODY_ENDS))
+
+
+class TrainPart:
+    """A train, copied into one piece."""
+
+    space = 0
+    """How many rows that belong to no message stand behind each batch."""
+
+    def __init__(self, train: Train) -> None:
+        self.train = train
+        self._counts = train.counts + self.space
+        self._count = int(self._counts.sum())
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return self.train.size
+
+    def culprit(self) -> int:
+        parts = map(TrainPart, self.train.single())
+        return next((part.train.wagons[0].position for part in parts if not _makes_sense(part)), 0)
+
+    def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
+        """A value for each batch, as one for each row."""
+        return np.repeat(np.array(values, np.int64), self._counts)
+
+    def number(self) -> Piece:
+        return range(self.train.number, self.train.number + self._count)
+
+    def offset(self) -> Piece:
+        return self._repeated([wagon.offset for wagon in self.train.wagons])
+
+    def timestamp(self) -> Piece:
+        return self._repeated([wagon.timestamp for wagon in self.train.wagons])
+
+    def id(self) -> Piece:
+        return Shared("", self._count)
+
+    def tag(self) -> Piece:
+        tags = [str(wagon.tag, "utf-8") for wagon in self.train.wagons]
+        if len(set(tags)) == 1:
+            return Shared(tags[0], self._count)
+        return pa.array(tags, pa.string()).take(pa.array(self._repeated(range(len(tags)))))
+
+    def key(self) -> Piece:
+        return Shared(None, self._count)
+
+    def headers(self) -> Piece:
+        return Shared(NO_HEADERS, self._count)
+
+    def corr_offset(self) -> Piece:
+        return Shared(NO_CORR_OFFSET, self._count)
+
+    def body(self) -> Piece:
+        train = self.train
+        sizes = train.ends[train.lasts]
+        bases = np.cumsum(sizes, dtype=END) - sizes
+        # The end of one batch is the 0 of the next.
+        ends = np.delete(train.ends + np.repeat(bases, train.counts + 1), train.lasts[:-1])
+        bodies = b"".join([train.view[wagon.bodies_at : wagon.bodies_end] for wagon in train.wagons])
+        return cut(self._count, ends, bodies)
+
+
+class SpacedPart(TrainPart):
+    """A train whose bodies stay where they lie: what lies between two batches is a body of no message.
+
+    `slices` tells the rows that messages have.
+    """
+
+    space = 1
+
+    def slices(self) -> Iterator[tuple[int, int]]:
+        """Where the rows of each batch start, and how many they are."""
+        return zip((self.train.lasts - self.train.counts).tolist(), self.train.counts.tolist(), strict=True)
+
+    def number(self) -> Piece:
+        numbers = np.arange(self.train.number, self.train.number + self._count)
+        numbers -= self._repeated(range(len(self.train.counts)))
+        return numbers
+
+    def body(self) -> Piece:
+        ends = np.repeat(np.array([wagon.bodies_at for wagon in self.train.wagons], END), self._counts)
+        ends += self.train.ends
+        # The last batch has nothing behind it: its space is an empty body.
+        return cut(self._count, np.append(ends, ends[-1:]), self.train.view)
 
 
 class RunPart:

@@ -15,7 +15,7 @@ from warren.storage.arrow import SCHEMA, Piece, joined
 from warren.storage.block import Block
 from warren.storage.columns import Columns, passing_rows
 from warren.storage.layout import CODEC_SINGLE
-from warren.storage.parts import BatchPart, LoosePart, Part, RunPart
+from warren.storage.parts import BatchPart, LoosePart, Part, RunPart, SpacedPart, TrainPart
 from warren.storage.record import Damage, DiskMessage
 from warren.storage.runs import Run, RunFinder
 from warren.storage.tags import TagFilter
@@ -69,49 +69,32 @@ def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None) -> Iterator[pa.RecordBatch]:
-    heap, in_place = Heap(schema), InPlace(schema)
+    heap = Heap(schema)
     number = numbers.start
     while number < numbers.stop:
         stretch = view.locate(number, numbers.stop)
         end = min(numbers.stop, stretch.end_number)
         for part in _parts(stretch, range(number, end), tag):
-            stays = isinstance(part, BatchPart) and part.rows_a_batch >= IN_PLACE_ROWS_MIN
-            is_alone = stays or len(part) >= ALONE_ROWS_MIN or part.size >= ALONE_SIZE_MIN
+            is_alone = len(part) >= _alone_rows_min(part) or part.size >= ALONE_SIZE_MIN
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
             try:
-                if isinstance(part, BatchPart) and stays:
-                    yield from in_place.batches(part)
-                    continue
                 heap.add(part)
             except (Damage, ValueError) as error:
                 raise stretch.block.corrupt(Damage(part.culprit(), _reason(error))) from error
-            if is_alone:
+            if isinstance(part, SpacedPart):
+                together = heap.take()
+                yield from (together.slice(row, count) for row, count in part.slices())
+            elif is_alone:
                 yield heap.take()
         number = end
     if len(heap):
         yield heap.take()
 
 
-class InPlace:
-    """Makes a record batch of each batch of a train, with the bodies where they lie."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._place = schema.get_field_index("body")
-        self._field = SCHEMA.field("body")
-        self._others = Heap(schema.remove(self._place) if self._place >= 0 else schema)
-
-    def batches(self, part: BatchPart) -> Iterator[pa.RecordBatch]:
-        # All columns but the bodies are made for the whole train: what is done for each batch should be little.
-        self._others.add(part)
-        others = self._others.take()
-        if self._place < 0:
-            yield others
-            return
-        row = 0
-        for bodies in part.bodies():
-            yield others.slice(row, len(bodies)).add_column(self._place, self._field, bodies)
-            row += len(bodies)
+def _alone_rows_min(part: Part) -> int:
+    """How many rows make a part a record batch by itself: fewer where it need not be copied then."""
+    return IN_PLACE_ROWS_MIN if isinstance(part, BatchPart | SpacedPart) else ALONE_ROWS_MIN
 
 
 def _reason(error: Exception) -> str:
@@ -167,7 +150,8 @@ def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None) -> Iterator[
         if isinstance(found, Run):
             yield from _run_parts(found, block, tag)
         elif isinstance(found, Train):
-            yield BatchPart(found, slice(0, found.count))
+            rows_a_batch = len(found) // len(found.wagons)
+            yield SpacedPart(found) if rows_a_batch >= IN_PLACE_ROWS_MIN else TrainPart(found)
         elif isinstance(found, DiskMessage) and not is_loose:
             yield from _batch_parts(found, block, numbers, tag)
         elif isinstance(found, DiskMessage) and (tag is None or tag.matches(found.tag)):
@@ -194,4 +178,4 @@ def _batch_parts(record: DiskMessage, block: Block, numbers: range, tag: TagFilt
     except Damage as damage:
         raise block.corrupt(Damage(record.position, damage.reason)) from damage
     if rows is not None:
-        yield BatchPart(Train([record], [columns]), rows)
+        yield BatchPart(record, columns, rows)

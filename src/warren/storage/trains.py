@@ -1,9 +1,10 @@
-"""Trains: batches that follow one another and have the same sections, seen as one."""
+"""Trains: batches of plain messages that follow one another in a block, found and checked together, and seen as one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +13,21 @@ from warren.config import SCAN_ROWS_DEFAULT
 from warren.message import NO_CORR_OFFSET
 from warren.storage.block import Block
 from warren.storage.checksum import crc32c
-from warren.storage.columns import END, Columns, Ends, decoded
+from warren.storage.columns import END, Ends
 from warren.storage.layout import (
     CODEC_COLUMNS,
     NO_KEY,
     PAYLOAD_AT,
+    PLAIN_TABLE,
     RECORD_HEAD,
-    SECTION_TAG_CODES,
+    SECTION_BODIES,
+    SECTION_BODY_ENDS,
     SIZE_WORD,
     STAMP_AT,
     STAMP_END,
-    RecordHead,
     aligned,
 )
-from warren.storage.record import Damage, DiskMessage
+from warren.storage.record import Damage
 
 BATCH_SIZE_MAX: Final = 512 << 10
 """A batch that is larger is worth a look by itself."""
@@ -33,110 +35,64 @@ TRAIN_SIZE_MAX: Final = 2 << 20
 """What was checked a moment ago is still near the processor when it is used."""
 
 
-NO_KEY_NO_HEADERS: Final = [NO_KEY, 0]
-SIZE_WORD_PLACE: Final = RecordHead._fields.index("size_word")
-CHECKSUM_PLACE: Final = RecordHead._fields.index("checksum")
-STAMP_CHECKSUM_PLACE: Final = RecordHead._fields.index("stamp_checksum")
+class Wagon(NamedTuple):
+    """What is known of one batch of a train. `ends` are those of its bodies, which lie side by side."""
+
+    position: int
+    end: int
+    offset: int
+    timestamp: int
+    message_count: int
+    stamp_checksum: int
+    checksum: int
+    tag: bytes
+    ends: memoryview
+    bodies_at: int
+    bodies_end: int
 
 
-class Train(Columns):
-    """The columns of one batch, or of several one behind the other that have the same sections."""
+class Train:
+    """Batches one behind the other, each of them checked, of messages that have bodies and nothing else of their own.
 
-    def __init__(self, records: Sequence[DiskMessage], columns: Sequence[Columns]) -> None:
-        self.records, self._parts, self.kinds = records, columns, columns[0].kinds
-        self.counts = [part.count for part in columns]
-        self.count = sum(self.counts)
+    Ends of bodies are believed only after `ends` has looked at them.
+    """
+
+    def __init__(self, view: memoryview, number: int, wagons: Sequence[Wagon]) -> None:
+        self.view, self.number, self.wagons = view, number, wagons
+        self.end = aligned(wagons[-1].end)
+        self.counts = np.array([wagon.message_count for wagon in wagons])
+        self._count = int(self.counts.sum())
 
     def __len__(self) -> int:
-        return self.count
-
-    @property
-    def first(self) -> DiskMessage:
-        return self.records[0]
-
-    @property
-    def end(self) -> int:
-        """Where the next blob starts."""
-        return self.records[-1].end
+        return self._count
 
     @property
     def size(self) -> int:
-        return sum(len(record.area) for record in self.records)
+        return self.end - self.wagons[0].position
 
-    def batches(self) -> Iterator[Train]:
+    def single(self) -> Iterator[Train]:
         """Each batch by itself."""
-        for record, columns in zip(self.records, self._parts, strict=True):
-            yield Train([record], [columns])
+        number = self.number
+        for wagon in self.wagons:
+            yield Train(self.view, number, [wagon])
+            number += wagon.message_count
 
-    def repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
-        """A value for each batch, as one for each message."""
-        return np.repeat(np.array(values, np.int64), self.counts)
+    @cached_property
+    def lasts(self) -> npt.NDArray[np.int64]:
+        """The places of the last end of each batch among `ends`."""
+        return np.cumsum(self.counts + 1) - 1
 
-    # --- Sections ---
-
-    def __contains__(self, kind: int) -> bool:
-        return kind in self.kinds
-
-    def section(self, kind: int) -> bytes | memoryview:
-        """The sections of all, back to back: of one batch where it lies."""
-        if len(self._parts) == 1:
-            return self._parts[0].section(kind)
-        return b"".join([columns.section(kind) for columns in self._parts])
-
-    def array(self, kind: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        return np.concatenate([columns.array(kind, dtype) for columns in self._parts])
-
-    def ends(self, kind: int) -> Ends:
-        """As if the sections of all were one."""
-        if len(self._parts) == 1:
-            return self._parts[0].ends(kind)
-        ends, lasts = self._checked_ends(kind)
-        sizes = ends[lasts]
-        bases = np.cumsum(sizes, dtype=END) - sizes
-        # The end of one batch is the 0 of the next.
-        return np.delete(ends + np.repeat(bases, [count + 1 for count in self.counts]), lasts[:-1])
-
-    def cuts(self, kind: int) -> Iterator[tuple[bytes | memoryview, bytes | memoryview]]:
-        """For each batch its section of ends, and the section that they cut into pieces."""
-        self._checked_ends(kind)
-        return ((part.section(kind), part.section(kind + 1)) for part in self._parts)
-
-    def _checked_ends(self, kind: int) -> tuple[Ends, npt.NDArray[np.int64]]:
-        """The ends of all as they are, and the places of the last one of each batch."""
-        sections = [part.section(kind) for part in self._parts]
-        sizes = [len(part.section(kind + 1)) for part in self._parts]
-        counts = np.array(self.counts) + 1
-        if list(map(len, sections)) != (counts * END.itemsize).tolist():
-            raise Damage(self.first.position, f"section {kind} has not one end for each message")
-        ends: Ends = np.frombuffer(b"".join(sections), END)
-        lasts = np.cumsum(counts) - 1
+    @cached_property
+    def ends(self) -> Ends:
+        """The ends of the bodies of all batches, after a 0 for each batch; Damage where they cannot be."""
+        ends: Ends = np.frombuffer(b"".join([wagon.ends for wagon in self.wagons]), END)
+        sizes = [wagon.bodies_end - wagon.bodies_at for wagon in self.wagons]
         # Where one batch follows another the ends start again at 0. There must be no other place where they decrease.
         decreases = sum(size > 0 for size in sizes[:-1])
-        is_right = ends[lasts].tolist() == sizes and np.count_nonzero(ends[1:] < ends[:-1]) == decreases
-        if not is_right or ends[lasts - counts + 1].any():
-            raise Damage(self.first.position, f"section {kind} does not cut section {kind + 1} into pieces")
-        return ends, lasts
-
-    # --- Tags ---
-
-    def _dictionaries(self) -> list[list[str]]:
-        """The tags of each batch: those of its dictionary, or the one that all in it share."""
-        if SECTION_TAG_CODES in self.kinds:
-            return [columns.tags() for columns in self._parts]
-        return [[record.tag] for record in self.records]
-
-    def tags(self) -> list[str]:
-        """The dictionaries of all, one behind the other."""
-        return [tag for tags in self._dictionaries() for tag in tags]
-
-    def tag_codes(self, tag_count: int) -> npt.NDArray[Any]:
-        tag_counts = list(map(len, self._dictionaries()))
-        bases = self.repeated(np.cumsum([0, *tag_counts[:-1]]).tolist())
-        if SECTION_TAG_CODES not in self.kinds:
-            return bases
-        pairs = zip(self._parts, tag_counts, strict=True)
-        codes: npt.NDArray[Any] = bases + np.concatenate([columns.tag_codes(count) for columns, count in pairs])
-        return codes
+        is_right = ends[self.lasts].tolist() == sizes and not ends[self.lasts - self.counts].any()
+        if not is_right or np.count_nonzero(ends[1:] < ends[:-1]) != decreases:
+            raise Damage(self.wagons[0].position, "ends that do not cut the bodies into pieces")
+        return ends
 
 
 class TrainFinder:
@@ -151,56 +107,62 @@ class TrainFinder:
 
         None where no two batches go together. Damage at the first batch that does not check.
         """
-        position_end, number_end = (
-            min(self._limit, position + TRAIN_SIZE_MAX),
-            min(self._end, number + SCAN_ROWS_DEFAULT),
-        )
-        records: list[DiskMessage] = []
-        columns: list[Columns] = []
+        first, number_end = number, min(self._end, number + SCAN_ROWS_DEFAULT)
+        limit = min(self._limit, position + TRAIN_SIZE_MAX)
+        wagons: list[Wagon] = []
         covered: list[memoryview] = []
         checksums: list[int] = []
-        try:
-            while position + RECORD_HEAD.size <= position_end:
-                head = RECORD_HEAD.unpack_from(self._bytes, position)
-                record = self._record(head, position, number, position_end)
-                if record is None or number + record.message_count > number_end:
-                    break
-                part = Columns(record.area, record.message_count)
-                if columns and part.kinds != columns[0].kinds:
-                    break
-                records.append(record)
-                columns.append(part)
-                covered += self._covered(position, head[SIZE_WORD_PLACE])
-                checksums += head[STAMP_CHECKSUM_PLACE], head[CHECKSUM_PLACE]
-                number, position = number + record.message_count, record.end
-        except Damage:
-            # What is wrong there is told by whoever reads that record by itself.
-            pass
-        if len(records) < 2:
+        while (wagon := self._wagon(position, number, limit)) and number + wagon.message_count <= number_end:
+            wagons.append(wagon)
+            payload = self._bytes[position + PAYLOAD_AT : wagon.end]
+            covered += self._bytes[position + STAMP_AT : position + STAMP_END], payload
+            checksums += wagon.stamp_checksum, wagon.checksum
+            number, position = number + wagon.message_count, aligned(wagon.end)
+        if len(wagons) < 2:
             return None
         # All are checked in one go: nothing else runs meanwhile that would have to be fetched from memory again.
         found = list(map(crc32c, covered))
         if found != checksums:
             wrong = next(place for place, checksum in enumerate(checksums) if found[place] != checksum)
             what = "payload" if wrong % 2 else "stamp"
-            raise Damage(records[wrong // 2].position, f"the {what} does not match its checksum")
-        return Train(records, columns)
+            raise Damage(wagons[wrong // 2].position, f"the {what} does not match its checksum")
+        return Train(self._bytes, first, wagons)
 
-    def _record(self, head: tuple[int, ...], position: int, number: int, position_end: int) -> DiskMessage | None:
-        """The batch with this head, not yet checked; None where it looks wrong, or has more in its head than a tag."""
-        size_word, _, offset, at, timestamp, _, count, corr_offset, codec, id_size, tag_size, compression, *sizes = head
-        is_right = at == number and offset == self._block.base_offset + position and size_word <= BATCH_SIZE_MAX
-        is_plain = codec == CODEC_COLUMNS and corr_offset == NO_CORR_OFFSET and not compression and not id_size
-        tag_at, area_end = position + RECORD_HEAD.size, position + SIZE_WORD.size + size_word
-        end = aligned(area_end)
-        if not is_right or not is_plain or sizes != NO_KEY_NO_HEADERS or not count or end > position_end:
+    def _wagon(self, position: int, number: int, limit: int) -> Wagon | None:
+        """The batch at `position`, not yet checked; None where it looks wrong, or has more than bodies."""
+        tag_at = position + RECORD_HEAD.size
+        if tag_at > limit:
             return None
-        tag = decoded(self._bytes[tag_at : tag_at + tag_size]) if tag_size else ""
-        area = self._bytes[aligned(tag_at + tag_size) : area_end]
-        stamp = (position, end, offset, number, timestamp, count, codec)
-        return tuple.__new__(DiskMessage, (*stamp, corr_offset, "", tag, None, b"", b"", area))
-
-    def _covered(self, position: int, size: int) -> tuple[memoryview, memoryview]:
-        """What the two checksums of a record cover: its stamp, and its payload."""
-        end = position + SIZE_WORD.size + size
-        return self._bytes[position + STAMP_AT : position + STAMP_END], self._bytes[position + PAYLOAD_AT : end]
+        (
+            size_word,
+            checksum,
+            offset,
+            at,
+            timestamp,
+            stamp_checksum,
+            count,
+            corr_offset,
+            codec,
+            id_size,
+            tag_size,
+            compression,
+            key_size,
+            headers_size,
+        ) = RECORD_HEAD.unpack_from(self._bytes, position)
+        end, area_at = position + SIZE_WORD.size + size_word, aligned(tag_at + tag_size)
+        is_next = at == number and offset == self._block.base_offset + position and size_word <= BATCH_SIZE_MAX
+        is_plain = codec == CODEC_COLUMNS and key_size == NO_KEY and corr_offset == NO_CORR_OFFSET
+        if not is_next or not is_plain or compression or id_size or headers_size:
+            return None
+        ends_at = area_at + PLAIN_TABLE.size
+        if ends_at > end or aligned(end) > limit:
+            return None
+        section_count, _, ends_kind, ends_size, kind, size = PLAIN_TABLE.unpack_from(self._bytes, area_at)
+        is_plain = section_count == 2 and ends_kind == SECTION_BODY_ENDS and kind == SECTION_BODIES
+        ends_end = ends_at + ends_size
+        bodies_at = aligned(ends_end)
+        if not is_plain or ends_size != (count + 1) * END.itemsize or bodies_at + size > end or not count:
+            return None
+        tag, ends = bytes(self._bytes[tag_at : tag_at + tag_size]), self._bytes[ends_at:ends_end]
+        stamp = (position, end, offset, timestamp, count, stamp_checksum, checksum)
+        return tuple.__new__(Wagon, (*stamp, tag, ends, bodies_at, bodies_at + size))

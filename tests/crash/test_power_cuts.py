@@ -13,7 +13,8 @@ With `os` and `interval` a power cut may take messages from the end, and only fr
 Version 1 has no checksums. There every acknowledged message is as safe as in version 2, for it was synced before it was
 acknowledged. Of the messages in flight at a power cut the structure is checked, but a page that was lost in the middle
 of a body cannot be seen: they may come back with bytes missing, and from then on stay as they are. With `os` the same
-would hold for messages that were acknowledged, so version 1 is tested with `commit` alone.
+would hold for messages that were acknowledged, so version 1 is tested with `commit` alone. A reader of version 1 stands
+in two words, block and offset, without a checksum: a cut between the two words of one store is not tested there.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ Piece: TypeAlias = range | npt.NDArray[Any] | Shared | pa.Array
 
 def joined(pieces: Sequence[Piece], kind: pa.DataType) -> pa.Array:
     """One array of all the pieces of a column. Not copied where there is one piece, and that is an array."""
+    if len(pieces) == 1:
+        return _array(pieces[0], kind)
     if all(isinstance(piece, Shared) for piece in pieces) and pa.types.is_primitive(kind):
         values, rows = zip(*pieces, strict=True)
         return fixed(np.repeat(np.array(values, np.int64), rows), kind)

@@ -121,13 +121,8 @@ class BatchPart:
 class TrainPart:
     """A train, copied into one piece."""
 
-    space = 0
-    """How many rows that belong to no message stand behind each batch."""
-
     def __init__(self, train: Train) -> None:
-        self.train = train
-        self._counts = train.counts + self.space
-        self._count = int(self._counts.sum())
+        self.train, self._count = train, len(train)
 
     def __len__(self) -> int:
         return self._count
@@ -142,7 +137,7 @@ class TrainPart:
 
     def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
         """A value for each batch, as one for each row."""
-        return np.repeat(np.array(values, np.int64), self._counts)
+        return np.repeat(np.array(values, np.int64), self.train.counts)
 
     def number(self) -> Piece:
         return range(self.train.number, self.train.number + self._count)
@@ -182,27 +177,39 @@ class TrainPart:
 
 
 class SpacedPart(TrainPart):
-    """A train whose bodies stay where they lie: what lies between two batches is a body of no message.
+    """A train whose bodies stay where they lie: between two batches stands a row that belongs to no message.
 
-    `slices` tells the rows that messages have.
+    The body of such a row is all that lies between the two. `slices` tells which rows belong to messages.
     """
 
-    space = 1
+    def __init__(self, train: Train) -> None:
+        super().__init__(train)
+        self._count += len(train.wagons) - 1
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """Where the rows of each batch start, and how many they are."""
         return zip((self.train.lasts - self.train.counts).tolist(), self.train.counts.tolist(), strict=True)
 
+    def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
+        return np.repeat(np.array(values, np.int64), self.train.counts + 1)[:-1]
+
     def number(self) -> Piece:
-        numbers = np.arange(self.train.number, self.train.number + self._count)
-        numbers -= self._repeated(range(len(self.train.counts)))
-        return numbers
+        counts = self.train.counts
+        firsts = np.cumsum(counts) - counts + self.train.number
+        if (counts == counts[0]).all():
+            return (firsts[:, None] + np.arange(counts[0] + 1)).ravel()[:-1]
+        return np.concatenate(
+            [np.arange(first, first + count + 1) for first, count in zip(firsts, counts, strict=True)]
+        )[:-1]
 
     def body(self) -> Piece:
-        ends = np.repeat(np.array([wagon.bodies_at for wagon in self.train.wagons], END), self._counts)
-        ends += self.train.ends
-        # The last batch has nothing behind it: its space is an empty body.
-        return cut(self._count, np.append(ends, ends[-1:]), self.train.view)
+        train, counts = self.train, self.train.counts
+        starts = np.array([wagon.bodies_at for wagon in train.wagons], END)
+        if (counts == counts[0]).all():
+            ends = (train.ends.reshape(len(starts), -1) + starts[:, None]).ravel()
+        else:
+            ends = train.ends + np.repeat(starts, counts + 1)
+        return cut(self._count, ends, train.view)
 
 
 class RunPart:

@@ -105,11 +105,11 @@ class Heap:
     """Parts that wait to become one record batch. Of a part that was added only the columns asked for are kept."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._schema, self._names, self._kinds = schema, schema.names, schema.types
         self._clear()
 
     def _clear(self) -> None:
-        self._pieces: list[list[Piece]] = [[] for _ in self._schema]
+        self._pieces: list[list[Piece]] = [[] for _ in self._names]
         self._row_count = self._size = 0
 
     def __len__(self) -> int:
@@ -120,14 +120,14 @@ class Heap:
         return self._row_count >= SCAN_ROWS_DEFAULT or self._size >= SIZE_TARGET
 
     def add(self, part: Part) -> None:
-        for pieces, name in zip(self._pieces, self._schema.names, strict=True):
+        for pieces, name in zip(self._pieces, self._names, strict=True):
             pieces.append(getattr(part, name)())
         self._row_count += len(part)
         self._size += part.size
 
     def take(self) -> pa.RecordBatch:
         """Everything that was added, as one record batch."""
-        arrays = [joined(pieces, field.type) for pieces, field in zip(self._pieces, self._schema, strict=True)]
+        arrays = list(map(joined, self._pieces, self._kinds))
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 

@@ -31,8 +31,7 @@ from warren.storage.record import Damage
 
 BATCH_SIZE_MAX: Final = 512 << 10
 """A batch that is larger is worth a look by itself."""
-TRAIN_SIZE_MAX: Final = 2 << 20
-"""What was checked a moment ago is still near the processor when it is used."""
+TRAIN_SIZE_MAX: Final = 4 << 20
 
 
 class Wagon(NamedTuple):
@@ -163,6 +162,7 @@ class TrainFinder:
         bodies_at = aligned(ends_end)
         if not is_plain or ends_size != (count + 1) * END.itemsize or bodies_at + size > end or not count:
             return None
-        tag, ends = bytes(self._bytes[tag_at : tag_at + tag_size]), self._bytes[ends_at:ends_end]
-        stamp = (position, end, offset, timestamp, count, stamp_checksum, checksum)
-        return tuple.__new__(Wagon, (*stamp, tag, ends, bodies_at, bodies_at + size))
+        tag = bytes(self._bytes[tag_at : tag_at + tag_size]) if tag_size else b""
+        ends, bodies_end = self._bytes[ends_at:ends_end], bodies_at + size
+        fields = (position, end, offset, timestamp, count, stamp_checksum, checksum, tag, ends, bodies_at, bodies_end)
+        return tuple.__new__(Wagon, fields)

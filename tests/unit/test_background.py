@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from tests.support.simulated_clock import SimulatedClock
 from warren.clock import SYSTEM_CLOCK
 from warren.storage.background import AtOnce, BackgroundThread, process_background
 
@@ -42,6 +43,23 @@ def test_jobs_are_done_by_one_thread_in_the_order_in_which_they_are_due() -> Non
 
     assert notes.wait(3) == ["first", "second", "last"]
     assert notes.threads == {"warren-background"}
+
+
+def test_a_job_is_not_done_before_it_is_due() -> None:
+    clock = SimulatedClock()
+    background, notes = BackgroundThread(clock), Notes()
+    background.schedule(3600.0, notes.job("in an hour"))
+    for number in range(20):
+        # Each of these wakes the thread, and none of them makes the first one due.
+        background.schedule(7200.0 + number, notes.job("much later"))
+        background.schedule(0.0, notes.job("now"))
+        notes.wait(1)
+    assert notes.done == ["now"] * 20
+
+    clock.pass_ns(3600 * 10**9)
+    background.schedule(0.0, notes.job("now"))
+
+    assert notes.wait(2)[20:] == ["in an hour", "now"]
 
 
 def test_jobs_due_at_once_are_done_in_the_order_in_which_they_came() -> None:
@@ -94,6 +112,7 @@ def test_a_child_starts_without_the_jobs_and_the_thread_of_its_parent() -> None:
 
 
 def test_a_process_has_one_background() -> None:
+    assert isinstance(process_background(), BackgroundThread)
     assert process_background() is process_background()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -388,3 +389,31 @@ def test_a_waiting_reader_is_woken_after_the_sync(tmp_path: Path) -> None:
 
     assert seen == [False]
     assert log.wait(1, 0.0)
+
+
+def test_closing_waits_for_a_sync_that_is_under_way(tmp_path: Path, version: int) -> None:
+    disk, jobs = WatchedDisk(), WaitingJobs()
+    log = quick_log(tmp_path, version=version, durability="interval:50ms", filesystem=disk, background=jobs)
+    log.append(b"one")
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def block_once(path: str) -> None:
+        disk.on_sync = lambda _: None
+        has_begun.set()
+        assert may_end.wait(10)
+
+    disk.on_sync = block_once
+    background = threading.Thread(target=jobs.run)
+    background.start()
+    assert has_begun.wait(10)
+    closing = threading.Thread(target=log.close)
+    closing.start()
+    closing.join(0.05)
+
+    assert closing.is_alive()
+    may_end.set()
+    closing.join(10)
+    background.join(10)
+    assert not closing.is_alive()
+    with Log.open(tmp_path) as log:
+        assert (log.recovery, log.read(0)[0].body) == (None, b"one")

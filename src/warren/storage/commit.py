@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -58,6 +59,8 @@ class Commit:
         self._has_written = False
         self.has_sync_due = False
         self._has_sealed = False
+        self._syncing = threading.Lock()
+        """Held while the background syncs: whoever closes the log waits for it, and finds the index its own."""
         self._view = LogView(files)
         self.writer = QueueWriter(files, block_size, self._make_durable)
         if durability.mode == "commit":
@@ -280,16 +283,21 @@ class Commit:
 
     def _sync_now(self) -> None:
         """Make durable what is due: sealed blocks always, the last one where durability is `interval`."""
-        with self.files.mutex:
-            self.has_sync_due = self._has_sealed = False
-            block = self.writer.block
-            if block is None or self._closed_because:
-                return
-            index = self.writer.index
-            due = self._files_between(index, block.number) if index.synced < block.base_number else []
-            has_sealed = bool(due)
-            if self._durability.mode == "interval":
-                due.append((block.file, self.writer.number))
+        with self._syncing:
+            with self.files.mutex:
+                self.has_sync_due = self._has_sealed = False
+                block = self.writer.block
+                if block is None or self._closed_because:
+                    return
+                index = self.writer.index
+                due = self._files_between(index, block.number) if index.synced < block.base_number else []
+                has_sealed = bool(due)
+                if self._durability.mode == "interval":
+                    due.append((block.file, self.writer.number))
+            self._sync_in_order(index, due, has_sealed=has_sealed)
+
+    def _sync_in_order(self, index: Index, due: Sequence[tuple[File, int]], *, has_sealed: bool) -> None:
+        """Sync file by file, and say so after each: `synced` never runs ahead of a block that is not on disk."""
         try:
             for file, number in due:
                 file.sync()
@@ -311,14 +319,15 @@ class Commit:
 
     def close(self) -> None:
         """Leave the log so that the next one to open it need not recover."""
-        try:
-            if self._has_written and not self._closed_because:
-                with self.changing() as writer:
-                    self._leave_clean(writer)
-        finally:
-            self._close_because(self._closed_because or "close() was called")
-            self.has_sync_due = False
-            self._let_go_of_lock()
+        with self._syncing:
+            try:
+                if self._has_written and not self._closed_because:
+                    with self.changing() as writer:
+                        self._leave_clean(writer)
+            finally:
+                self._close_because(self._closed_because or "close() was called")
+                self.has_sync_due = False
+                self._let_go_of_lock()
 
     def _close_because(self, reason: str) -> None:
         self._closed_because, self.is_ready = reason, False
@@ -353,6 +362,7 @@ class Commit:
         """The parent goes on writing; a child takes the lock for itself, or finds it taken."""
         self.pid, self._held = os.getpid(), None
         self._has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
+        self._syncing = threading.Lock()
         self._view.let_go()
         self._group = GroupCommit(self._commit)
         self.writer.let_go()

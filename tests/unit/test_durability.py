@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-import time
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 

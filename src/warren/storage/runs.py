@@ -28,11 +28,13 @@ from warren.storage.layout import (
     STAMP_AT,
     STAMP_END,
     RecordHead,
+    aligned,
 )
 from warren.storage.record import Damage
 
 HEAD: Final = fields_type(RECORD_HEAD, RecordHead._fields)
 HEAD_WORDS: Final = RECORD_HEAD.size // ALIGNMENT
+ALIGNMENT_BITS: Final = ALIGNMENT.bit_length() - 1
 CODEC_AT: Final = int(HEAD.fields["codec"][1]) if HEAD.fields else 0
 
 LANES_MIN: Final = 16
@@ -41,7 +43,7 @@ LANES_MAX: Final = 256
 RUN_ROWS_MIN: Final = 24
 """Fewer records are read faster one by one."""
 GROUP_SIZE_MAX: Final = 1 << 20
-"""A group that is larger than this, and not wholly in the run, is not checked as a whole."""
+"""In a group that is larger than this, a checksum for each record costs little."""
 
 Words = npt.NDArray[np.int64]
 Heads = npt.NDArray[np.void]
@@ -50,8 +52,8 @@ Heads = npt.NDArray[np.void]
 class Run:
     """Single records one behind the other, each of them checked, or some of those: columns over the mapped block."""
 
-    def __init__(self, view: mmap, positions: Positions, ends: Positions, heads: Heads) -> None:
-        self.view, self.positions, self.ends, self.heads = view, positions, ends, heads
+    def __init__(self, view: mmap, positions: Positions, heads: Heads) -> None:
+        self.view, self.positions, self.heads = view, positions, heads
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -59,11 +61,11 @@ class Run:
     @property
     def end(self) -> int:
         """Where the next blob starts."""
-        return int(self.ends[-1])
+        return aligned(int(self.positions[-1]) + SIZE_WORD.size + int(self.heads["size_word"][-1]))
 
     def picked(self, rows: Rows) -> Run:
         """Some of the records."""
-        return Run(self.view, self.positions[rows], self.ends[rows], self.heads[rows])
+        return Run(self.view, self.positions[rows], self.heads[rows])
 
     @property
     def number(self) -> int:
@@ -165,9 +167,17 @@ class Run:
             bodies = [decompress(body, code) if code else body for body, code in pairs]
         return bodies
 
-    def fitting(self) -> npt.NDArray[np.bool_]:
-        """Which records are as long as the sizes in their heads say."""
-        return self._body_at <= self._body_end
+    def fitting(self, limit: int) -> npt.NDArray[np.bool_]:
+        """Which records are as long as the sizes in their heads say, and end before `limit`."""
+        key_sizes = self._sizes("key_size").astype(np.int64)
+        needed = RECORD_HEAD.size - SIZE_WORD.size + np.where(key_sizes == NO_KEY, 0, key_sizes)
+        for name in ("id_size", "tag_size", "headers_size"):
+            needed += self._sizes(name)
+        sizes = self.field("size_word")
+        is_fitting: npt.NDArray[np.bool_] = sizes >= needed
+        if self.positions[-1] + SIZE_WORD.size + int(sizes.max()) > limit:
+            is_fitting &= self._body_end <= limit
+        return is_fitting
 
 
 class RunFinder:
@@ -194,7 +204,7 @@ class RunFinder:
         """The run that starts with message `number`, whose record stands at `position`, and ends before `end`.
 
         None where that record is better read by itself, whatever it is. Damage at the first record that does not
-        check. A run has at least one record, and no more than fit `size_max` bytes.
+        check. A run has at least one record, and none but the first starts `size_max` bytes or more behind it.
         """
         index, end = self._block.index, self._end
         if index is None or number < self._next_try or end - number < RUN_ROWS_MIN:
@@ -207,6 +217,8 @@ class RunFinder:
         group_count = min(self._lanes, -(-(end - group_number) // INDEX_SPACING))
         entries = self._usable(index.entries(group, group + group_count), position + self._size_max)
         rows = slice(number - group_number, min(end - group_number, len(entries) * INDEX_SPACING))
+        # The groups are checked before they are walked: whatever comes next then finds them near the processor.
+        is_good = self._check_groups(entries, entries[1:, 0])
         lanes = self._walk(entries[:, 0] // ALIGNMENT, rows.stop)
         run, good_count = self._look(lanes, rows, position, number)
         if good_count and good_count == len(run):
@@ -217,10 +229,10 @@ class RunFinder:
             self._next_try += INDEX_SPACING - (self._next_try - base_number) % INDEX_SPACING
             if good_count < RUN_ROWS_MIN:
                 return None
-        count = max(1, min(good_count, int(np.searchsorted(run.ends, position + self._size_max, "right"))))
+        count = min(good_count, int(np.searchsorted(run.positions, position + self._size_max)))
         if count < len(run):
             run = run.picked(slice(count))
-        self._check(run, rows.start, lanes[:, -1] * ALIGNMENT, entries)
+        self._check(run, rows.start, lanes[:, -1] * ALIGNMENT, entries, is_good)
         return run
 
     def _usable(self, entries: Words, position_end: int) -> Words:
@@ -258,29 +270,28 @@ class RunFinder:
         steps = self._words.take(places, mode="clip")
         steps &= SIZE_MASK
         steps += SIZE_WORD.size + ALIGNMENT - 1
-        steps //= ALIGNMENT
+        steps >>= ALIGNMENT_BITS
         return steps
 
     # --- Believing ---
 
     def _look(self, lanes: Words, rows: slice, position: int, number: int) -> tuple[Run, int]:
         """The run in these rows of the lanes, and how many of its records are what they should be."""
-        positions, ends = (lanes[:, :-1].ravel()[rows] * ALIGNMENT, lanes[:, 1:].ravel()[rows] * ALIGNMENT)
+        positions = lanes[:, :-1].ravel()[rows] * ALIGNMENT
         heads = heads_at(self._block.view, self._limit, positions)
-        run = Run(self._block.view, positions, ends, heads)
-        if not len(run) or run.positions[0] != position:
+        run = Run(self._block.view, positions, heads)
+        if not len(run) or positions[0] != position:
             return run, 0
-        is_good = (
-            (heads["size_word"] < META_DATA)
-            & (heads["message_count"] == 1)
-            & (heads["codec"] == CODEC_SINGLE)
-            & (heads["offset"] == run.positions + self._block.base_offset)
-            & (heads["number"] == np.arange(number, number + len(run)))
-            & (run.ends <= self._limit)
-            & run.fitting()
-        )
+        conditions = [
+            heads["size_word"] < META_DATA,
+            heads["message_count"] == 1,
+            heads["codec"] == CODEC_SINGLE,
+            heads["offset"] == positions + self._block.base_offset,
+            heads["number"] == np.arange(number, number + len(run)),
+            run.fitting(self._limit),
+        ]
         joined = self._count_joined(lanes) * INDEX_SPACING - rows.start
-        return run, min(count_true(is_good), joined)
+        return run, min(joined, *map(count_true, conditions))
 
     def _count_joined(self, lanes: Words) -> int:
         """How many lanes, from the first on, end where the next one starts, but for an index message in between."""
@@ -291,25 +302,29 @@ class RunFinder:
                 return lane + 1
         return len(lanes)
 
-    def _check(self, run: Run, skipped: int, group_ends: Positions, entries: Words) -> None:
-        """Damage where a record does not match its checksums. `skipped` records of the first group are not in the run.
-
-        Where the index has a checksum of a whole group that matches, the records of the group are good.
-        """
-        group_count = -(-(skipped + len(run)) // INDEX_SPACING)
-        starts, checksums = entries[:group_count].T
-        ends = group_ends[:group_count]
-        rows = np.arange(group_count + 1) * INDEX_SPACING - skipped
-        rows[0], rows[-1] = 0, len(run)
-        is_whole = (ends - starts <= GROUP_SIZE_MAX) | (np.diff(rows) == INDEX_SPACING)
-        known = np.flatnonzero((checksums != 0) & (ends <= self._limit) & is_whole)
+    def _check_groups(self, entries: Words, ends: Positions) -> npt.NDArray[np.bool_]:
+        """Which groups match the checksum that the index has of them. Where no end is given there is none."""
+        is_good = np.zeros(len(entries), np.bool_)
+        starts, checksums = entries[: len(ends)].T
+        is_known = (checksums != 0) & (starts < ends) & (ends <= self._limit) & (ends - starts <= GROUP_SIZE_MAX)
+        known = np.flatnonzero(is_known)
         places = zip(starts[known].tolist(), ends[known].tolist(), strict=True)
         found = list(map(crc32c, [self._bytes[start:end] for start, end in places]))
-        is_good = np.zeros(group_count, np.bool_)
         is_good[known] = checksums[known] == np.array(found, np.int64)
-        for group in np.flatnonzero(~is_good).tolist():
-            part = slice(rows[group], rows[group + 1])
-            check_each(self._bytes, run.positions[part], run.heads[part])
+        return is_good
+
+    def _check(
+        self, run: Run, skipped: int, group_ends: Positions, entries: Words, is_good: npt.NDArray[np.bool_]
+    ) -> None:
+        """Damage where a record does not match its checksums. `skipped` records of the first group are not in the run.
+
+        `is_good` tells the groups that end where the next one starts and match their checksum: their records are good.
+        """
+        for group in np.flatnonzero(~is_good[: -(-(skipped + len(run)) // INDEX_SPACING)]).tolist():
+            rows = slice(max(0, group * INDEX_SPACING - skipped), (group + 1) * INDEX_SPACING - skipped)
+            # An index message may stand between a group and the next one.
+            if not self._check_groups(entries[group : group + 1], group_ends[group : group + 1])[0]:
+                check_each(self._bytes, run.positions[rows], run.heads[rows])
 
 
 def check_each(view: memoryview, positions: Positions, heads: Heads) -> None:
@@ -326,7 +341,8 @@ def heads_at(view: mmap, limit: int, positions: Positions) -> Heads:
     """The heads of the records at these positions; where one would pass `limit`, those of another place."""
     count = max(1, limit // ALIGNMENT - HEAD_WORDS + 1)
     heads: Heads = np.ndarray((count,), f"V{HEAD.itemsize}", view, 0, (ALIGNMENT,))
-    return heads[np.minimum(positions // ALIGNMENT, count - 1)].view(HEAD)
+    found: Heads = heads[np.minimum(positions >> ALIGNMENT_BITS, count - 1)].view(HEAD)
+    return found
 
 
 def count_true(conditions: npt.NDArray[np.bool_]) -> int:

@@ -267,7 +267,7 @@ class RunPart:
         return self._run.field("corr_offset")
 
     def body(self) -> Piece:
-        if self._run.field("compression").any():
+        if self._run.is_compressed:
             return pa.array(self._run.unpacked_bodies(), BINARY)
         return gathered(self._run.bodies)
 

@@ -73,11 +73,16 @@ class Run:
         return int(self.heads["number"][0])
 
     @property
+    def is_compressed(self) -> bool:
+        """Whether some bodies are."""
+        return bool(self._sizes("compression").any())
+
+    @property
     def body_sizes(self) -> Positions:
         """How long each body is, when it is unpacked."""
         sizes = self._body_end - self._body_at
-        packed = np.flatnonzero(self.field("compression"))
-        if len(packed):
+        if self.is_compressed:
+            packed = np.flatnonzero(self.field("compression"))
             if (sizes[packed] < RAW_SIZE.size).any():
                 raise ValueError("no size before the compressed bytes")
             sizes[packed] = self.bodies.picked(packed).windows(RAW_SIZE.size).view("<u4")
@@ -85,7 +90,7 @@ class Run:
 
     def parts(self, size_max: int) -> Iterator[Run]:
         """The same in runs whose bodies are at most `size_max` bytes when they are unpacked, or one record."""
-        if not self.field("compression").any():
+        if not self.is_compressed:
             yield self
             return
         ends = np.cumsum(self.body_sizes)
@@ -161,9 +166,9 @@ class Run:
 
     def unpacked_bodies(self) -> list[bytes]:
         """The bodies as Python values; ValueError where one cannot be unpacked."""
-        bodies, codes = self.bodies.to_list(), self.field("compression")
-        if codes.any():
-            pairs = zip(bodies, codes.tolist(), strict=True)
+        bodies = self.bodies.to_list()
+        if self.is_compressed:
+            pairs = zip(bodies, self.field("compression").tolist(), strict=True)
             bodies = [decompress(body, code) if code else body for body, code in pairs]
         return bodies
 

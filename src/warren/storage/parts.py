@@ -223,7 +223,12 @@ class RunPart:
 
     @property
     def size(self) -> int:
-        return int(self._run.body_sizes.sum())
+        run = self._run
+        if run.is_compressed:
+            return int(run.body_sizes.sum())
+        # Where some records were left out, the others have their share of the bytes from the first to the last.
+        numbers = run.field("number")
+        return (run.end - int(run.positions[0])) * len(run) // int(numbers[-1] - numbers[0] + 1)
 
     def culprit(self) -> int:
         rows = (self._run.picked(slice(row, row + 1)) for row in range(len(self)))

@@ -107,10 +107,14 @@ class SystemFile:
         return os.pread(self._fd, size, position)
 
     def write(self, position: int, data: bytes) -> None:
-        with _full_disk_as_error(self.path, len(data)):
-            while data:
-                written = os.pwrite(self._fd, data, position)
+        # Without a context manager: this is called with every durable put, and one costs as much as the system call.
+        try:
+            while (written := os.pwrite(self._fd, data, position)) < len(data):
                 position, data = position + written, data[written:]
+        except OSError as error:
+            if error.errno in FULL_ERRORS:
+                raise StorageFull(self.path, len(data)) from error
+            raise
 
     def clear(self, start: int, end: int) -> None:
         """Zeros from `start` to `end`."""

@@ -161,8 +161,8 @@ def pack_single(
     """One message, ready to be stamped."""
     check_body(body)
     check_corr_offset(corr_offset)
-    id_data = text_bytes("id", id, ID_SIZE_MAX)
-    tag_data = text_bytes("tag", tag, TAG_SIZE_MAX)
+    id_data = text_bytes("id", id, ID_SIZE_MAX) if id != "" else b""
+    tag_data = text_bytes("tag", tag, TAG_SIZE_MAX) if tag != "" else b""
     key_data = b"" if key is None else key_bytes(key)
     headers_data = pack_headers(headers) if headers else b""
     small = compress(bytes(body), compression) if compression and len(body) >= COMPRESS_SIZE_MIN else None

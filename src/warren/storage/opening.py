@@ -29,8 +29,11 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
         reason = "there is none" if not filesystem.exists(directory) else "it has no index"
         raise NotALog(directory, f"{reason}; opening it for writing makes one")
     filesystem.make_directory(directory)
-    versions = files.block_versions()
     strangers = [name for name in filesystem.names(directory) if name not in OWN_NAMES]
+    versions = files.block_versions()
+    if files.has_index():
+        # Another process made the log while we looked.
+        return
     if versions:
         files.format = FORMATS[max(versions)]
     elif strangers:

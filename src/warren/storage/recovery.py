@@ -99,6 +99,7 @@ class _Recoverer:
         # The numbers of the blocks are taken from any index that has them: the files of version 1 do not tell.
         self._numbers = {base: number for base, (number, _) in _slots_by_base(index).items()}
         self._leftovers: list[str] = []
+        self._retired: list[str] = []
         self._removed: list[str] = []
 
     def run(self) -> tuple[Index, Recovery]:
@@ -115,6 +116,10 @@ class _Recoverer:
         end_block = start + max(len(plan.slots) - 1, 0)
         take_readers_back(self._files, Standing(plan.number, end_block, plan.end))
         index = self._write_index(Blocks(start=start, slots=plan.slots), plan.number)
+        # Only behind a durable index: an older one, which still lists these blocks, would miss them.
+        for path in self._retired:
+            self._take_away(path)
+        self._files.filesystem.sync_directory(self._files.directory)
         report = Recovery(
             message_count=plan.number,
             cut_path=plan.last.path if plan.last is not None else "",
@@ -177,12 +182,13 @@ class _Recoverer:
         found: list[_Found] = []
         for base_offset in sorted(bases):
             path = paths.block_path(self._files.directory, base_offset, version)
-            described = self._describe(base_offset, path, found) if base_offset >= first_live else None
-            if described is None:
-                # A block that was retired, or one whose making the crash cut short.
-                self._leftovers.append(path)
-            else:
+            if base_offset < first_live:
+                self._retired.append(path)
+            elif (described := self._describe(base_offset, path, found)) is not None:
                 found.append(described)
+            else:
+                # The crash cut its making short.
+                self._leftovers.append(path)
         # A block that came after the last sync of the index may be gone with nothing lost that was promised.
         missing = [base for base, (_, slot) in self._old.items() if base not in bases and self._was_on_disk(slot)]
         if missing and not self._force:

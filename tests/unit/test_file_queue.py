@@ -81,6 +81,23 @@ def test_a_push_wakes_at_once(path: Path, threads: ThreadPoolExecutor, monkeypat
         assert taken.result(WAIT_S / 2) == b"a"
 
 
+@pytest.mark.parametrize("last", [FileQueue.pull, FileQueue.task_done])
+def test_a_join_is_woken_at_once(
+    path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, last: Callable[[FileQueue], object]
+) -> None:
+    monkeypatch.setattr("warren.queue.file_queue.QUEUE_FILE_LOOK_S", 1000.0)
+    with quick(path) as jobs:
+        jobs.push(b"a")
+        if last is FileQueue.task_done:
+            jobs.get()
+        joined = threads.submit(jobs.join)
+        until(lambda: jobs._shared.changed._waiters)  # type: ignore[attr-defined]
+
+        last(jobs)
+
+        joined.result(WAIT_S / 2)
+
+
 def test_a_waiting_get_finds_what_another_opener_pushed(path: Path, threads: ThreadPoolExecutor) -> None:
     with quick(path) as jobs, quick(path) as other:
         taken = threads.submit(jobs.get, True, WAIT_S)
@@ -233,6 +250,14 @@ def test_a_closed_queue_says_so(jobs: FileQueue, call: Callable[[FileQueue], obj
 
     with pytest.raises(LogClosed, match="close"):
         call(jobs)
+
+
+def test_a_queue_is_closed_at_the_end_of_its_block(path: Path) -> None:
+    with quick(path) as jobs:
+        pass
+
+    with pytest.raises(LogClosed):
+        jobs.pull()
 
 
 def test_closing_wakes_whoever_waits(path: Path, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:

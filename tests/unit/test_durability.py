@@ -417,3 +417,79 @@ def test_closing_waits_for_a_sync_that_is_under_way(tmp_path: Path, version: int
     assert not closing.is_alive()
     with Log.open(tmp_path) as log:
         assert (log.recovery, log.read(0)[0].body) == (None, b"one")
+
+
+# --- A sync that is asked for ---
+
+
+@pytest.mark.parametrize("durability", ["os", "interval:60s"])
+def test_a_sync_that_is_asked_for_makes_everything_durable_once(tmp_path: Path, version: int, durability: str) -> None:
+    disk = WatchedDisk()
+    log = quick_log(tmp_path, version=version, durability=durability, filesystem=disk, background=WaitingJobs())
+    log.append(b"one")
+    log.append(b"two")
+    disk.syncs.clear()
+
+    log.sync()
+    log.sync()
+
+    assert disk.syncs == [first_block(version)]
+    assert log.inspect().synced == 2
+
+
+def test_a_sync_that_is_asked_for_covers_blocks_that_were_sealed(tmp_path: Path, version: int) -> None:
+    disk = WatchedDisk()
+    log = quick_log(tmp_path, version=version, block_size=4 << 10, filesystem=disk, background=WaitingJobs())
+    while len(log.inspect().blocks) < 3:
+        log.append(b"x" * 500)
+    disk.syncs.clear()
+
+    log.sync()
+
+    assert [name for name in disk.syncs if name != "index"] == [
+        Path(name).name for name in sorted(map(str, Path(log.path).glob("0*")))
+    ]
+    assert log.inspect().synced == log.end
+
+
+def test_a_sync_of_an_empty_log_does_nothing(tmp_path: Path, version: int) -> None:
+    log = quick_log(tmp_path, version=version)
+
+    log.sync()
+
+    assert log.end == 0
+
+
+def test_what_another_appended_is_synced_too(tmp_path: Path, version: int) -> None:
+    disk = WatchedDisk()
+    log = quick_log(tmp_path, version=version, filesystem=disk)
+    other = quick_log(tmp_path, version=version)
+    other.append(b"from the other")
+    disk.syncs.clear()
+
+    log.sync()
+
+    assert first_block(version) in disk.syncs
+    assert log.inspect().synced == 1
+
+
+def test_a_sync_that_is_asked_for_and_fails_closes_the_log(tmp_path: Path, version: int) -> None:
+    disk = WatchedDisk()
+    log = quick_log(tmp_path, version=version, filesystem=disk)
+    log.append(b"one")
+    disk.fails = True
+
+    with pytest.raises(SyncFailed):
+        log.sync()
+
+    disk.fails = False
+    with pytest.raises(LogClosed):
+        log.append(b"refused")
+
+
+def test_who_reads_only_cannot_sync(tmp_path: Path, version: int) -> None:
+    quick_log(tmp_path, version=version).close()
+    log = quick_log(tmp_path, version=version, read_only=True)
+
+    with pytest.raises(LogClosed):
+        log.sync()

@@ -15,6 +15,7 @@ from warren.clock import SYSTEM_CLOCK
 from warren.storage import Log
 from warren.storage import bell as bell_module
 from warren.storage.bell import SLEEP_S_MAX, Bell
+from warren.storage.log import wait_for_any
 
 LONG_S = 60.0
 SOON_S = 15.0
@@ -270,3 +271,45 @@ def test_a_machine_that_is_not_known_has_no_futex(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("platform.machine", lambda: "pdp11")
 
     assert bell_module._futex.__wrapped__() is None
+
+
+@pytest.mark.parametrize("grows", range(3))
+def test_who_waits_for_several_logs_is_woken_by_any(tmp_path: Path, version: int, grows: int) -> None:
+    logs = [quick_log(tmp_path / str(number), version=version) for number in range(3)]
+    ends = [(log, 0) for log in logs]
+    found: list[bool] = []
+    started = time.monotonic()
+
+    def wait() -> None:
+        while not wait_for_any(ends, LONG_S):
+            assert time.monotonic() - started < LONG_S
+        found.append(True)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    wait_for_waiter(logs[grows])
+
+    logs[grows].append(b"here")
+
+    waiter.join(SOON_S)
+    assert found == [True]
+
+
+def test_a_wait_for_several_logs_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    logs = [quick_log(tmp_path / str(number)) for number in range(2)]
+
+    assert not wait_for_any([(log, 0) for log in logs], 0.01)
+
+    logs[1].append(b"here")
+    assert wait_for_any([(log, 0) for log in logs], LONG_S)
+
+
+def test_more_logs_than_one_call_takes_are_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bell_module, "FUTEX_WAIT_ANY_MAX", 1)
+    clock = SimulatedClock()
+    logs = [quick_log(tmp_path / str(number)) for number in range(2)]
+    before = clock.steady_s()
+
+    assert not wait_for_any([(log, 0) for log in logs], LONG_S, clock)
+
+    assert clock.steady_s() - before == pytest.approx(bell_module.POLL_S)

@@ -8,10 +8,11 @@ passed, so that a waiter who was killed costs nothing for long.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from mmap import mmap
 from typing import Final
 
@@ -21,6 +22,11 @@ SLEEP_S_MAX: Final = 0.25
 """The longest sleep at a stretch: signals are served between two of them, and a lost ring costs no more."""
 POLL_S: Final = 0.002
 FUTEX_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
+FUTEX_WAIT_ANY_NUMBER: Final = 449
+"""`futex_waitv`, the same number on every machine; Linux has it since 5.16."""
+FUTEX_WAIT_ANY_MAX: Final = 128
+FUTEX_32_BITS: Final = 2
+CLOCK_MONOTONIC: Final = 1
 FUTEX_WAIT: Final = 0
 FUTEX_WAKE: Final = 1
 EVERYBODY: Final = 0x7FFFFFFF
@@ -28,6 +34,15 @@ EVERYBODY: Final = 0x7FFFFFFF
 
 class _TimeSpec(ctypes.Structure):
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _Waiter(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("flags", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
 
 
 @functools.cache
@@ -62,8 +77,30 @@ class Bell:
         timeout = _TimeSpec(0, int(whole * 1_000_000_000))
         call(number, ctypes.byref(self._word), FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
 
+    def waiter(self, value: int) -> _Waiter | None:
+        """For `sleep_on_any`; None where nobody can sleep on the word."""
+        if self._word is None:
+            return None
+        return _Waiter(value, ctypes.addressof(self._word), FUTEX_32_BITS, 0)
+
     def ring(self) -> None:
         """Wake everybody who sleeps on the word."""
         if self._futex is not None and self._word is not None:
             call, number = self._futex
             call(number, ctypes.byref(self._word), FUTEX_WAKE, EVERYBODY, None, None, 0)
+
+
+def sleep_on_any(bells: Sequence[tuple[Bell, int]], seconds: float, clock: Clock) -> None:
+    """Return when one of the words is no longer its value, when one rings, or after `seconds`."""
+    waiters = [waiter for bell, value in bells if (waiter := bell.waiter(value)) is not None]
+    found = _futex()
+    if found is None or len(waiters) < len(bells) or not 0 < len(waiters) <= FUTEX_WAIT_ANY_MAX:
+        clock.sleep(min(POLL_S, seconds))
+        return
+    array = (_Waiter * len(waiters))(*waiters)
+    end_ns = int((clock.steady_s() + seconds) * 1_000_000_000)
+    timeout = _TimeSpec(end_ns // 1_000_000_000, end_ns % 1_000_000_000)
+    number, count = FUTEX_WAIT_ANY_NUMBER, ctypes.c_uint(len(waiters))
+    failed = found[0](number, array, count, 0, ctypes.byref(timeout), CLOCK_MONOTONIC) == -1
+    if failed and ctypes.get_errno() == errno.ENOSYS:
+        clock.sleep(min(POLL_S, seconds))

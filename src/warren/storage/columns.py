@@ -30,6 +30,7 @@ from warren.storage.layout import (
     SECTION_ID_ENDS,
     SECTION_KEY_ENDS,
     SECTION_KEY_PRESENT,
+    SECTION_MARKER,
     SECTION_TAG_CODES,
     SECTION_TAGS,
     aligned,
@@ -91,23 +92,28 @@ def _ends_of(sizes: npt.NDArray[np.int64]) -> Ends:
     return ends
 
 
-def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int) -> Iterator[Packed]:
-    """As few records as hold the whole batch, each of them of a size that suits a reader, and none over the limit."""
+def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
+    """As few records as hold the whole batch, each of them of a size that suits a reader, and none over the limit.
+
+    Each carries the marker.
+    """
     for part, ends in _split(batch, record_size_max):
-        yield from _pack_fitting(part, ends, tag, compression, record_size_max)
+        yield from _pack_fitting(part, ends, tag, compression, record_size_max, marker)
 
 
-def _pack_fitting(batch: Batch, ends: Ends, tag: str, compression: int, record_size_max: int) -> Iterator[Packed]:
+def _pack_fitting(
+    batch: Batch, ends: Ends, tag: str, compression: int, record_size_max: int, marker: bytes
+) -> Iterator[Packed]:
     """One record, or more where keys, tags and headers make it too large. A single message is given as it is."""
-    packed = pack_columns(batch, ends, tag=tag, compression=compression)
+    packed = pack_columns(batch, ends, tag=tag, compression=compression, marker=marker)
     middle = len(batch.bodies) // 2
     if record_size(packed) <= record_size_max or not middle:
         yield packed
         return
     end = len(batch.bodies)
-    yield from _pack_fitting(batch.part(0, middle), ends[: middle + 1], tag, compression, record_size_max)
+    yield from _pack_fitting(batch.part(0, middle), ends[: middle + 1], tag, compression, record_size_max, marker)
     rest = ends[middle:] - ends[middle]
-    yield from _pack_fitting(batch.part(middle, end), rest, tag, compression, record_size_max)
+    yield from _pack_fitting(batch.part(middle, end), rest, tag, compression, record_size_max, marker)
 
 
 def _split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
@@ -130,7 +136,7 @@ def _split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
         start = end
 
 
-def pack_columns(batch: Batch, ends: Ends, *, tag: str = "", compression: int = 0) -> Packed:
+def pack_columns(batch: Batch, ends: Ends, *, tag: str = "", compression: int = 0, marker: bytes = b"") -> Packed:
     """One record that holds the whole batch, ready to be stamped. `tag` is what all share."""
     sections: list[tuple[int, bytes]] = [(SECTION_BODY_ENDS, ends.tobytes())]
     try:
@@ -148,6 +154,8 @@ def pack_columns(batch: Batch, ends: Ends, *, tag: str = "", compression: int = 
         sections += _blob_sections(SECTION_HEADERS_ENDS, packed)
     if batch.corr_offsets is not None:
         sections.append((SECTION_CORR_OFFSETS, _numbers(batch.corr_offsets).tobytes()))
+    if marker:
+        sections.append((SECTION_MARKER, marker))
     return _pack_sections(sections, len(batch.bodies), text_bytes("tag", tag, TAG_SIZE_MAX), compression)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from warren.clock import Clock
@@ -294,7 +294,22 @@ class Commit:
                 has_sealed = bool(due)
                 if self._durability.mode == "interval":
                     due.append((block.file, self.writer.number))
-            self._sync_in_order(index, due, has_sealed=has_sealed)
+            with suppress(SyncFailed):
+                self._sync_in_order(index, due, has_sealed=has_sealed)
+
+    def sync(self) -> None:
+        """Everything that is published now is on disk when this returns. Those who wait at once share a sync."""
+        wanted = self.files.index().message_count
+        with self._syncing:
+            if self.files.index().synced >= wanted:
+                return
+            with self.changing() as writer:
+                index, block = writer.index, writer.block
+                if block is None:
+                    return
+                sealed = self._files_between(index, block.number) if index.synced < block.base_number else []
+                due = [*sealed, (block.file, writer.number)]
+            self._sync_in_order(index, due, has_sealed=bool(sealed))
 
     def _sync_in_order(self, index: Index, due: Sequence[tuple[File, int]], *, has_sealed: bool) -> None:
         """Sync file by file, and say so after each: `synced` never runs ahead of a block that is not on disk."""
@@ -308,6 +323,7 @@ class Commit:
         except SyncFailed as error:
             self._close_because(str(error))
             index.state = STATE_FAILED
+            raise
 
     # --- The rest ---
 

@@ -13,6 +13,7 @@ from warren.config import (
     BLOCK_SIZE_DEFAULT,
     BLOCK_SIZE_MAX,
     BLOCK_SIZE_MIN,
+    MARKER_SIZE_MAX,
     MAX_BLOCK_COUNT_DEFAULT,
     READ_LIMIT_DEFAULT,
     VERSION_DEFAULT,
@@ -20,11 +21,11 @@ from warren.config import (
     WAIT_S_MAX,
     Durability,
 )
-from warren.errors import BadInput, LogClosed, NumberRetired, UnsupportedByVersion
+from warren.errors import BadInput, LogClosed, NumberRetired, TooLarge, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage import paths, read
 from warren.storage.background import AtOnce, Background, process_background
-from warren.storage.bell import SLEEP_S_MAX
+from warren.storage.bell import SLEEP_S_MAX, Bell, sleep_on_any
 from warren.storage.columns import Batch, pack_batch
 from warren.storage.commit import Commit
 from warren.storage.compression import compression_code
@@ -33,6 +34,7 @@ from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.storage.index import extension_bytes
 from warren.storage.inspection import LogInfo, inspect, reader_names
 from warren.storage.lookup import look_up
+from warren.storage.markers import Marked, markers
 from warren.storage.opening import check_index, find_log, settle
 from warren.storage.read import Label, Page
 from warren.storage.reader import QueueReader, Standing, check_filter, new_reader_bytes, reader_file, write_reader
@@ -172,26 +174,32 @@ class Log:
         ids: Sequence[str] | None = None,
         headers: Sequence[Mapping[str, bytes] | None] | None = None,
         corr_offsets: Sequence[int] | None = None,
+        marker: bytes = b"",
     ) -> range:
         """Append messages together, with one commit for all. `tag` is what all share, `tags` one for each.
 
-        The numbers they got. Up to 65,536 messages or 4 MiB are one record, and there wholly or not at all.
+        The numbers they got. Up to 65,536 messages or 4 MiB are one record, and there wholly or not at all. Each of
+        the records carries the marker, by which `markers` tells whether a put of unknown outcome was written.
         """
         if tag and tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
         batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
-        packed = self._pack_many(batch, tag)
+        if len(marker) > MARKER_SIZE_MAX:
+            raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
+        packed = self._pack_many(batch, tag, marker)
         if not packed:
             return range(self.end, self.end)
         self.check_writable()
         receipt = self._commit.put(packed)
         return range(receipt.number, receipt.number + len(bodies))
 
-    def _pack_many(self, batch: Batch, tag: str) -> list[Packed]:
+    def _pack_many(self, batch: Batch, tag: str, marker: bytes) -> list[Packed]:
         batch.check()
         if self._files.format.version == 1:
+            if marker:
+                raise UnsupportedByVersion("a marker", 1)
             return [self._pack_row(batch, row, tag) for row in range(len(batch.bodies))]
-        return list(pack_batch(batch, tag, self._compression, self._commit.writer.record_size_max))
+        return list(pack_batch(batch, tag, self._compression, self._commit.writer.record_size_max, marker))
 
     def _pack_row(self, batch: Batch, row: int, tag: str) -> Packed:
         return self._files.format.pack_single(
@@ -202,6 +210,11 @@ class Log:
             id=batch.ids[row] if batch.ids else "",
             corr_offset=batch.corr_offsets[row] if batch.corr_offsets else NO_CORR_OFFSET,
         )
+
+    def sync(self) -> None:
+        """What was appended up to now, by anybody, is on disk when this returns, whatever the log's durability."""
+        self.check_writable()
+        self._commit.sync()
 
     def check_writable(self) -> None:
         """LogClosed where the log was opened for reading only."""
@@ -300,15 +313,23 @@ class Log:
         """Wait until message `number` is there, at most `seconds`; whether it is."""
         deadline = self._clock.steady_s() + min(seconds, WAIT_S_MAX)
         while True:
-            index = self._files.index()
-            bell = index.bell(self._clock)
-            if self._files.writable:
-                index.waiting = self._clock.now_ns() // 1000 + int(2_000_000 * SLEEP_S_MAX)
-            value = bell.value()
+            bell, value = self._start_waiting()
             left_s = deadline - self._clock.steady_s()
-            if index.message_count > number or left_s <= 0:
-                return index.message_count > number
+            if self.end > number or left_s <= 0:
+                return self.end > number
             bell.sleep(value, left_s)
+
+    def _start_waiting(self) -> tuple[Bell, int]:
+        """The bell that rings when the log grows, and what it shows now. Who appends knows that it is waited for."""
+        index = self._files.index()
+        bell = index.bell(self._clock)
+        if self._files.writable:
+            index.waiting = self._clock.now_ns() // 1000 + int(2_000_000 * SLEEP_S_MAX)
+        return bell, bell.value()
+
+    def markers(self, start: int) -> Iterator[Marked]:
+        """The records with a marker that hold messages from `start` on, in order."""
+        return markers(self._view, start)
 
     # --- Readers ---
 
@@ -424,3 +445,15 @@ class Log:
         if self._files.is_closed:
             return f"<Log {self.path} closed>"
         return f"<Log {self.path} version {self.version}, messages {self.first} to {self.end}>"
+
+
+def wait_for_any(ends: Sequence[tuple[Log, int]], seconds: float, clock: Clock = SYSTEM_CLOCK) -> bool:
+    """Wait until one of the logs has the message of the number beside it, at most `seconds`; whether one has.
+
+    Returns a little early now and then, so that whoever waits can also look at what no log tells.
+    """
+    bells = [log._start_waiting() for log, _ in ends]
+    if any(log.end > number for log, number in ends):
+        return True
+    sleep_on_any(bells, min(seconds, SLEEP_S_MAX), clock)
+    return any(log.end > number for log, number in ends)

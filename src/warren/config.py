@@ -48,6 +48,12 @@ QUEUE_FILE_COPY_SIZE: Final = 1 << 20
 QUEUE_FILE_LOOK_S: Final = 0.02
 """How often whoever waits on a queue file looks what other processes did to it."""
 
+NAME_SIZE_MAX: Final = 249
+GROUP_NAME_SIZE_MAX: Final = READER_NAME_SIZE_MAX
+PARTITIONS_MAX: Final = 1000
+RETENTION_LOOK_S: Final = 30.0
+"""How often it is seen whether blocks can be retired."""
+
 Compression = Literal["none", "zstd", "lz4"]
 
 

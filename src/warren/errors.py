@@ -38,6 +38,26 @@ class MalformedFilter(BadInput):
         self.text, self.reason = text, reason
 
 
+class BadName(BadInput):
+    """A topic, group, producer or queue cannot be called that."""
+
+    code = "bad_name"
+
+    def __init__(self, what: str, name: str, reason: str) -> None:
+        super().__init__(f"{what} name {name!r}: {reason}")
+        self.what, self.name, self.reason = what, name, reason
+
+
+class SettingsDiffer(BadInput):
+    """A topic or group was opened with settings that are not its own."""
+
+    code = "settings_differ"
+
+    def __init__(self, what: str, setting: str, given: object, kept: object, remedy: str) -> None:
+        super().__init__(f"{what} has {setting}={kept!r}, not {given!r}; {remedy}")
+        self.what, self.setting, self.given, self.kept = what, setting, given, kept
+
+
 class UnsupportedByVersion(BadInput):
     """The log's format version has no place for this."""
 
@@ -166,3 +186,80 @@ class QueueFileFull(StorageError, Full):
     def __init__(self, path: str, size: int, size_max: int) -> None:
         super().__init__(f"{path} has no room for {size} more bytes: a queue file holds {size_max} bytes at most")
         self.path, self.size, self.size_max = path, size, size_max
+
+
+class StoreError(WarrenError):
+    """Something about a store: its topics, groups and settings."""
+
+    code = "store"
+
+
+class NotAStore(StoreError):
+    """The directory holds something else."""
+
+    code = "not_a_store"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a store: {reason}")
+        self.path, self.reason = path, reason
+
+
+class CorruptSettings(StoreError):
+    """A file of settings cannot be read."""
+
+    code = "corrupt_settings"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} cannot be read as settings: {reason}")
+        self.path, self.reason = path, reason
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or what was asked of belongs to one that was."""
+
+    code = "store_closed"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the store {path} is closed; open it again with warren.open()")
+        self.path = path
+
+
+class StoreBusy(StoreError):
+    """Another process holds a lock for longer than anybody should."""
+
+    code = "store_busy"
+    retryable = True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is held by another process for too long; try again")
+        self.path = path
+
+
+class NoSuchTopic(StoreError):
+    """There is no topic of this name."""
+
+    code = "no_such_topic"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic!r}")
+        self.topic = topic
+
+
+class NoSuchPartition(BadInput):
+    """The topic has fewer partitions than that."""
+
+    code = "no_such_partition"
+
+    def __init__(self, topic: str, partition: int, partition_count: int) -> None:
+        super().__init__(f"topic {topic!r} has partitions 0 to {partition_count - 1}, and no partition {partition}")
+        self.topic, self.partition, self.partition_count = topic, partition, partition_count
+
+
+class NoSuchGroup(StoreError):
+    """The topic has no group of this name."""
+
+    code = "no_such_group"
+
+    def __init__(self, topic: str, group: str) -> None:
+        super().__init__(f"topic {topic!r} has no group {group!r}")
+        self.topic, self.group = topic, group

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from warren.errors import BadInput
+
 NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 NO_CORR_OFFSET: Final = -1
+
+
+class Origin(str):
+    """The name of a topic that knows the way back to it, for those who answer a message."""
+
+    __slots__ = ("answer",)
+    answer: Callable[[Message, bytes], object] | None
 
 
 class Message(NamedTuple):
@@ -35,6 +44,34 @@ class Message(NamedTuple):
     def time(self) -> datetime:
         """The timestamp as an aware datetime in UTC."""
         return datetime.fromtimestamp(self.timestamp / 1_000_000, UTC)
+
+    def reply(self, body: bytes) -> object:
+        """Answer a message that was sent with `request`; the receipt of the answer.
+
+        BadInput where nobody waits for an answer, or the message did not come from an open store.
+        """
+        answer = getattr(self.topic, "answer", None)
+        if answer is None:
+            raise BadInput("only a message that was read from a topic of an open store can be answered")
+        return answer(self, body)
+
+
+class TopicReceipt(NamedTuple):
+    """Where a message that was put to a topic lies."""
+
+    topic: str
+    partition: int
+    number: int
+    offset: int
+    timestamp: int
+    id: str
+
+
+class Place(NamedTuple):
+    """The partition and number of one message of a batch."""
+
+    partition: int
+    number: int
 
 
 class Receipt(NamedTuple):

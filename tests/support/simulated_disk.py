@@ -300,6 +300,13 @@ class SimulatedFileSystem:
         self._number(path)
         self._parent(path).change(NameChange(os.path.basename(path), None))
 
+    def remove_directory(self, path: str) -> None:
+        """Durable at once: nothing of the project trusts that a directory is still there, or is not."""
+        self.enter("remove_directory")
+        if self.names(path):
+            raise OSError(errno.ENOTEMPTY, "the directory is not empty", path)
+        del self._directories[os.path.normpath(path)]
+
     def replace(self, source: str, target: str) -> None:
         self.enter("replace")
         assert os.path.dirname(source) == os.path.dirname(target), "a replace stays in its directory"

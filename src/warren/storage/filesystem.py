@@ -61,6 +61,7 @@ class FileSystem(Protocol):
     def names(self, directory: str) -> list[str]: ...
     def make_directory(self, path: str) -> None: ...
     def remove(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
     def replace(self, source: str, target: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
     def boot_id(self) -> bytes: ...
@@ -202,6 +203,10 @@ class SystemFileSystem:
     def remove(self, path: str) -> None:
         os.remove(path)
 
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory that is empty."""
+        os.rmdir(path)
+
     def replace(self, source: str, target: str) -> None:
         os.replace(source, target)
 
@@ -219,6 +224,20 @@ class SystemFileSystem:
 
 
 SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()
+
+
+def remove_tree(filesystem: FileSystem, path: str) -> None:
+    """Remove a directory with all that is in it; nothing where there is none."""
+    if not filesystem.exists(path):
+        return
+    for name in filesystem.names(path):
+        child = os.path.join(path, name)
+        try:
+            filesystem.remove(child)
+        except (IsADirectoryError, PermissionError, FileNotFoundError):
+            # Linux says the first, macOS the second, and a simulated disk the third.
+            remove_tree(filesystem, child)
+    filesystem.remove_directory(path)
 
 
 def _sync_descriptor(descriptor: int) -> None:

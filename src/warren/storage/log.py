@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -21,7 +22,7 @@ from warren.config import (
     WAIT_S_MAX,
     Durability,
 )
-from warren.errors import BadInput, LogClosed, NumberRetired, TooLarge, UnsupportedByVersion
+from warren.errors import BadInput, LogClosed, NotALog, NumberRetired, TooLarge, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage import paths, read
 from warren.storage.background import AtOnce, Background, process_background
@@ -30,9 +31,10 @@ from warren.storage.columns import Batch, pack_batch
 from warren.storage.commit import Commit
 from warren.storage.compression import compression_code
 from warren.storage.files import LogFiles
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
 from warren.storage.index import extension_bytes
 from warren.storage.inspection import LogInfo, inspect, reader_names
+from warren.storage.layout import STATE_REPLACED
 from warren.storage.lookup import look_up
 from warren.storage.markers import Marked, markers
 from warren.storage.opening import check_index, find_log, settle
@@ -386,6 +388,21 @@ class Log:
                     self._files.filesystem.remove(paths.block_path(self.path, slot.base_offset, self.version))
                 self._files.filesystem.sync_directory(self.path)
         return self.first
+
+    def remove(self) -> None:
+        """Take the log off the disk, whoever has it open: all get NotALog from now on."""
+        self.check_writable()
+        filesystem, directory = self._files.filesystem, self.path
+        # The bell of a log that is gone cannot be rung.
+        with suppress(NotALog), self._commit.changing() as writer:
+            index = writer.index
+            filesystem.remove(paths.index_path(directory))
+            filesystem.sync_directory(directory)
+            index.state = STATE_REPLACED
+            index.bell(self._clock).ring()
+        self._let_go()
+        self._files.close()
+        remove_tree(filesystem, directory)
 
     def verify(self, progress: Callable[[int], None] | None = None) -> Verified:
         """Check every byte. CorruptRecord at the first damage; `progress` is told how far it got, in numbers."""

@@ -1,0 +1,91 @@
+"""What a store does by itself: delivering what is due, retiring what is old. One thread of each opening does it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from warren.clock import Clock
+from warren.queue.wakeup import Wakeup
+
+Duty = Callable[[], float]
+"""Does what is to be done now; after how many seconds it wants to be called again, unless the store is rung before."""
+
+PAUSE_AFTER_ERROR_S: Final = 1.0
+STOP_S_MAX: Final = 10.0
+LOGGER: Final = logging.getLogger("warren")
+
+
+class Keeper:
+    """Calls each duty when it wants to be called, and all of them whenever the store is rung. Any thread may call."""
+
+    def __init__(self, wakeup: Wakeup, clock: Clock, *, threaded: bool) -> None:
+        self._wakeup, self._clock, self._threaded = wakeup, clock, threaded
+        self._duties: list[Duty] = []
+        self._next_s: dict[Duty, float] = {}
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+
+    def add(self, duty: Duty) -> None:
+        """Call `duty` from now on. A duty never runs twice at the same time."""
+        with self._mutex:
+            self._duties.append(duty)
+            if self._threaded and self._thread is None and not self._is_stopping:
+                self._thread = threading.Thread(target=self._run, name="warren-keeper", daemon=True)
+                self._thread.start()
+        self._wakeup.ring()
+
+    def remove(self, duty: Duty) -> None:
+        with self._mutex:
+            self._duties.remove(duty)
+            self._next_s.pop(duty, None)
+
+    def keep(self, *, all_of_them: bool = True) -> float:
+        """Call the duties, or those whose time has come; after how many seconds the next one wants to be called."""
+        now_s = self._clock.steady_s()
+        with self._mutex:
+            duties = [duty for duty in self._duties if all_of_them or self._next_s.get(duty, 0.0) <= now_s]
+        for duty in duties:
+            if self._is_stopping:
+                break
+            self._next_s[duty] = self._clock.steady_s() + self._call(duty)
+        with self._mutex:
+            times = [self._next_s.get(duty, 0.0) for duty in self._duties]
+        return max(0.0, min(times, default=now_s + STOP_S_MAX) - self._clock.steady_s())
+
+    def _call(self, duty: Duty) -> float:
+        try:
+            return duty()
+        except Exception:
+            if not self._is_stopping:
+                LOGGER.exception("the store could not do its duty; it tries again in %g s", PAUSE_AFTER_ERROR_S)
+            return PAUSE_AFTER_ERROR_S
+
+    def _run(self) -> None:
+        rung_before = -1
+        while not self._is_stopping:
+            rung = self._wakeup.value()
+            wait_s = self.keep(all_of_them=rung != rung_before)
+            rung_before = rung
+            if wait_s > 0:
+                # Stopping rings as well: then this returns at once.
+                self._wakeup.sleep(rung, wait_s)
+
+    def stop(self) -> None:
+        """No duty runs any more when this returns."""
+        self._is_stopping = True
+        self._wakeup.ring()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(STOP_S_MAX)
+
+    def after_fork(self) -> None:
+        """In a child: a thread of its own, where the parent had one."""
+        self._mutex = threading.Lock()
+        thread, self._thread = self._thread, None
+        if thread is not None and not self._is_stopping:
+            self._thread = threading.Thread(target=self._run, name="warren-keeper", daemon=True)
+            self._thread.start()

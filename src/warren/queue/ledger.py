@@ -1,0 +1,138 @@
+"""A state that many processes share: a log of everything that happened to it, which each of them replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from warren.clock import Clock
+from warren.queue.shared_lock import SharedLock
+from warren.storage import Log
+from warren.storage.background import Background
+from warren.storage.filesystem import FileSystem
+
+SNAPSHOT: Final = "snapshot"
+LEDGER_BLOCK_SIZE: Final = 4 << 20
+EVENTS_PER_SNAPSHOT: Final = 1024
+SNAPSHOT_SHARE_MAX: Final = 8
+"""A snapshot is written when the events since the last one weigh this many times as much as it does."""
+
+Event = dict[str, Any]
+
+
+class State(Protocol):
+    """What a ledger keeps. The same events give the same state, in whatever process."""
+
+    def apply(self, kind: str, event: Event) -> None:
+        """`kind` happened."""
+        ...
+
+    def snapshot(self) -> Event:
+        """All of the state, for JSON."""
+        ...
+
+    def restore(self, snapshot: Event) -> None:
+        """Be what `snapshot` gave, whatever the state was before."""
+        ...
+
+
+class Ledger:
+    """Changes `state` for all processes alike. Any thread may call.
+
+    Whoever changes the state does so within `changing`: there it is up to date, and nobody else's turn. An event is in
+    the ledger as soon as `add` returns (it survives the death of the process), and on disk after `sync`.
+    """
+
+    def __init__(
+        self, directory: str, state: State, filesystem: FileSystem, clock: Clock, background: Background | None = None
+    ) -> None:
+        filesystem.make_directory(directory)
+        self._state = state
+        self._lock = SharedLock(filesystem, directory + ".lock", clock)
+        with self._lock:
+            self.log = Log.open(
+                directory,
+                durability="os",
+                block_size=LEDGER_BLOCK_SIZE,
+                filesystem=filesystem,
+                clock=clock,
+                background=background,
+            )
+        self._seen = -1
+        self._events, self._size, self._snapshot_size = 0, 0, 0
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """The state is up to date, and nobody else changes it."""
+        with self._lock:
+            self._catch_up()
+            yield
+            if self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size:
+                self._write_snapshot()
+
+    def look(self) -> None:
+        """Bring the state up to date, to look at it."""
+        with self._lock:
+            self._catch_up()
+
+    def add(self, kind: str, event: Event) -> None:
+        """`kind` happens now. To be called within `changing`."""
+        body = json.dumps(event, separators=(",", ":")).encode()
+        self.log.append(body, tag=kind)
+        self._state.apply(kind, event)
+        self._seen += 1
+        self._count(body)
+
+    def sync(self) -> None:
+        """Everything that was added is on disk. Called outside of `changing`, so that those who wait share a sync."""
+        self.log.sync()
+
+    def _count(self, body: bytes) -> None:
+        self._events, self._size = self._events + 1, self._size + len(body)
+
+    def _catch_up(self) -> None:
+        end = self.log.end
+        if self._seen == end:
+            return
+        # Shorter than what was seen: a power cut took events that nobody had been promised.
+        if self._seen < self.log.first or self._seen > end:
+            self._start()
+        while self._seen < end:
+            for message in self.log.read(self._seen):
+                self._seen = message.number + 1
+                event = json.loads(message.body)
+                if message.tag == SNAPSHOT:
+                    self._events, self._size, self._snapshot_size = 0, 0, len(message.body)
+                else:
+                    self._state.apply(message.tag, event)
+                    self._count(message.body)
+
+    def _start(self) -> None:
+        """Take the state from the last snapshot; what came after it is applied to that."""
+        number = self.log.first
+        self._state.restore({})
+        self._events = self._size = self._snapshot_size = 0
+        while found := self.log.read(number, limit=16, tag=SNAPSHOT):
+            last = found[-1]
+            number = last.number + 1
+            self._state.restore(json.loads(last.body))
+            self._snapshot_size = len(last.body)
+        self._seen = number
+
+    def _write_snapshot(self) -> None:
+        body = json.dumps(self._state.snapshot(), separators=(",", ":")).encode()
+        receipt = self.log.append(body, tag=SNAPSHOT)
+        self._seen = receipt.number + 1
+        self._events, self._size, self._snapshot_size = 0, 0, len(body)
+        # On disk before what it stands for may go.
+        self.log.sync()
+        self.log.retire(before=receipt.number)
+
+    def close(self) -> None:
+        self.log.close()
+        self._lock.close()
+
+    def after_fork(self) -> None:
+        self._lock.after_fork()

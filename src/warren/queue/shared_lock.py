@@ -1,0 +1,62 @@
+"""A lock between the threads of this process and all other processes, freed by the death of its holder."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Final
+
+from warren.clock import Clock
+from warren.config import LOCK_WAIT_S_MAX
+from warren.errors import StoreBusy
+from warren.storage.filesystem import FileSystem, Lock
+
+PAUSE_S_MIN: Final = 0.00002
+PAUSE_S_MAX: Final = 0.002
+
+
+class SharedLock:
+    """`with lock:` one holder at a time, in whatever process. Not reentrant. StoreBusy after LOCK_WAIT_S_MAX."""
+
+    def __init__(self, filesystem: FileSystem, path: str, clock: Clock) -> None:
+        self._filesystem, self._path, self._clock = filesystem, path, clock
+        self._mutex = threading.Lock()
+        self._lock: Lock | None = None
+
+    def __enter__(self) -> None:
+        if not self._mutex.acquire(timeout=LOCK_WAIT_S_MAX):
+            raise StoreBusy(self._path)
+        try:
+            if self._lock is None:
+                self._lock = self._filesystem.lock(self._path)
+            if not self._lock.try_acquire():
+                self._wait(self._lock)
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def _wait(self, lock: Lock) -> None:
+        deadline, pause_s = self._clock.steady_s() + LOCK_WAIT_S_MAX, PAUSE_S_MIN
+        while not lock.try_acquire():
+            if self._clock.steady_s() > deadline:
+                raise StoreBusy(self._path)
+            self._clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        self._mutex.release()
+
+    def close(self) -> None:
+        """Hold no file."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
+
+    def after_fork(self) -> None:
+        """In a child: the file is opened anew, or parent and child would hold the lock together."""
+        self._mutex = threading.Lock()
+        self.close()

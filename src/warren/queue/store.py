@@ -1,0 +1,242 @@
+"""Store: a data directory with its topics. What `warren.open` gives, but for transactions."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import RETENTION_LOOK_S
+from warren.errors import BadInput, NoSuchTopic, NotAStore, StoreClosed
+from warren.queue import store_paths
+from warren.queue.json_file import read_json, write_json
+from warren.queue.keeper import Keeper
+from warren.queue.names import checked_name
+from warren.queue.session import Session
+from warren.queue.settings import TopicSettings, check_known
+from warren.queue.shared_lock import SharedLock
+from warren.queue.topic import Topic
+from warren.queue.wakeup import Wakeup
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
+from warren.storage.residents import process_residents
+
+STORE_VERSION: Final = 1
+
+
+class Store:
+    """A data directory. Any number of processes may have it open at once, and any thread may use it.
+
+    `defaults` are settings for topics that are made through this opening. With `keeps` a thread of this process
+    delivers what is due and retires what is old; without, `keep()` does when it is called.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        keeps: bool = True,
+        filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self.filesystem, self.clock = filesystem, clock
+        self._defaults = dict(defaults or {})
+        check_known(self._defaults)
+        TopicSettings(**self._defaults)
+        self._mutex = threading.RLock()
+        self._topics: dict[str, Topic] = {}
+        self.is_closed = False
+        self.lock = self._found_lock()
+        with self.lock:
+            self.id = self._find_or_make()
+        self.session = Session(filesystem, store_paths.sessions_directory(self.path))
+        self.session.sweep()
+        self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
+        self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
+        self.keeper.add(self._retire)
+        process_residents().register(self)
+
+    def _found_lock(self) -> SharedLock:
+        if not self.filesystem.exists(self.path):
+            self.filesystem.make_directory(self.path)
+        try:
+            names = self.filesystem.names(self.path)
+        except NotADirectoryError as error:
+            raise NotAStore(self.path, "it is a file; a store is a directory") from error
+        if names and not {"store.json", "store.lock"} & set(names):
+            raise NotAStore(self.path, f"the directory holds other files, such as {names[0]!r}")
+        return SharedLock(self.filesystem, store_paths.store_lock(self.path), self.clock)
+
+    def _find_or_make(self) -> str:
+        """The id of the store; one that is not there is made."""
+        path = store_paths.store_file(self.path)
+        data = read_json(self.filesystem, path)
+        if data is None:
+            data = {"version": STORE_VERSION, "id": str(uuid.uuid4())}
+            write_json(self.filesystem, path, data)
+            self.filesystem.make_directory(store_paths.topics_directory(self.path))
+        if data.get("version") != STORE_VERSION:
+            raise NotAStore(self.path, f"it has version {data.get('version')!r}; this release knows {STORE_VERSION}")
+        return str(data.get("id"))
+
+    def check_open(self) -> None:
+        """StoreClosed where it was closed."""
+        if self.is_closed:
+            raise StoreClosed(self.path)
+
+    # --- Topics ---
+
+    def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Topic:
+        """The topic `name`, made where there is none: with one partition, if nothing else is said.
+
+        SettingsDiffer where it is there and has other settings than those given.
+        """
+        self.check_open()
+        checked_name("topic", name)
+        check_known(settings)
+        with self._mutex:
+            topic = self._topics.get(name)
+            if topic is None or not self.has_topic(name):
+                topic = self._open_topic(name, partitions, settings)
+            topic.differs(partitions, settings)
+            return topic
+
+    def _open_topic(self, name: str, partitions: int | None, settings: Mapping[str, Any]) -> Topic:
+        with self.lock:
+            kept = self._read_settings(name)
+            if kept is None:
+                wanted = {"partitions": partitions} if partitions is not None else {}
+                kept = TopicSettings(**{**self._defaults, **settings, **wanted})
+                self._make_topic(name, kept)
+        old = self._topics.pop(name, None)
+        if old is not None:
+            old.close()
+        topic = self._topics[name] = Topic(self, name, kept)
+        return topic
+
+    def _make_topic(self, name: str, settings: TopicSettings) -> None:
+        directory = store_paths.topic_directory(self.path, name)
+        # What a deletion left that was cut short.
+        remove_tree(self.filesystem, directory)
+        self.filesystem.make_directory(directory)
+        now_us = self.clock.now_ns() // 1000
+        data = {**settings.to_json(), "id": str(uuid.uuid4()), "created": now_us}
+        write_json(self.filesystem, store_paths.topic_file(directory), data)
+
+    def _read_settings(self, name: str) -> TopicSettings | None:
+        path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+        data = read_json(self.filesystem, path)
+        return None if data is None else TopicSettings.from_json(path, data)
+
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of this name."""
+        self.check_open()
+        path = store_paths.topic_file(store_paths.topic_directory(self.path, checked_name("topic", name)))
+        return self.filesystem.exists(path)
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        self.check_open()
+        names = self.filesystem.names(store_paths.topics_directory(self.path))
+        return [name for name in names if self.has_topic(name)]
+
+    def existing_topic(self, name: str) -> Topic:
+        """The topic `name`; NoSuchTopic where there is none."""
+        if not self.has_topic(name):
+            raise NoSuchTopic(name)
+        return self.topic(name)
+
+    def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
+        """Change settings of a topic; the settings it has now."""
+        self.check_open()
+        with self._mutex:
+            with self.lock:
+                kept = self._read_settings(name)
+                if kept is None:
+                    raise NoSuchTopic(name)
+                path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+                changed = kept.changed(changes)
+                write_json(self.filesystem, path, {**(read_json(self.filesystem, path) or {}), **changed.to_json()})
+            topic = self._topics.get(name)
+            if topic is not None:
+                topic.take_settings(changed)
+        self.wakeup.ring()
+        return changed
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with its messages, groups and what is parked for it, for every process."""
+        topic = self.existing_topic(name)
+        with self._mutex, self.lock:
+            # From here on there is no such topic, whatever of its files is still there.
+            self.filesystem.remove(store_paths.topic_file(topic.directory))
+            self.filesystem.sync_directory(topic.directory)
+            del self._topics[name]
+            for log in topic.logs:
+                log.remove()
+            remove_tree(self.filesystem, topic.directory)
+        self.wakeup.ring()
+
+    # --- Keeping house ---
+
+    def keep(self) -> float:
+        """Do what is due now; after how many seconds there is more to do."""
+        self.check_open()
+        return self.keeper.keep()
+
+    def _retire(self) -> float:
+        for name in self.topics():
+            settings = self._read_settings(name)
+            rules = settings and (settings.retention_age_s, settings.retention_bytes, settings.retention_consumed)
+            if rules and any(rules):
+                self.topic(name).retire()
+        return RETENTION_LOOK_S
+
+    def close(self) -> None:
+        """Close all topics. Closing twice does no harm."""
+        if self.is_closed:
+            return
+        self.keeper.stop()
+        with self._mutex:
+            self.is_closed = True
+            for topic in self._topics.values():
+                topic.close()
+            self._topics.clear()
+            self.session.close()
+            self.lock.close()
+
+    # --- As a resident of the process: told when it forks, asked for no files ---
+
+    file_count = 0
+
+    def rest(self) -> bool:
+        return False
+
+    def after_fork(self) -> None:
+        self._mutex = threading.RLock()
+        if not self.is_closed:
+            self.lock.after_fork()
+            self.session.after_fork()
+            self.keeper.after_fork()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.path}{' closed' if self.is_closed else ''}>"
+
+
+def checked_limit(limit: object) -> int:
+    """A number of messages to ask for; BadInput for what is none."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise BadInput(f"limit {limit!r}: expected a whole number above 0")
+    return limit

@@ -1,0 +1,299 @@
+"""Topic: partitions with a name and settings. Messages are put, read by place and time, and consumed by groups."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.clock import Clock, microseconds
+from warren.config import BODY_SIZE_MAX, READ_LIMIT_DEFAULT
+from warren.errors import BadInput, NoSuchPartition, NoSuchTopic, NotALog, SettingsDiffer, TooLarge
+from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
+from warren.queue import store_paths
+from warren.queue.retention import first_to_keep
+from warren.queue.routing import partition_of, rows_by_partition
+from warren.queue.settings import TopicSettings
+from warren.storage import Log
+from warren.storage.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from warren.queue.store import Store
+
+GONE: Final = (NotALog, FileNotFoundError)
+"""What a log says when somebody deleted its topic."""
+
+
+class Topic:
+    """One topic of an open store. Any thread may use it, and any number of processes at once.
+
+    Messages of one key keep their order: they go to the same partition, by the hash that `routing` describes.
+    """
+
+    def __init__(self, store: Store, name: str, settings: TopicSettings) -> None:
+        self.store, self.settings = store, settings
+        self.name = Origin(name)
+        self.name.answer = self._answer
+        self.directory = store_paths.topic_directory(store.path, name)
+        self._turn = itertools.count()
+        self._logs: list[Log] = []
+        self.take_settings(settings)
+
+    # --- Its partitions ---
+
+    def take_settings(self, settings: TopicSettings) -> None:
+        """These are the settings now: logs are opened anew where they concern them."""
+        old, self.settings = self.settings, settings
+        if any(getattr(old, name) != getattr(settings, name) for name in ("durability", "block_size", "compression")):
+            self.close()
+        while len(self._logs) < settings.partitions:
+            self._logs.append(self._open_log(len(self._logs)))
+        self._partition_count = settings.partitions
+        self._size_max = settings.message_size_max
+
+    def _open_log(self, partition: int) -> Log:
+        settings, store = self.settings, self.store
+        return Log.open(
+            store_paths.partition_directory(self.directory, partition),
+            version=settings.version,
+            durability=settings.durability,
+            block_size=settings.block_size,
+            compression=settings.compression,
+            topic=self.name,
+            partition=partition,
+            filesystem=store.filesystem,
+            clock=store.clock,
+        )
+
+    @property
+    def logs(self) -> Sequence[Log]:
+        """The log of each partition."""
+        self.store.check_open()
+        return self._logs
+
+    @property
+    def filesystem(self) -> FileSystem:
+        return self.store.filesystem
+
+    @property
+    def clock(self) -> Clock:
+        return self.store.clock
+
+    @property
+    def partition_count(self) -> int:
+        return self._partition_count
+
+    def partition(self, number: int) -> Log:
+        """The log of one partition: `at`, `read`, `backwards`, `find_time`, `scan` and all else."""
+        if number not in range(self._partition_count):
+            raise NoSuchPartition(self.name, number, self._partition_count)
+        return self.logs[number]
+
+    # --- Putting ---
+
+    def put(
+        self,
+        body: bytes,
+        *,
+        key: bytes | None = None,
+        tag: str = "",
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+        partition: int | None = None,
+    ) -> TopicReceipt:
+        """Put one message; its receipt, when it is as durable as the topic's settings say.
+
+        With a key it goes to the partition of that key, without one to the partitions in turn, or to `partition`.
+        """
+        number = self._route(key) if partition is None else partition
+        log = self.partition(number)
+        self.check_body(body)
+        try:
+            receipt = log.append(body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset)
+        except GONE as error:
+            raise NoSuchTopic(self.name) from error
+        return TopicReceipt(self.name, number, receipt.number, receipt.offset, receipt.timestamp, receipt.id)
+
+    def put_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        tag: str = "",
+        tags: Sequence[str] | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        ids: Sequence[str] | None = None,
+        headers: Sequence[Mapping[str, bytes] | None] | None = None,
+        corr_offsets: Sequence[int] | None = None,
+        partition: int | None = None,
+    ) -> Sequence[Place]:
+        """Put messages together, with one commit for each partition they go to; the place of each, in order.
+
+        Without keys all go to one partition, the next in turn. `tag` is what all share, `tags` one for each.
+        """
+        self.check_bodies(bodies)
+        columns: dict[str, Any] = {
+            "tags": tags,
+            "keys": keys,
+            "ids": ids,
+            "headers": headers,
+            "corr_offsets": corr_offsets,
+        }
+        try:
+            if keys is None or partition is not None or self._partition_count == 1:
+                number = self._next() if partition is None else partition
+                numbers = self.partition(number).append_many(bodies, tag=tag, **columns)
+                return Places(number, numbers)
+            return self._put_by_key(bodies, tag, keys, columns)
+        except GONE as error:
+            raise NoSuchTopic(self.name) from error
+
+    def _put_by_key(
+        self, bodies: Sequence[bytes], tag: str, keys: Sequence[bytes | None], columns: Mapping[str, Any]
+    ) -> list[Place]:
+        if len(keys) != len(bodies):
+            raise BadInput(f"keys has {len(keys)} entries for {len(bodies)} bodies")
+        places: list[Place] = [Place(-1, -1)] * len(bodies)
+        try:
+            parts = rows_by_partition(keys, self._partition_count, self._next())
+        except TypeError as error:
+            raise BadInput("every key is bytes or None") from error
+        for number, rows in sorted(parts.items()):
+            part: dict[str, Any] = {
+                name: None if column is None else [column[row] for row in rows] for name, column in columns.items()
+            }
+            numbers = self.logs[number].append_many([bodies[row] for row in rows], tag=tag, **part)
+            for row, at in zip(rows, numbers, strict=True):
+                places[row] = Place(number, at)
+        return places
+
+    def check_body(self, body: bytes) -> None:
+        """TooLarge where the topic takes no such body."""
+        if len(body) > self._size_max:
+            raise TooLarge("body", len(body), self._size_max)
+
+    def check_bodies(self, bodies: Sequence[bytes]) -> None:
+        """TooLarge where the topic takes one of them not. What is too large for any log, the log refuses."""
+        if self._size_max == BODY_SIZE_MAX:
+            return
+        try:
+            largest = max(map(len, bodies), default=0)
+        except TypeError as error:
+            raise BadInput("every body is bytes") from error
+        if largest > self._size_max:
+            raise TooLarge("body", largest, self._size_max)
+
+    def _next(self) -> int:
+        return next(self._turn) % self._partition_count
+
+    def _route(self, key: bytes | None) -> int:
+        if self._partition_count == 1:
+            return 0
+        if key is None:
+            return self._next()
+        try:
+            return partition_of(key, self._partition_count)
+        except TypeError as error:
+            raise BadInput(f"a key is bytes, not {type(key).__name__}") from error
+
+    def route(self, key: bytes | None) -> int:
+        """The partition that a message with this key goes to; without a key the next in turn."""
+        return self._route(key)
+
+    # --- Reading by place and time ---
+
+    def last(self, count: int = 1) -> list[Message]:
+        """The last `count` messages of all partitions, by time."""
+        if count <= 0:
+            return []
+        found = heapq.merge(*(log.last(count) for log in self.logs), key=attrgetter("timestamp"))
+        return list(found)[-count:]
+
+    def since(self, when: datetime | float | int, *, tag: str | None = None) -> Iterator[Message]:
+        """The messages from `when` on that are there now, by time over all partitions."""
+        return self._merged(when, None, tag)
+
+    def between(
+        self, start: datetime | float | int, end: datetime | float | int, *, tag: str | None = None
+    ) -> Iterator[Message]:
+        """The messages from `start` on and before `end`, by time over all partitions."""
+        return self._merged(start, end, tag)
+
+    def _merged(
+        self, start: datetime | float | int, end: datetime | float | int | None, tag: str | None
+    ) -> Iterator[Message]:
+        end_us = None if end is None else microseconds(end)
+        ranges = [
+            (log, log.find_time(start), log.end if end_us is None else log.find_time(end_us)) for log in self.logs
+        ]
+        return heapq.merge(
+            *(_messages(log, first, last, tag) for log, first, last in ranges), key=attrgetter("timestamp")
+        )
+
+    # --- Keeping house ---
+
+    def configure(self, **changes: Any) -> TopicSettings:
+        """Change settings, for every process: others see it when they open the topic next. The settings now."""
+        return self.store.configure_topic(self.name, changes)
+
+    def retire(self) -> None:
+        """Remove the blocks that the settings no longer keep."""
+        for log in self.logs:
+            first = first_to_keep(log, self.settings, self.clock.now_ns() // 1000)
+            if first > log.first:
+                log.retire(before=first)
+
+    def differs(self, partitions: int | None, given: Mapping[str, Any]) -> None:
+        """SettingsDiffer where the topic was opened with settings that it does not have."""
+        wanted = dict(given) if partitions is None else {"partitions": partitions, **given}
+        for name, value in wanted.items():
+            kept = getattr(self.settings, name)
+            if kept != value:
+                raise SettingsDiffer(f"topic {str(self.name)!r}", name, value, kept, "change it with topic.configure()")
+
+    def _answer(self, message: Message, body: bytes) -> object:
+        raise BadInput("nobody waits for an answer to this message")
+
+    def close(self) -> None:
+        """Close the logs. The store does this."""
+        logs, self._logs = self._logs, []
+        for log in logs:
+            # Whoever deleted the topic left nothing to close.
+            with suppress(*GONE):
+                log.close()
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}, {self._partition_count} partitions, in {os.path.basename(self.store.path)}>"
+
+
+class Places(Sequence[Place]):
+    """The places of messages that went to one partition, made when they are looked at."""
+
+    def __init__(self, partition: int, numbers: range) -> None:
+        self.partition, self.numbers = partition, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return Places(self.partition, self.numbers[row])
+        return Place(self.partition, self.numbers[row])
+
+    def __repr__(self) -> str:
+        return f"<Places: partition {self.partition}, {self.numbers}>"
+
+
+def _messages(log: Log, start: int, end: int, tag: str | None) -> Iterator[Message]:
+    """The messages of a log from `start` up to `end`."""
+    while start < end:
+        messages = log.read(start, limit=min(READ_LIMIT_DEFAULT, end - start), tag=tag)
+        if not messages:
+            return
+        yield from (message for message in messages if message.number < end)
+        start = messages[-1].number + 1

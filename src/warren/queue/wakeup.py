@@ -1,0 +1,38 @@
+"""A word that all processes of a store share: whoever waits for something to happen in it sleeps on that word."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from warren.clock import Clock
+from warren.storage.bell import Bell
+from warren.storage.filesystem import FileSystem
+
+WAKEUP_FILE_SIZE: Final = 4096
+
+
+class Wakeup:
+    """Rung when something happened that no log tells: a member came, a message was parked. Any thread may call."""
+
+    def __init__(self, filesystem: FileSystem, path: str, clock: Clock) -> None:
+        file = filesystem.open(path, writable=True, create=True)
+        if file.size() < WAKEUP_FILE_SIZE:
+            file.preallocate(WAKEUP_FILE_SIZE)
+        view = file.map(WAKEUP_FILE_SIZE, writable=True)
+        self._word = ctypes.c_uint32.from_buffer(view)
+        self.bell = Bell(view, 0, clock, writable=True)
+
+    def value(self) -> int:
+        """What to hand to `sleep`: taken before looking whether there is reason to sleep."""
+        return self._word.value
+
+    def sleep(self, value: int, seconds: float) -> None:
+        """Until it is rung after `value` was taken, at most `seconds`, and less now and then."""
+        self.bell.sleep(value, seconds)
+
+    def ring(self) -> None:
+        """Wake everybody."""
+        # Two who ring at once may count as one. Who misses the second sleeps for SLEEP_S_MAX at most.
+        self._word.value = (self._word.value + 1) & 0xFFFFFFFF
+        self.bell.ring()

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from warren.errors import CorruptRecord, NumberRetired
+from warren.errors import NumberRetired
 from warren.message import NO_HEADERS, Message
 from warren.storage import columns
 from warren.storage.blobs import Rows
@@ -77,15 +77,29 @@ class Filling:
             end = min(end, number + self._limit - len(self.messages))
         size_max = RUN_SIZE_MAX if self._room is None else max(RUN_SIZE_MIN, min(self._room, RUN_SIZE_MAX))
         for found in walk(block, limit, number, end, RunFinder(block, limit, end, size_max).find):
-            try:
-                number = self._take_run(found) if isinstance(found, Run) else self._take_record(found, number, end)
-            except (Damage, ValueError) as error:
-                raise _blame(block, limit, found, error) from error
+            if isinstance(found, Run):
+                number = self._take_run(found, block, limit)
+            else:
+                number = self._take_record(found, block, number, end)
             if self.is_full:
                 break
         return number
 
-    def _take_run(self, run: Run) -> int:
+    def _take_run(self, run: Run, block: Block, limit: int) -> int:
+        before = self._room, self.is_full
+        try:
+            return self._take_whole_run(run)
+        except ValueError:
+            self._room, self.is_full = before
+        # One of them matches its checksums and makes no sense. Those before it do, and may be all that is wanted.
+        number = run.number
+        for position in run.positions.tolist():
+            number = self._take_record(block.read(position, limit), block, number, number + 1)
+            if self.is_full:
+                break
+        return number
+
+    def _take_whole_run(self, run: Run) -> int:
         rows: Rows = slice(0, len(run))
         if self._tag is not None:
             rows = _passing(run, self._tag)
@@ -93,9 +107,14 @@ class Filling:
         self.messages += _run_messages(run.picked(_first(rows, count)), self._label)
         return run.number + _row_behind(rows, count, len(run))
 
-    def _take_record(self, record: DiskMessage, number: int, end: int) -> int:
-        if record.codec == CODEC_SINGLE:
-            return self._take_single(record)
+    def _take_record(self, record: DiskMessage, block: Block, number: int, end: int) -> int:
+        try:
+            return self._take_single(record) if record.codec == CODEC_SINGLE else self._take_batch(record, number, end)
+        except (Damage, ValueError) as error:
+            reason = error.reason if isinstance(error, Damage) else str(error)
+            raise block.corrupt(Damage(record.position, reason)) from error
+
+    def _take_batch(self, record: DiskMessage, number: int, end: int) -> int:
         every = slice(number - record.number, min(record.message_count, end - record.number))
         batch = Columns(record.area, record.message_count)
         rows = columns.passing_rows(batch, record.tag, every, self._tag)
@@ -123,7 +142,8 @@ class Filling:
             if not fitting and not self.messages:
                 fitting = 1
             self._room -= int(ends[fitting - 1]) if fitting else 0
-        self.is_full = fitting < count or len(self.messages) + fitting == self._limit
+        is_over = self._room is not None and self._room < 0
+        self.is_full = fitting < count or is_over or len(self.messages) + fitting == self._limit
         return fitting
 
 
@@ -205,17 +225,3 @@ def _run_messages(run: Run, label: Label) -> list[Message]:
         repeat(0),
     )
     return list(map(tuple.__new__, repeat(Message), fields))
-
-
-def _blame(block: Block, limit: int, found: Run | DiskMessage, error: Damage | ValueError) -> CorruptRecord:
-    """What is wrong, with the place of the record that it is wrong with."""
-    positions = found.positions.tolist() if isinstance(found, Run) else [found.position]
-    for position in positions[:-1]:
-        try:
-            unpack_headers(block.read(position, limit).headers)
-        except ValueError:
-            return block.corrupt(Damage(position, str(error)))
-        except CorruptRecord as corrupt:
-            return corrupt
-    reason = error.reason if isinstance(error, Damage) else str(error)
-    return block.corrupt(Damage(positions[-1], reason))

@@ -30,7 +30,6 @@ from warren.storage.layout import (
     RecordHead,
     aligned,
 )
-from warren.storage.record import Damage
 
 HEAD: Final = fields_type(RECORD_HEAD, RecordHead._fields)
 HEAD_WORDS: Final = RECORD_HEAD.size // ALIGNMENT
@@ -208,8 +207,8 @@ class RunFinder:
     def find(self, position: int, number: int) -> Run | None:
         """The run that starts with message `number`, whose record stands at `position`, and ends before `end`.
 
-        None where that record is better read by itself, whatever it is. Damage at the first record that does not
-        check. A run has at least one record, and none but the first starts `size_max` bytes or more behind it.
+        None where that record is better read by itself, whatever it is. A run ends before the first record that does
+        not check. It has at least one record, and none but the first starts `size_max` bytes or more behind it.
         """
         index, end = self._block.index, self._end
         if index is None or number < self._next_try or end - number < RUN_ROWS_MIN:
@@ -237,7 +236,9 @@ class RunFinder:
         count = min(good_count, int(np.searchsorted(run.positions, position + self._size_max)))
         if count < len(run):
             run = run.picked(slice(count))
-        self._check(run, rows.start, lanes[:, -1] * ALIGNMENT, entries, is_good)
+        checked = self._count_checked(run, rows.start, lanes[:, -1] * ALIGNMENT, entries, is_good)
+        if checked < count:
+            return run.picked(slice(checked)) if checked else None
         return run
 
     def _usable(self, entries: Words, position_end: int) -> Words:
@@ -318,10 +319,10 @@ class RunFinder:
         is_good[known] = checksums[known] == np.array(found, np.int64)
         return is_good
 
-    def _check(
+    def _count_checked(
         self, run: Run, skipped: int, group_ends: Positions, entries: Words, is_good: npt.NDArray[np.bool_]
-    ) -> None:
-        """Damage where a record does not match its checksums. `skipped` records of the first group are not in the run.
+    ) -> int:
+        """How many records, from the first on, match their checksums. The run leaves out `skipped` of the first group.
 
         `is_good` tells the groups that end where the next one starts and match their checksum: their records are good.
         """
@@ -329,17 +330,22 @@ class RunFinder:
             rows = slice(max(0, group * INDEX_SPACING - skipped), (group + 1) * INDEX_SPACING - skipped)
             # An index message may stand between a group and the next one.
             if not self._check_groups(entries[group : group + 1], group_ends[group : group + 1])[0]:
-                check_each(self._bytes, run.positions[rows], run.heads[rows])
+                count = count_matching(self._bytes, run.positions[rows], run.heads[rows])
+                if count < len(run.positions[rows]):
+                    return rows.start + count
+        return len(run)
 
 
-def check_each(view: memoryview, positions: Positions, heads: Heads) -> None:
-    """Damage at the first of these records that does not match its checksums."""
+def count_matching(view: memoryview, positions: Positions, heads: Heads) -> int:
+    """How many of these records match their checksums, from the first on, up to one that does not."""
     fields = [heads[name].tolist() for name in ("size_word", "checksum", "stamp_checksum")]
-    for position, size, checksum, stamp_checksum in zip(positions.tolist(), *fields, strict=True):
+    pairs = enumerate(zip(positions.tolist(), *fields, strict=True))
+    for place, (position, size, checksum, stamp_checksum) in pairs:
         if crc32c(view[position + STAMP_AT : position + STAMP_END]) != stamp_checksum:
-            raise Damage(position, "the stamp does not match its checksum")
+            return place
         if crc32c(view[position + PAYLOAD_AT : position + SIZE_WORD.size + size]) != checksum:
-            raise Damage(position, "the payload does not match its checksum")
+            return place
+    return len(positions)
 
 
 def heads_at(view: mmap, limit: int, positions: Positions) -> Heads:

@@ -104,7 +104,7 @@ class TrainFinder:
     def find(self, position: int, number: int) -> Train | None:
         """The train that starts with message `number`, the first of the batch at `position`.
 
-        None where no two batches go together. Damage at the first batch that does not check.
+        None where no two batches go together. A train ends before the first batch that does not check.
         """
         first, number_end = number, min(self._end, number + SCAN_ROWS_DEFAULT)
         limit = min(self._limit, position + TRAIN_SIZE_MAX)
@@ -123,9 +123,8 @@ class TrainFinder:
         found = list(map(crc32c, covered))
         if found != checksums:
             wrong = next(place for place, checksum in enumerate(checksums) if found[place] != checksum)
-            what = "payload" if wrong % 2 else "stamp"
-            raise Damage(wagons[wrong // 2].position, f"the {what} does not match its checksum")
-        return Train(self._bytes, first, wagons)
+            del wagons[wrong // 2 :]
+        return Train(self._bytes, first, wagons) if len(wagons) >= 2 else None
 
     def _wagon(self, position: int, number: int, limit: int) -> Wagon | None:
         """The batch at `position`, not yet checked; None where it looks wrong, or has more than bodies."""

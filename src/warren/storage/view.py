@@ -87,7 +87,21 @@ class LogView:
         place = bisect_right(self._base_numbers, number) - 1
         if place < 0:
             raise NumberRetired(number, self.first)
-        return self._stretch(index, start, place, is_last=place == count - 1, end=end)
+        try:
+            return self._stretch(index, start, place, is_last=place == count - 1, end=end)
+        except CorruptRecord as error:
+            return self._before_cut(start + place, number, error)
+
+    def _before_cut(self, block_number: int, number: int, error: CorruptRecord) -> Stretch:
+        """Of a block that is shorter than its index says, the record that holds `number`; `error` where it has none."""
+        block = self._files.open_block(block_number)
+        if block is None:
+            raise error
+        try:
+            record = block.read(block.find(number, block.mapped_size), block.mapped_size)
+        except CorruptRecord:
+            raise error from None
+        return Stretch(block, record.end, record.number + record.message_count)
 
     def quick(self, number: int) -> tuple[Block, int] | None:
         """The block of message `number`, and the position up to which it holds records.

@@ -32,14 +32,12 @@ def walk(
 
     Every record is checked, and follows the one before without a gap. The first may hold messages before `number`, and
     the last ones from `end` on. `find` is given the position of a record and the number of the message it should start
-    with, and tells what can be read together with it.
+    with, and tells what can be read together with it. It goes no further than what checks: damage is raised when the
+    walk reaches it, and not before.
     """
     position, first = block.find(number, limit), number
     while number < end:
-        try:
-            together = find(position, number)
-        except Damage as damage:
-            raise block.corrupt(damage) from damage
+        together = find(position, number)
         if together is not None:
             yield together
             number, position = number + len(together), together.end

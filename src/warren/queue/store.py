@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -51,6 +51,8 @@ class Store:
         self._mutex = threading.RLock()
         self._topics: dict[str, Topic] = {}
         self.is_closed = False
+        self.settle: Callable[[], None] = _nothing
+        """Finishes what sessions that died had committed: called, without any lock, before what they held is freed."""
         self.lock = self._found_lock()
         with self.lock:
             self.id = self._find_or_make()
@@ -233,6 +235,10 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.path}{' closed' if self.is_closed else ''}>"
+
+
+def _nothing() -> None:
+    """Where there are no transactions, nothing is left to finish."""
 
 
 def checked_limit(limit: object) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 
 from tests.support.moody_filesystem import MoodyFileSystem
+from tests.support.simulated_clock import SimulatedClock
 from tests.unit.fakes import VERSIONS, WatchedDisk, quick_log
 from warren.errors import BadInput, LogClosed, StorageFull, SyncFailed, TooLarge
 from warren.message import Receipt
 from warren.storage import Log
+from warren.storage.columns import Batch, pack_batch
+from warren.storage.format import FORMATS
 from warren.storage.group_commit import GroupCommit, Ticket
-from warren.storage.record import Packed
+from warren.storage.record import Packed, pack_single
 
 TIMEOUT_S = 60.0
 PACKED = Packed(b"payload", 0, 1)
@@ -56,7 +60,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def waiting(log: Log) -> int:
     """How many puts wait for the next group."""
-    return len(log._commit._group._waiting)
+    return log._commit._group.waiting_count
 
 
 def hold_first_sync(disk: MoodyFileSystem, log: Log, puts: Puts) -> None:
@@ -202,6 +206,55 @@ def test_many_threads_get_each_number_once_and_in_their_order(tmp_path: Path, ve
     assert log.verify().messages == 480
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_group_lays_the_same_bytes_as_one_put_after_the_other(tmp_path: Path, version: int) -> None:
+    sizes = [*range(100), 0, 20_000, 15_900, 16_400, 3_000, *range(300, 340), 30_000, *range(100)]
+    batches = [[FORMATS[version].pack_single(b"%d" % (size % 7) * size)] for size in sizes]
+    if version == 2:
+        batches[150:150] = [
+            list(pack_batch(Batch([b"a", b"b"]), "", 0, 1 << 15)),
+            [pack_single(b"c"), pack_single(b"d")],
+        ]
+    blocks, numbers = [], []
+
+    for name, groups in (("together", [batches]), ("apart", [[batch] for batch in batches])):
+        with quick_log(
+            tmp_path / name, version=version, durability="commit", clock=SimulatedClock(), block_size=64 << 10
+        ) as log:
+            tickets = [[Ticket(batch) for batch in group] for group in groups]
+            for group in tickets:
+                log._commit._commit(group)
+            blocks.append([Path(block.path).read_bytes() for block in log.inspect().blocks])
+            numbers.append([ticket.result() for group in tickets for ticket in group])
+            log.verify()
+
+    assert len(blocks[0]) > 1
+    assert blocks[0] == blocks[1]
+    assert numbers[0] == numbers[1]
+
+
+def test_a_write_that_fails_fails_the_put_and_the_next_one_recovers(tmp_path: Path) -> None:
+    log = quick_log(tmp_path, durability="commit")
+    log.append(b"before")
+    block = log._commit.writer.block
+    assert block is not None
+    write = block.file.write
+
+    def write_half(position: int, data: bytes) -> None:
+        write(position, data[: len(data) // 2])
+        raise OSError(errno.EIO, "Input/output error")
+
+    block.file.write = write_half  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="Input/output error"):
+        log.append(b"half of it")
+    block.file.write = write  # type: ignore[method-assign]
+
+    assert [message.body for message in log.read(0)] == [b"before"]
+    assert log.append(b"after").number == 1
+    assert log.recovery is not None
+    assert [message.body for message in log.read(0)] == [b"before", b"after"]
+
+
 # --- By itself ---
 
 
@@ -238,11 +291,11 @@ def test_an_error_of_the_commit_is_raised_by_each_of_the_group_and_the_next_grou
     assert started.acquire(timeout=TIMEOUT_S)
     for place in (1, 2, 3):
         puts.start(place, lambda: group_commit.put([PACKED]))
-    wait_until(lambda: len(group_commit._waiting) == 3)
+    wait_until(lambda: group_commit.waiting_count == 3)
     go_on.release()
     assert started.acquire(timeout=TIMEOUT_S)
     puts.start(4, lambda: group_commit.put([PACKED]))
-    wait_until(lambda: len(group_commit._waiting) == 1)
+    wait_until(lambda: group_commit.waiting_count == 1)
     go_on.release(2)
 
     outcomes = puts.finish()
@@ -267,3 +320,44 @@ def test_an_error_of_a_ticket_stays_when_the_commit_fails_too() -> None:
 
     with pytest.raises(TooLarge):
         GroupCommit(commit).put([PACKED])
+
+
+def test_a_group_whose_leader_is_interrupted_before_its_turn_fails_and_the_next_one_goes_on() -> None:
+    group_commit, puts = GroupCommit(settle), Puts()
+
+    class Interrupted:
+        """A turn that never comes, because a signal does."""
+
+        def __enter__(self) -> None:
+            wait_until(lambda: group_commit.waiting_count == 2)
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None: ...
+
+    def put() -> object:
+        try:
+            return group_commit.put([PACKED])
+        except KeyboardInterrupt as error:
+            return error
+
+    leading, group_commit._leading = group_commit._leading, Interrupted()  # type: ignore[assignment]
+    for place in range(2):
+        puts.start(place, put)
+    outcomes = puts.finish()
+
+    assert [type(outcomes[place]) for place in range(2)] == [KeyboardInterrupt, KeyboardInterrupt]
+    group_commit._leading = leading
+    assert group_commit.put([PACKED]).number == 0
+
+
+def test_nobody_commits_by_itself_while_another_does_or_a_group_forms() -> None:
+    group_commit, puts = GroupCommit(settle), Puts()
+
+    assert group_commit.try_lead()
+    assert not group_commit.try_lead()
+    puts.start(0, lambda: group_commit.put([PACKED]))
+    wait_until(lambda: group_commit.waiting_count == 1)
+    assert not group_commit.try_lead()
+    group_commit.let_lead()
+    assert isinstance(puts.finish()[0], Receipt)
+    assert group_commit.try_lead()

@@ -21,7 +21,7 @@ from warren.storage.index import Index
 from warren.storage.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery, recover
-from warren.storage.shortcut import Append, make_shortcut
+from warren.storage.shortcut import Append, make_shortcut, make_synced_shortcut
 from warren.storage.view import LogView
 from warren.storage.writer import QueueWriter
 
@@ -101,20 +101,20 @@ class Commit:
     def _commit(self, group: Sequence[Ticket]) -> None:
         with self.changing() as writer:
             now_us = self._clock.now_ns() // 1000
-            for ticket in group:
-                try:
-                    ticket.receipt = writer.lay_all(ticket.batch, now_us)
-                except (StorageFull, TooLarge) as error:
-                    ticket.error = error
+            writer.lay_group(group, now_us)
             if writer.block is not None:
-                self._sync_up_to(writer.block, writer.number)
+                self.sync_up_to(writer.block, writer.number)
             # Only now may readers see the group: the sync above is what the published end promises.
             writer.publish()
 
     def make_append(self, compression: int) -> Append | None:
         """The shortest append for this log; None where only the long way will do."""
-        if self._durability.mode == "commit" or self.files.format.version == 1:
+        if self.files.format.version == 1:
             return None
+        if self._durability.mode == "commit":
+            return make_synced_shortcut(
+                self, self._group, self._clock.now_ns, is_shared=not self._exclusive, compression=compression
+            )
         return make_shortcut(
             self,
             self._clock.now_ns,
@@ -140,7 +140,7 @@ class Commit:
                 self._leave(writer)
                 raise
             except SyncFailed as error:
-                self._close_because(str(error))
+                self.close_because(str(error))
                 self._release()
                 raise
             except BaseException:
@@ -159,7 +159,7 @@ class Commit:
             index = self._settled()
         except BaseException as error:
             if isinstance(error, SyncFailed):
-                self._close_because(str(error))
+                self.close_because(str(error))
             self._release()
             raise
         index.writing = self.pid
@@ -253,11 +253,11 @@ class Commit:
     def _make_durable(self, sealed: Block, number: int) -> None:
         """A block was sealed. With durability `commit` it is on disk when this returns, else soon."""
         if self._durability.mode == "commit":
-            self._sync_up_to(sealed, number)
+            self.sync_up_to(sealed, number)
         else:
             self._has_sealed = True
 
-    def _sync_up_to(self, block: Block, number: int) -> None:
+    def sync_up_to(self, block: Block, number: int) -> None:
         """Make everything below `number`, which ends in `block`, durable, whoever wrote it and however it was meant."""
         index = self.writer.index
         if index.synced < block.base_number:
@@ -321,7 +321,7 @@ class Commit:
                 # On disk as well: a recovery then starts behind these blocks.
                 index.sync()
         except SyncFailed as error:
-            self._close_because(str(error))
+            self.close_because(str(error))
             index.state = STATE_FAILED
             raise
 
@@ -341,17 +341,17 @@ class Commit:
                     with self.changing() as writer:
                         self._leave_clean(writer)
             finally:
-                self._close_because(self._closed_because or "close() was called")
+                self.close_because(self._closed_because or "close() was called")
                 self.has_sync_due = False
                 self._let_go_of_lock()
 
-    def _close_because(self, reason: str) -> None:
+    def close_because(self, reason: str) -> None:
         self._closed_because, self.is_ready = reason, False
 
     def _leave_clean(self, writer: QueueWriter) -> None:
         index, block = writer.index, writer.block
         if block is not None:
-            self._sync_up_to(block, writer.number)
+            self.sync_up_to(block, writer.number)
             slot = index.slot(block.number)
             end_offset = block.base_offset + writer.position
             slot = slot._replace(end_offset=end_offset, end_number=writer.number, last_timestamp=writer.last_timestamp)
@@ -383,7 +383,7 @@ class Commit:
         self._group = GroupCommit(self._commit)
         self.writer.let_go()
         if self._exclusive:
-            self._close_because("it was opened with exclusive=True by the parent process")
+            self.close_because("it was opened with exclusive=True by the parent process")
 
 
 def _is_alive(pid: int) -> bool:

@@ -12,15 +12,12 @@ from warren.storage.record import Packed
 class Ticket:
     """A put that waits for its sync: what it brings, and what became of it."""
 
-    __slots__ = ("batch", "error", "leads", "receipt", "turn")
+    __slots__ = ("batch", "error", "receipt")
 
     def __init__(self, batch: Sequence[Packed]) -> None:
         self.batch = batch
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
-        self.leads = False
-        self.turn = threading.Lock()
-        self.turn.acquire()
 
     def result(self) -> Receipt:
         if self.error is not None:
@@ -29,43 +26,72 @@ class Ticket:
         return self.receipt
 
 
-class GroupCommit:
-    """Puts from many threads in one commit. Whoever comes first leads: it commits for all who came until then.
+class Group:
+    """Tickets that are committed together. `settled` is held until they are; from then on anybody gets it."""
 
-    Those who come during a sync form the next group, and the first of them leads it. `commit` settles every ticket.
+    __slots__ = ("settled", "tickets")
+
+    def __init__(self) -> None:
+        self.tickets: list[Ticket] = []
+        self.settled = threading.Lock()
+        self.settled.acquire()
+
+
+class GroupCommit:
+    """Puts from many threads in one commit, one commit at a time. `commit` settles every ticket it is given.
+
+    Those who come during a sync form the next group, and the first of them leads it: it commits for all who came until
+    its turn. Then one of the group is woken, and each wakes the next: only one of them can run at a time anyway.
     """
 
     def __init__(self, commit: Callable[[Sequence[Ticket]], None]) -> None:
         self._commit = commit
-        self._lock = threading.Lock()
-        self._waiting: list[Ticket] = []
-        self._has_leader = False
+        self._leading, self._joining = threading.Lock(), threading.Lock()
+        self._forming = Group()
+
+    @property
+    def waiting_count(self) -> int:
+        """How many puts wait to be part of a commit."""
+        return len(self._forming.tickets)
 
     def put(self, batch: Sequence[Packed]) -> Receipt:
         ticket = Ticket(batch)
-        with self._lock:
-            self._waiting.append(ticket)
-            leads, self._has_leader = not self._has_leader, True
-        if not leads:
-            ticket.turn.acquire()
-            leads = ticket.leads
+        with self._joining:
+            group = self._forming
+            leads = not group.tickets
+            group.tickets.append(ticket)
         if leads:
-            self._lead()
+            self._lead(group)
+        else:
+            with group.settled:
+                pass
         return ticket.result()
 
-    def _lead(self) -> None:
-        with self._lock:
-            group, self._waiting = self._waiting, []
+    def _lead(self, group: Group) -> None:
         try:
-            self._commit(group)
+            with self._leading:
+                self._form_another(group)
+                self._commit(group.tickets)
         except BaseException as error:  # noqa: BLE001  # each of the group raises it in its own thread
-            for ticket in group:
+            # A signal may have come before our turn: nobody must join a group that has lost its leader.
+            self._form_another(group)
+            for ticket in group.tickets:
                 ticket.error = ticket.error or error
-        with self._lock:
-            following = self._waiting[0] if self._waiting else None
-            self._has_leader = following is not None
-        for ticket in group[1:]:
-            ticket.turn.release()
-        if following is not None:
-            following.leads = True
-            following.turn.release()
+        finally:
+            group.settled.release()
+
+    def _form_another(self, group: Group) -> None:
+        """Whoever comes from now on joins another group than this one."""
+        with self._joining:
+            if self._forming is group:
+                self._forming = Group()
+
+    # --- Without a group ---
+
+    def try_lead(self) -> bool:
+        """Whether the caller may commit by itself, because nobody else is about to. `let_lead` comes afterwards."""
+        return not self._forming.tickets and self._leading.acquire(blocking=False)
+
+    def let_lead(self) -> None:
+        """The next group, if one has formed, may be committed."""
+        self._leading.release()

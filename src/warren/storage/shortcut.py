@@ -1,8 +1,9 @@
 """The shortest append: what the long way does for one small message, with every call taken out of its way.
 
-It serves durability `os` and `interval` in version 2, while the writer stands at the end of the log and the record
-fits what was preallocated; in any other case it changes nothing and takes the long way. The stores and their order
-are those of the long way. It is worth its length: an append costs a tenth of what the long way takes.
+It serves version 2, while the writer stands at the end of the log and the record fits what was preallocated; in any
+other case it changes nothing and takes the long way. The stores and their order are those of the long way. It is worth
+its length: with durability `os` and `interval` an append costs a tenth of what the long way takes, and with `commit`,
+where every line runs on caches that the sync before left cold, a third.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from warren.errors import BadInput
+from warren.errors import BadInput, SyncFailed
 from warren.message import NO_CORR_OFFSET, Receipt
 from warren.storage.checksum import crc32c
 from warren.storage.filesystem import Lock
+from warren.storage.group_commit import GroupCommit
 from warren.storage.layout import (
     PAYLOAD_AT,
     SIZE_WORD,
@@ -25,7 +27,7 @@ from warren.storage.layout import (
     WORD_WAITING,
     WORD_WRITING,
 )
-from warren.storage.record import PLAIN_HEAD, Packed, check_body, pack_single
+from warren.storage.record import PLAIN_HEAD, Packed, check_body, pack_single, stamp
 from warren.storage.writer import WRITE_SIZE_MIN
 
 if TYPE_CHECKING:
@@ -112,8 +114,8 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
                     timestamp = writer.last_timestamp
                 base_offset = writer.base_offset
                 offset = base_offset + position
-                stamp = pack_stamp(offset, number, timestamp)
-                stamped = pack_stamped(size - word_size, checksum, stamp, checksum_of(stamp))
+                place = pack_stamp(offset, number, timestamp)
+                stamped = pack_stamped(size - word_size, checksum, place, checksum_of(place))
                 writer.view[position:end] = stamped + payload
                 writer.position = end = (end + 7) & -8
                 writer.last_timestamp = timestamp
@@ -137,5 +139,91 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
         if is_interval:
             commit.sync_later()
         return make(receipt_type, (number, offset, timestamp, id))
+
+    return append
+
+
+def make_synced_shortcut(  # noqa: C901  # like the other one
+    commit: Commit, group: GroupCommit, now_ns: Callable[[], int], *, is_shared: bool, compression: int
+) -> Append:
+    """An `append` with durability `commit`: by itself where nobody else is about to commit, else with those who are."""
+    writer, files, mutex, pid = commit.writer, commit.files, commit.files.mutex, commit.pid
+    put, try_lead, let_lead, make = group.put, group.try_lead, group.let_lead, tuple.__new__
+
+    def append(
+        body: bytes,
+        *,
+        tag: str = "",
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+    ) -> Receipt:
+        if compression or tag or id or key is not None or headers or corr_offset != NO_CORR_OFFSET:
+            packed = pack_single(
+                body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=compression
+            )
+        else:
+            check_body(body)
+            payload = PLAIN_HEAD + body
+            packed = make(Packed, (payload, crc32c(payload), 1))
+        receipt = None
+        if try_lead():
+            try:
+                receipt = commit_alone(packed)
+            finally:
+                let_lead()
+        if receipt is None:
+            receipt = put((packed,))
+        return receipt._replace(id=id) if id else receipt
+
+    def commit_alone(packed: Packed) -> Receipt | None:  # noqa: C901
+        """Commit one record with a sync of its own; None where only the long way will do."""
+        size = len(packed.payload) + PAYLOAD_AT
+        lock: Lock | None = None
+        with mutex:
+            words, block, number = writer.words, writer.block, writer.number
+            if block is None or not commit.is_ready or writer.position + size > writer.room_end:
+                return None
+            if size >= WRITE_SIZE_MIN:
+                return None
+            try:
+                if is_shared:
+                    wanted = files.lock()
+                    try:
+                        wanted.take()
+                    except BlockingIOError:
+                        return None
+                    lock = wanted
+                    if words[WORD_MESSAGE_COUNT] != number or words[WORD_WRITING] or words[WORD_STATE] != STATE_OPEN:
+                        return None
+                    words[WORD_WRITING] = pid
+                if number == writer.next_due and not writer.lay_entry(size):
+                    if is_shared:
+                        words[WORD_WRITING] = 0
+                    return None
+                position, timestamp = writer.position, max(now_ns() // 1000, writer.last_timestamp)
+                offset = block.base_offset + position
+                block.file.write(position, stamp(packed, offset, number, timestamp))
+                commit.sync_up_to(block, number + 1)
+                # Only now may readers see the message: the sync above is what the published end promises.
+                writer.position, writer.last_timestamp = (position + size + 7) & -8, timestamp
+                words[writer.word_end_offset] = block.base_offset + writer.position
+                words[writer.word_updated] = timestamp
+                writer.number = words[WORD_MESSAGE_COUNT] = number + 1
+                if is_shared:
+                    words[WORD_WRITING] = 0
+            except SyncFailed as error:
+                commit.close_because(str(error))
+                raise
+            except BaseException:
+                commit.tear()
+                raise
+            finally:
+                if lock is not None:
+                    lock.release()
+        if words[WORD_WAITING]:
+            commit.ring()
+        return make(Receipt, (number, offset, timestamp, ""))
 
     return append

@@ -13,9 +13,18 @@ from warren.message import Receipt
 from warren.storage import paths
 from warren.storage.block import Block, block_header, end_of_block, first_bytes, record_size_max
 from warren.storage.files import LogFiles
+from warren.storage.group_commit import Ticket
 from warren.storage.index import Index
-from warren.storage.layout import ALIGNMENT, INDEX_HEADER_SIZE, SLOT_WORD_END_OFFSET, SLOT_WORD_UPDATED, Slot
-from warren.storage.record import Packed, stamp_head
+from warren.storage.layout import (
+    ALIGNMENT,
+    INDEX_HEADER_SIZE,
+    PAYLOAD_AT,
+    SLOT_WORD_END_OFFSET,
+    SLOT_WORD_UPDATED,
+    Slot,
+    aligned,
+)
+from warren.storage.record import Packed, stamp, stamp_head
 
 NEVER: Final = 1 << 63
 WRITE_SIZE_MIN: Final = 16 << 10
@@ -92,6 +101,45 @@ class QueueWriter:
 
     # --- Laying records ---
 
+    def lay_group(self, group: Sequence[Ticket], timestamp: int) -> None:
+        """Lay what each ticket brings, and settle it: with its receipt, or with the error that concerns it alone."""
+        place = 0
+        while place < len(group):
+            run_count = self._lay_run(group[place:], timestamp) if len(group) > 1 else 0
+            if not run_count:
+                self._lay_ticket(group[place], timestamp)
+            place += run_count or 1
+
+    def _lay_ticket(self, ticket: Ticket, timestamp: int) -> None:
+        try:
+            ticket.receipt = self.lay_all(ticket.batch, timestamp)
+        except (StorageFull, TooLarge) as error:
+            ticket.error = error
+
+    def _lay_run(self, group: Sequence[Ticket], timestamp: int) -> int:
+        """Lay the small single records that `group` starts with, up to the first that needs room or an index entry.
+
+        How many they were. All go into the map with one store: a write each would let go of the interpreter each time.
+        """
+        block, parts = self.block, list[bytes]()
+        if block is None or not self._format.has_meta_data:
+            return 0
+        timestamp, end = max(timestamp, self.last_timestamp), self.position
+        for number, ticket in zip(range(self.number, self.next_due), group, strict=False):
+            packed, *others = ticket.batch
+            size = len(packed.payload) + PAYLOAD_AT
+            if others or packed.message_count > 1 or size >= WRITE_SIZE_MIN or end + size > self.room_end:
+                break
+            offset = block.base_offset + end
+            parts += (stamp(packed, offset, number, timestamp), bytes(-size % ALIGNMENT))
+            ticket.receipt = Receipt(number, offset, timestamp, "")
+            end += aligned(size)
+        count = len(parts) // 2
+        if count:
+            block.view[self.position : end] = b"".join(parts)
+            self.position, self.number, self.last_timestamp = end, self.number + count, timestamp
+        return count
+
     def lay_all(self, batch: Sequence[Packed], timestamp: int) -> Receipt:
         """Lay the records of one put, together in one block where they fit one. The receipt of the first message."""
         if len(batch) == 1 and self._format.record_size(batch[0]) <= self.record_size_max:
@@ -110,7 +158,9 @@ class QueueWriter:
     def lay(self, packed: Packed, timestamp: int) -> Receipt:
         """Lay one record at the end. Nothing has changed where this raises StorageFull."""
         size, count = self._format.record_size(packed), packed.message_count
-        block = self._make_room(size, count)
+        block = self.block
+        if block is None or self.position + size > self.room_end or self.next_due < self.number + count:
+            block = self._make_room(size, count)
         timestamp = max(timestamp, self.last_timestamp)
         timestamp -= timestamp % self._format.us_per_tick
         number, index = self.number, block.index

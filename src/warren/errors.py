@@ -263,3 +263,14 @@ class NoSuchGroup(StoreError):
     def __init__(self, topic: str, group: str) -> None:
         super().__init__(f"topic {topic!r} has no group {group!r}")
         self.topic, self.group = topic, group
+
+
+class NoReply(StoreError, TimeoutError):
+    """Nobody answered a request in time. The request stays where it was put, and may still be answered."""
+
+    code = "no_reply"
+    retryable = True
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(f"nobody answered a request to topic {topic!r} within {timeout_s:g} s")
+        self.topic, self.timeout_s = topic, timeout_s

@@ -17,7 +17,11 @@ class Origin(str):
     """The name of a topic that knows the way back to it, for those who answer a message."""
 
     __slots__ = ("answer",)
-    answer: Callable[[Message, bytes], object] | None
+    answer: Callable[[Message, bytes], TopicReceipt]
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """In another process it is a name and no more."""
+        return str, (str(self),)
 
 
 class Message(NamedTuple):
@@ -45,15 +49,18 @@ class Message(NamedTuple):
         """The timestamp as an aware datetime in UTC."""
         return datetime.fromtimestamp(self.timestamp / 1_000_000, UTC)
 
-    def reply(self, body: bytes) -> object:
+    def __reduce__(self) -> tuple[type[Message], tuple[object, ...]]:
+        """For other processes: with headers that can be pickled."""
+        return type(self), tuple(self._replace(headers=dict(self.headers)))
+
+    def reply(self, body: bytes) -> TopicReceipt:
         """Answer a message that was sent with `request`; the receipt of the answer.
 
         BadInput where nobody waits for an answer, or the message did not come from an open store.
         """
-        answer = getattr(self.topic, "answer", None)
-        if answer is None:
+        if not isinstance(self.topic, Origin):
             raise BadInput("only a message that was read from a topic of an open store can be answered")
-        return answer(self, body)
+        return self.topic.answer(self, body)
 
 
 class TopicReceipt(NamedTuple):

@@ -170,6 +170,16 @@ class Store:
         self.wakeup.ring()
         return changed
 
+    def refresh_topic(self, topic: Topic) -> None:
+        """Take the settings that the topic has now."""
+        self.check_open()
+        with self._mutex:
+            settings = self._read_settings(topic.name)
+            if settings is None:
+                raise NoSuchTopic(topic.name)
+            if settings != topic.settings:
+                topic.take_settings(settings)
+
     def delete_topic(self, name: str) -> None:
         """Remove a topic with its messages, groups and what is parked for it, for every process."""
         topic = self.existing_topic(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import os
@@ -16,6 +17,7 @@ from warren.config import BODY_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, NoSuchTopic, NotALog, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue import store_paths
+from warren.queue.request import answer, reply_headers, request
 from warren.queue.retention import first_to_keep
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
@@ -38,7 +40,7 @@ class Topic:
     def __init__(self, store: Store, name: str, settings: TopicSettings) -> None:
         self.store, self.settings = store, settings
         self.name = Origin(name)
-        self.name.answer = self._answer
+        self.name.answer = functools.partial(answer, self)
         self.directory = store_paths.topic_directory(store.path, name)
         self._turn = itertools.count()
         self._logs: list[Log] = []
@@ -106,11 +108,15 @@ class Topic:
         id: str = "",
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
+        reply_to: str = "",
     ) -> TopicReceipt:
         """Put one message; its receipt, when it is as durable as the topic's settings say.
 
         With a key it goes to the partition of that key, without one to the partitions in turn, or to `partition`.
+        Whoever calls `reply` on the message answers to the topic `reply_to`.
         """
+        if reply_to:
+            headers = reply_headers(headers, reply_to)
         number = self._route(key) if partition is None else partition
         log = self.partition(number)
         self.check_body(body)
@@ -119,6 +125,21 @@ class Topic:
         except GONE as error:
             raise NoSuchTopic(self.name) from error
         return TopicReceipt(self.name, number, receipt.number, receipt.offset, receipt.timestamp, receipt.id)
+
+    def request(
+        self,
+        body: bytes,
+        *,
+        timeout: float = 30.0,
+        key: bytes | None = None,
+        tag: str = "",
+        headers: Mapping[str, bytes] | None = None,
+    ) -> Message:
+        """Put a message, and wait until somebody who consumes it answers with `message.reply`; the answer.
+
+        NoReply after `timeout` seconds. The answers go to the topic `<topic>.replies`.
+        """
+        return request(self, body, timeout, key, tag, headers)
 
     def put_many(
         self,
@@ -237,6 +258,10 @@ class Topic:
 
     # --- Keeping house ---
 
+    def refresh(self) -> None:
+        """See what other processes changed in the settings, such as partitions that were added."""
+        self.store.refresh_topic(self)
+
     def configure(self, **changes: Any) -> TopicSettings:
         """Change settings, for every process: others see it when they open the topic next. The settings now."""
         return self.store.configure_topic(self.name, changes)
@@ -255,9 +280,6 @@ class Topic:
             kept = getattr(self.settings, name)
             if kept != value:
                 raise SettingsDiffer(f"topic {str(self.name)!r}", name, value, kept, "change it with topic.configure()")
-
-    def _answer(self, message: Message, body: bytes) -> object:
-        raise BadInput("nobody waits for an answer to this message")
 
     def close(self) -> None:
         """Close the logs. The store does this."""

@@ -1,0 +1,317 @@
+"""A store and its topics: made, found again, configured, deleted; and what is no store and no topic is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.unit.stores import quick_store
+from warren.errors import (
+    BadInput,
+    BadName,
+    CorruptSettings,
+    NoSuchPartition,
+    NoSuchTopic,
+    NotAStore,
+    SettingsDiffer,
+    StoreClosed,
+    TooLarge,
+)
+from warren.queue.store import Store
+
+BAD_NAMES = ["", ".", "..", "a/b", "../up", "/root", ".hidden", "a b", "ä", "a\0", "x" * 250, "a\n"]
+
+
+def test_a_store_is_made_where_there_is_none_and_keeps_its_id(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "new" / "data") as store:
+        id = store.id
+
+    with quick_store(tmp_path / "new" / "data") as store:
+        assert store.id == id
+        assert store.topics() == []
+
+
+def test_a_directory_of_other_things_is_not_a_store(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"beach")
+
+    with pytest.raises(NotAStore, match=r"holiday\.jpg"):
+        quick_store(tmp_path)
+
+    assert os.listdir(tmp_path) == ["holiday.jpg"]
+
+
+def test_a_file_is_not_a_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(NotAStore, match="it is a file"):
+        quick_store(tmp_path / "file")
+
+
+def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    quick_store(tmp_path).close()
+    (tmp_path / "store.json").write_text('{"version": 99, "id": "x"}')
+
+    with pytest.raises(NotAStore, match="version 99"):
+        quick_store(tmp_path)
+
+
+def test_settings_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    quick_store(tmp_path).close()
+    (tmp_path / "store.json").write_text("{")
+
+    with pytest.raises(CorruptSettings, match=r"store\.json"):
+        quick_store(tmp_path)
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    topic = store.topic("orders")
+    store.close()
+    store.close()
+
+    for call in (store.topics, lambda: store.topic("orders"), lambda: topic.put(b"x"), store.keep):
+        with pytest.raises(StoreClosed, match=r"warren\.open"):
+            call()
+
+
+# --- Topics ---
+
+
+def test_a_topic_is_made_on_first_use_and_found_again(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        store.topic("orders", partitions=3).put(b"one", partition=2)
+
+    with quick_store(tmp_path) as store:
+        topic = store.topic("orders")
+        assert topic.partition_count == 3
+        assert [message.body for message in topic.partition(2).read(0)] == [b"one"]
+        assert store.topics() == ["orders"]
+        assert store.topic("orders") is topic
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_bad_name_is_refused_and_makes_nothing(tmp_path: Path, name: str) -> None:
+    with quick_store(tmp_path / "data") as store:
+        for call in (store.topic, store.has_topic, store.delete_topic, store.existing_topic):
+            with pytest.raises(BadName):
+                call(name)
+
+        assert store.topics() == []
+        assert os.listdir(tmp_path) == ["data"]
+
+
+def test_a_name_of_249_bytes_is_taken(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        store.topic("x" * 249).put(b"one")
+
+        assert store.topics() == ["x" * 249]
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store, pytest.raises(BadName):
+        store.topic(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"partitions": 0}, "partitions"),
+        ({"partitions": 1001}, "partitions"),
+        ({"partitions": True}, "partitions"),
+        ({"version": 3}, "version"),
+        ({"durability": "maybe"}, "durability"),
+        ({"durability": 5}, "durability"),
+        ({"block_size": 1}, "block_size"),
+        ({"compression": "rar"}, "compression"),
+        ({"version": 1, "compression": "zstd"}, "compression"),
+        ({"message_size_max": -1}, "message_size_max"),
+        ({"retention_age_s": 0}, "retention_age_s"),
+        ({"retention_age_s": "1d"}, "retention_age_s"),
+        ({"retention_bytes": 0}, "retention_bytes"),
+        ({"retention_consumed": 1}, "retention_consumed"),
+        ({"dead_letter": "a/b"}, "dead-letter"),
+        ({"colour": "red"}, "unknown setting 'colour'; a topic has partitions"),
+    ],
+)
+def test_bad_settings_are_refused_and_make_nothing(tmp_path: Path, settings: dict[str, object], reason: str) -> None:
+    with quick_store(tmp_path) as store:
+        with pytest.raises(BadInput, match=reason):
+            store.topic("orders", **settings)  # type: ignore[arg-type]
+
+        assert store.topics() == []
+
+
+def test_defaults_are_those_of_new_topics(tmp_path: Path) -> None:
+    with quick_store(tmp_path, defaults={"durability": "os", "partitions": 2}) as store:
+        assert store.topic("orders").settings.durability == "os"
+        assert store.topic("orders").partition_count == 2
+        assert store.topic("audit", durability="commit").settings.durability == "commit"
+
+
+def test_bad_defaults_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="durability"):
+        quick_store(tmp_path, defaults={"durability": "never"})
+
+
+def test_a_topic_is_not_opened_with_settings_that_are_not_its_own(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        store.topic("orders", partitions=2)
+
+        store.topic("orders", partitions=2, durability="commit")
+        with pytest.raises(SettingsDiffer, match=r"partitions=2, not 3; change it with topic\.configure\(\)"):
+            store.topic("orders", partitions=3)
+        with pytest.raises(SettingsDiffer, match="durability='commit', not 'os'"):
+            store.topic("orders", durability="os")
+
+
+def test_configure_changes_what_is_kept(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        topic = store.topic("orders")
+        topic.put(b"one")
+
+        topic.configure(durability="os", retention_age_s=60.0, message_size_max=10)
+
+        topic.put(b"two")
+        with pytest.raises(TooLarge):
+            topic.put(b"x" * 11)
+        with pytest.raises(TooLarge):
+            topic.put_many([b"x" * 11])
+        assert [message.body for message in topic.partition(0).read(0)] == [b"one", b"two"]
+    with quick_store(tmp_path) as store:
+        settings = store.topic("orders").settings
+        assert (settings.durability, settings.retention_age_s, settings.message_size_max) == ("os", 60.0, 10)
+    data = json.loads((tmp_path / "topics" / "orders" / "topic.json").read_text())
+    assert data["id"]
+    assert data["created"]
+
+
+def test_partitions_can_be_added_and_never_removed(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store, quick_store(tmp_path) as other:
+        topic, same = store.topic("orders", partitions=2), other.topic("orders")
+        topic.put(b"one", partition=1)
+
+        topic.configure(partitions=4)
+
+        topic.put(b"two", partition=3)
+        assert topic.partition_count == 4
+        with pytest.raises(BadInput, match="never removed"):
+            topic.configure(partitions=3)
+        with pytest.raises(BadInput, match="cannot be changed"):
+            topic.configure(version=1)
+        with pytest.raises(NoSuchPartition, match="partitions 0 to 3"):
+            topic.put(b"x", partition=4)
+        same.refresh()
+        assert [message.body for message in same.last(2)] == [b"one", b"two"]
+
+
+def test_a_deleted_topic_is_gone_for_everybody(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store, quick_store(tmp_path) as other:
+        store.topic("orders").put(b"one")
+        open_elsewhere = other.topic("orders")
+        open_elsewhere.put(b"two")
+
+        store.delete_topic("orders")
+
+        assert store.topics() == other.topics() == []
+        assert os.listdir(tmp_path / "topics") == []
+        for call in (
+            lambda: open_elsewhere.put(b"lost"),
+            lambda: open_elsewhere.put_many([b"lost"]),
+            lambda: store.delete_topic("orders"),
+            lambda: store.existing_topic("orders"),
+        ):
+            with pytest.raises(NoSuchTopic):
+                call()
+        assert other.topic("orders").last(5) == []
+        other.topic("orders").put(b"new")
+        assert [message.body for message in store.topic("orders").last(5)] == [b"new"]
+
+
+def test_what_a_deletion_left_behind_does_not_come_back(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        store.topic("orders").put(b"old")
+    (tmp_path / "topics" / "orders" / "topic.json").unlink()
+
+    with quick_store(tmp_path) as store:
+        assert store.topics() == []
+        assert store.topic("orders").last(1) == []
+
+
+def test_settings_of_a_later_release_are_left_alone(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        store.topic("orders")
+    path = tmp_path / "topics" / "orders" / "topic.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "colour": "red"}))
+
+    with quick_store(tmp_path) as store:
+        store.topic("orders").configure(durability="os")
+
+    assert json.loads(path.read_text())["colour"] == "red"
+
+
+# --- Retention ---
+
+
+def filled(store: Store, **settings: object) -> None:
+    topic = store.topic("orders", durability="os", block_size=4096, **settings)  # type: ignore[arg-type]
+    for _ in range(40):
+        topic.put(b"x" * 500)
+
+
+def test_what_is_too_old_is_retired_in_whole_blocks(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    with quick_store(tmp_path, clock=clock) as store:
+        filled(store, retention_age_s=100.0)
+        clock.sleep(60)
+        topic = store.topic("orders")
+        topic.put(b"young")
+        store.keep()
+        assert topic.partition(0).first == 0
+
+        clock.sleep(60)
+        store.keep()
+
+        assert 30 < topic.partition(0).first <= 40
+        assert topic.last(1)[0].body == b"young"
+
+
+def test_bytes_over_the_limit_are_retired(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        filled(store, retention_bytes=10_000)
+        log = store.topic("orders").partition(0)
+
+        store.keep()
+
+        sizes = [block.end_offset - block.base_offset for block in log.inspect().blocks]
+        assert log.first > 0
+        assert sum(sizes) >= 10_000 > sum(sizes[1:])
+
+
+def test_what_every_group_has_consumed_is_retired(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        filled(store, retention_consumed=True)
+        log = store.topic("orders").partition(0)
+        store.keep()
+        assert log.first == 0
+        fast, slow = log.reader("fast"), log.reader("slow")
+        fast.read(limit=40)
+        fast.commit()
+        slow.read(limit=20)
+        slow.commit()
+
+        store.keep()
+
+        assert 10 < log.first <= 20
+
+
+def test_without_rules_nothing_is_retired(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        filled(store)
+
+        store.keep()
+
+        assert store.topic("orders").partition(0).first == 0

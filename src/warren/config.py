@@ -54,6 +54,18 @@ PARTITIONS_MAX: Final = 1000
 RETENTION_LOOK_S: Final = 30.0
 """How often it is seen whether blocks can be retired."""
 
+TRANSACTION_ID_SIZE_MAX: Final = 200
+TRANSACTION_TIMEOUT_S_DEFAULT: Final = 60.0
+TRANSACTION_TIMEOUT_S_MAX: Final = 7 * 86_400.0
+TRANSACTION_MEMORY_MAX: Final = 8 << 20
+"""What an open transaction keeps in memory; what goes beyond waits in the journal."""
+TRANSACTIONS_REMEMBERED_MAX: Final = 10_000
+"""How many ended transactions a repeated commit or abort is still answered for."""
+TRANSACTION_LOOK_S: Final = 1.0
+"""How often it is seen whether a transaction ran out of time, or has to be finished for another process."""
+PRODUCER_NOTE_PUTS: Final = 1000
+"""After how many puts a producer notes how far it got: what the next opening has to look through at most."""
+
 Compression = Literal["none", "zstd", "lz4"]
 
 

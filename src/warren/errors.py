@@ -274,3 +274,97 @@ class NoReply(StoreError, TimeoutError):
     def __init__(self, topic: str, timeout_s: float) -> None:
         super().__init__(f"nobody answered a request to topic {topic!r} within {timeout_s:g} s")
         self.topic, self.timeout_s = topic, timeout_s
+
+
+class TransactionError(StoreError):
+    """Something about a transaction, named by its id."""
+
+    code = "transaction"
+
+    def __init__(self, id: str, sentence: str) -> None:
+        super().__init__(f"transaction {id!r} {sentence}")
+        self.id = id
+
+
+class NoSuchTransaction(TransactionError):
+    """There is no transaction of this id, or it ended so long ago that it was forgotten."""
+
+    code = "no_such_transaction"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, "is not known: it never was prepared, or ended long ago")
+
+
+class TransactionAborted(TransactionError):
+    """The transaction came to nothing: somebody aborted it, its time ran out, or its process died."""
+
+    code = "transaction_aborted"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, "was aborted; nothing of it was kept")
+
+
+class TransactionCommitted(TransactionError):
+    """The transaction was committed; that cannot be undone."""
+
+    code = "transaction_committed"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, "was committed, and can neither be changed nor aborted")
+
+
+class TransactionExists(TransactionError):
+    """The id belongs to a transaction that is open, prepared or committed."""
+
+    code = "transaction_exists"
+
+    def __init__(self, id: str, state: str) -> None:
+        super().__init__(id, f"is there already, and {state}")
+        self.state = state
+
+
+class WrongState(TransactionError):
+    """The transaction is not in a state in which this can happen to it."""
+
+    code = "wrong_state"
+
+    def __init__(self, id: str, state: str, event: str) -> None:
+        super().__init__(id, f"is {state}: no {event} is possible now")
+        self.state, self.event = state, event
+
+
+class ProducerError(StoreError):
+    """Something about a producer that numbers its puts."""
+
+    code = "producer"
+
+
+class ProducerBusy(ProducerError):
+    """The producer is open elsewhere, and only one opening at a time can number its puts."""
+
+    code = "producer_busy"
+    retryable = True
+
+    def __init__(self, producer: str) -> None:
+        super().__init__(f"producer {producer!r} is open elsewhere; it is free when that closes or its process ends")
+        self.producer = producer
+
+
+class ProducerClosed(ProducerError):
+    """The producer was closed, or belongs to the parent of this process."""
+
+    code = "producer_closed"
+
+    def __init__(self, producer: str) -> None:
+        super().__init__(f"producer {producer!r} is closed; open it again with store.producer()")
+        self.producer = producer
+
+
+class SequenceGap(ProducerError):
+    """A put was given a number that does not follow the last one. Nothing was written."""
+
+    code = "sequence_gap"
+
+    def __init__(self, producer: str, sequence: int, expected: int) -> None:
+        super().__init__(f"producer {producer!r} was given number {sequence}, and the next one is {expected}")
+        self.producer, self.sequence, self.expected = producer, sequence, expected

@@ -1,0 +1,1 @@
+"""All or nothing across topics: transactions, and producers whose retries are written once."""

@@ -1,0 +1,127 @@
+"""The messages that a transaction puts to one log, checked when they are put and kept as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self
+from uuid import uuid4
+
+from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, ID_SIZE_MAX, TAG_SIZE_MAX
+from warren.errors import TooLarge
+from warren.message import NO_CORR_OFFSET, Message
+from warren.storage.block import record_size_max
+from warren.storage.columns import Batch
+from warren.storage.format import FORMATS
+from warren.storage.record import check_body, check_corr_offset, key_bytes, pack_headers, text_bytes
+
+ROW_OVERHEAD: Final = 64
+"""More than a message takes up in a batch besides what it says."""
+RECORD_OVERHEAD: Final = 512
+"""More than a batch takes up besides its messages: the head, the table of sections, the marker."""
+
+
+class Row(NamedTuple):
+    """One message, checked: what a log of its version takes."""
+
+    body: bytes
+    tag: str
+    key: bytes | None
+    id: str
+    headers: Mapping[str, bytes] | None
+    corr_offset: int
+    size: int
+
+
+class Limits(NamedTuple):
+    """What a topic takes: its format version, and the sizes of a record and of a body."""
+
+    version: int
+    record_size: int
+    body_size: int
+
+    @classmethod
+    def of(cls, version: int, block_size: int, body_size: int) -> Self:
+        return cls(version, record_size_max(FORMATS[version], block_size), body_size)
+
+    def row(
+        self,
+        body: bytes,
+        tag: str = "",
+        key: bytes | None = None,
+        id: str = "",
+        headers: Mapping[str, bytes] | None = None,
+        corr_offset: int = NO_CORR_OFFSET,
+    ) -> Row:
+        """The message; BadInput where the topic takes no such message.
+
+        In version 1 it gets an id of its own where it has none: by that it is found again.
+        """
+        if type(body) is not bytes:
+            check_body(body)
+            body = bytes(body)
+        if len(body) > self.body_size:
+            raise TooLarge("body", len(body), self.body_size)
+        size = len(body) + ROW_OVERHEAD
+        if self.version == 1:
+            id = id or uuid4().hex
+            FORMATS[1].pack_single(body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset)
+            size += ID_SIZE_MAX + TAG_SIZE_MAX
+        else:
+            if tag != "":
+                size += len(text_bytes("tag", tag, TAG_SIZE_MAX))
+            if key is not None:
+                key = key_bytes(key)
+                size += len(key)
+            if id != "":
+                size += len(text_bytes("id", id, ID_SIZE_MAX))
+            if headers:
+                size += len(pack_headers(headers))
+                headers = dict(headers)
+            if corr_offset != NO_CORR_OFFSET:
+                check_corr_offset(corr_offset)
+        if size + RECORD_OVERHEAD > self.record_size:
+            raise TooLarge("message", size + RECORD_OVERHEAD, self.record_size)
+        return Row(body, tag, key, id, headers, corr_offset, size)
+
+
+class Rows:
+    """Messages for one log, in order. `size` is no less than what they take up there."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.size = RECORD_OVERHEAD
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        self.size += row.size
+
+    def take(self) -> Batch:
+        """The messages, which are no longer here."""
+        rows, self.rows, self.size = self.rows, [], RECORD_OVERHEAD
+        return batch_of(rows)
+
+    def is_one_record(self, limits: Limits) -> bool:
+        """Whether they are sure to be laid as one record, and so to be there wholly or not at all."""
+        size_max = min(BATCH_SIZE_TARGET, limits.record_size // 2)
+        return limits.version != 1 and len(self.rows) <= BATCH_COUNT_MAX and self.size <= size_max
+
+
+def batch_of(rows: Sequence[Row] | Sequence[Message]) -> Batch:
+    """Messages as columns, without those in which nothing stands."""
+    keys = [row.key for row in rows]
+    return Batch(
+        [row.body for row in rows],
+        _unless_empty([row.tag for row in rows]),
+        None if keys.count(None) == len(keys) else keys,
+        _unless_empty([row.id for row in rows]),
+        _unless_empty([row.headers for row in rows]),
+        _unless(NO_CORR_OFFSET, [row.corr_offset for row in rows]),
+    )
+
+
+def _unless_empty(column: list[Any]) -> list[Any] | None:
+    return column if any(column) else None
+
+
+def _unless(nothing: int, column: list[int]) -> list[int] | None:
+    return None if column.count(nothing) == len(column) else column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from typing import Any, Final, NoReturn
 
 import typer
@@ -13,6 +14,9 @@ from typer.core import TyperGroup
 from warren.errors import (
     BadInput,
     LogLocked,
+    NoSuchGroup,
+    NoSuchTopic,
+    NotAStore,
     NumberRetired,
     UnknownVersion,
     WarrenError,
@@ -58,7 +62,26 @@ def advice(error: WarrenError) -> str:
             return "; a newer release of Warren reads it"
         case NumberRetired(first=first):
             return f"; start from {first}"
+        case NotAStore():
+            return "; name a store with --store, or in WARREN_STORE"
+        case NoSuchTopic():
+            return "; `warren topic list` shows those that are there"
+        case NoSuchGroup(topic=topic):
+            return f"; `warren group list {topic}` shows those that are there"
         case LogLocked():
             return "; end that process, or wait for it, and try again"
         case _:
             return ""
+
+
+class OneLineHandler(logging.Handler):
+    """Shows what the store says of its own accord, such as a duty that failed, as one line and without a traceback."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        complain(f"{record.getMessage()}: {cause}" if cause is not None else record.getMessage())
+
+
+def complain_of_duties() -> None:
+    """From now on what the store says of its own accord looks like any other failure."""
+    logging.getLogger("warren").handlers = [OneLineHandler()]

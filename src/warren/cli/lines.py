@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from warren.message import Message
 
 Line = Callable[[Message], str]
+Write = Callable[[Iterable[Message]], None]
 
 
 def as_text(message: Message) -> str:
@@ -24,25 +27,58 @@ def as_text(message: Message) -> str:
 
 def as_json(message: Message) -> str:
     """Every field of the message as a JSON object. Bytes are text, or `{"base64": …}` where they are not UTF-8."""
-    return json.dumps(
-        {
-            "number": message.number,
-            "offset": message.offset,
-            "timestamp": message.timestamp,
-            "id": message.id,
-            "tag": message.tag,
-            "key": None if message.key is None else json_bytes(message.key),
-            "headers": {name: json_bytes(value) for name, value in message.headers.items()},
-            "corr_offset": message.corr_offset,
-            "body": json_bytes(message.body),
-        },
-        ensure_ascii=False,
-    )
+    return json.dumps(json_fields(message), ensure_ascii=False)
+
+
+def as_topic_text(message: Message) -> str:
+    """As `as_text`, with the partition before the number: `2:41`."""
+    return f"{message.partition}:{as_text(message)}"
+
+
+def as_topic_json(message: Message) -> str:
+    """As `as_json`, with the topic and partition, and how often the message was handed out."""
+    place = {"topic": message.topic, "partition": message.partition}
+    return json.dumps(place | json_fields(message) | {"attempt": message.attempt}, ensure_ascii=False)
+
+
+def json_fields(message: Message) -> dict[str, Any]:
+    """What `as_json` writes, by name."""
+    return {
+        "number": message.number,
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+        "id": message.id,
+        "tag": message.tag,
+        "key": None if message.key is None else json_bytes(message.key),
+        "headers": {name: json_bytes(value) for name, value in message.headers.items()},
+        "corr_offset": message.corr_offset,
+        "body": json_bytes(message.body),
+    }
 
 
 def line_maker(*, is_json: bool) -> Line:
     """How to make a line of a message."""
     return as_json if is_json else as_text
+
+
+def topic_writer(*, is_json: bool, is_body: bool) -> Write:
+    """How to write messages of a topic to stdout: as text, as JSON, or the bodies alone. All are out on return."""
+    if is_body:
+        return write_bodies
+    line = as_topic_json if is_json else as_topic_text
+    return lambda messages: write_lines(messages, line)
+
+
+def write_lines(messages: Iterable[Message], line: Line) -> None:
+    """Write each message to stdout, and hold nothing back: whoever reads a pipe sees them at once."""
+    sys.stdout.write("".join(f"{line(message)}\n" for message in messages))
+    sys.stdout.flush()
+
+
+def write_bodies(messages: Iterable[Message]) -> None:
+    """Write each body to stdout, byte by byte as it is, and a line break."""
+    sys.stdout.buffer.write(b"".join(message.body + b"\n" for message in messages))
+    sys.stdout.flush()
 
 
 def json_bytes(data: bytes) -> str | dict[str, str]:

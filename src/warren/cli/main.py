@@ -7,17 +7,18 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import demo, log
+from warren.cli import demo, log, put, read
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
     cls=FailureGroup,
     help="Warren, a durable message log.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(log.app, name="log")
+app.command("put")(put.put)
+app.command("read")(read.read)
 app.command("demo")(demo.demo)
 
 

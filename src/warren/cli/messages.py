@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
-from warren.cli.lines import Line, line_maker
+from warren.cli.lines import Line, line_maker, write_lines
 from warren.cli.target import open_to_read
 from warren.errors import NumberRetired
 from warren.message import Message
@@ -51,11 +50,12 @@ def pages(log: Log, number: int, end: int, tag: TagFilter | None) -> Iterator[li
         number = page.next_number
 
 
-def last_messages(log: Log, end: int, count: int, tag: TagFilter | None) -> list[Message]:
-    """The last `count` messages before `end` that pass the filter, in order."""
-    if not count or end == log.first:
+def last_messages(log: Log, end: int, count: int, tag: TagFilter | None, *, start: int = 0) -> list[Message]:
+    """The last `count` messages from `start` up to `end` that pass the filter, in order."""
+    if not count or end <= max(log.first, start):
         return []
-    passing = (message for message in log.backwards(end - 1) if tag is None or tag.matches(message.tag))
+    newer = takewhile(lambda message: message.number >= start, log.backwards(end - 1))
+    passing = (message for message in newer if tag is None or tag.matches(message.tag))
     newest_first = islice(passing, count)
     found: deque[Message] = deque()
     found.extendleft(newest_first)
@@ -72,9 +72,3 @@ def follow(log: Log, number: int, tag: TagFilter | None, line: Line) -> None:
             continue
         write_lines(page.messages, line)
         number = page.next_number
-
-
-def write_lines(messages: Iterable[Message], line: Line) -> None:
-    """Write each message to stdout, and hold nothing back: whoever reads a pipe sees them at once."""
-    sys.stdout.write("".join(f"{line(message)}\n" for message in messages))
-    sys.stdout.flush()

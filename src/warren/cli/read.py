@@ -1,0 +1,162 @@
+"""`warren read`: messages of a topic by place, time and tag, without a group, and those that follow."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from warren.cli.lines import topic_writer
+from warren.cli.messages import FOLLOW_WAIT_S, PAGE, last_messages, pages
+from warren.cli.quantities import moment_us
+from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
+from warren.clock import Clock
+from warren.errors import BadInput, NoSuchTopic, NumberRetired
+from warren.message import Message
+from warren.queue.topic import GONE, Topic
+from warren.storage import Log
+from warren.storage.log import wait_for_any
+from warren.storage.tags import TagFilter
+
+BY_TIME: Final = attrgetter("timestamp")
+
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Only this partition.")
+]
+TagOption = Annotated[
+    str | None, typer.Option("--tag", "-t", metavar="FILTER", help="Only messages that match, e.g. 'eu.*;us.#'.")
+]
+BodyOption = Annotated[bool, typer.Option("--body", help="Write the bodies alone, as they are.")]
+MOMENT: Final = "TIME|AGO"
+
+
+class Span(NamedTuple):
+    """The messages of one partition from `start` up to `end`."""
+
+    log: Log
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Place:
+    """Where following one partition has come to."""
+
+    log: Log
+    number: int
+
+
+def read(
+    topic: TopicArgument,
+    since: Annotated[
+        str | None, typer.Option(metavar=MOMENT, help="From this time on, e.g. 10m or 2026-03-01T12:00.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar=MOMENT, help="Stop before this time.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", metavar="COUNT", min=0, help="Only the last ones.")
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option("--from", metavar="NUMBER", min=0, help="From this number of a partition on.")
+    ] = None,
+    partition: PartitionOption = None,
+    tag: TagOption = None,
+    limit: Annotated[int | None, typer.Option(metavar="COUNT", min=0, help="Stop after so many.")] = None,
+    is_following: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that are put.")] = False,
+    is_body: BodyOption = False,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Write messages, one a line: partition and number, time, tag, key, headers and body.
+
+    Reading takes nothing away, and keeps no position: `warren take` does. Partitions are merged by time.
+    """
+    tag_filter = TagFilter.parse(tag) if tag is not None else None
+    if is_following and until is not None:
+        raise BadInput("--follow has no end: give it without --until")
+    with open_store(store, keeps=is_following) as opened:
+        found = opened.existing_topic(topic)
+        now_us = opened.clock.now_ns() // 1000
+        since_us, until_us = (None if text is None else moment_us(text, now_us) for text in (since, until))
+        write = topic_writer(is_json=is_json, is_body=is_body)
+        try:
+            spans = spans_of(found, partition, start, since_us, until_us)
+            for batch in _limited(_batches(spans, last, tag_filter, opened.clock, is_following=is_following), limit):
+                write(batch)
+        except GONE as error:
+            raise NoSuchTopic(topic) from error
+        except KeyboardInterrupt:
+            # Ctrl-C is how a person stops following: it is not a failure.
+            if not is_following:
+                raise
+
+
+def spans_of(
+    topic: Topic, partition: int | None, start: int | None, since_us: int | None, until_us: int | None
+) -> list[Span]:
+    """What there is to read now of one partition, or of all."""
+    if start is not None and partition is None and topic.partition_count > 1:
+        raise BadInput(f"--from: the topic has {topic.partition_count} partitions; name one with --partition")
+    logs = topic.logs if partition is None else [topic.partition(partition)]
+    return [Span(log, *_bounds(log, start, since_us, until_us)) for log in logs]
+
+
+def _bounds(log: Log, start: int | None, since_us: int | None, until_us: int | None) -> tuple[int, int]:
+    first = log.first if start is None else start
+    if since_us is not None:
+        first = max(first, log.find_time(since_us))
+    return first, log.end if until_us is None else log.find_time(until_us)
+
+
+def _batches(
+    spans: Sequence[Span], last: int | None, tag: TagFilter | None, clock: Clock, *, is_following: bool
+) -> Iterator[list[Message]]:
+    """The messages to write, in the order to write them in."""
+    if last is not None:
+        found = [last_messages(span.log, span.end, last, tag, start=span.start) for span in spans]
+        yield list(heapq.merge(*found, key=BY_TIME))[-last:] if last else []
+    elif len(spans) == 1:
+        yield from pages(spans[0].log, spans[0].start, spans[0].end, tag)
+    else:
+        merged = heapq.merge(*(_messages(span, tag) for span in spans), key=BY_TIME)
+        while batch := list(islice(merged, PAGE)):
+            yield batch
+    if is_following:
+        yield from _following([Place(span.log, max(span.start, span.end)) for span in spans], tag, clock)
+
+
+def _messages(span: Span, tag: TagFilter | None) -> Iterator[Message]:
+    return chain.from_iterable(pages(span.log, span.start, span.end, tag))
+
+
+def _following(places: Sequence[Place], tag: TagFilter | None, clock: Clock) -> Iterator[list[Message]]:
+    """Messages as they come. One that is retired before it is written is passed over."""
+    while True:
+        found: list[Message] = []
+        for place in places:
+            try:
+                page = place.log.read_page(place.number, limit=PAGE, tag=tag, wait=0.0)
+            except NumberRetired as error:
+                place.number = error.first
+                continue
+            found += page.messages
+            place.number = page.next_number
+        if found:
+            yield sorted(found, key=BY_TIME)
+        else:
+            wait_for_any([(place.log, place.number) for place in places], FOLLOW_WAIT_S, clock)
+
+
+def _limited(batches: Iterator[list[Message]], limit: int | None) -> Iterator[list[Message]]:
+    """The first `limit` messages; without a limit all of them. No batch is asked for that is not needed."""
+    left = limit
+    while left is None or left > 0:
+        batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch[:left]
+        left = None if left is None else left - len(batch)

@@ -13,11 +13,12 @@ With `os` and `interval` a power cut may take messages from the end, and only fr
 Version 1 has no checksums. There every acknowledged message is as safe as in version 2, for it was synced before it was
 acknowledged. Of the messages in flight at a power cut the structure is checked, but a page that was lost in the middle
 of a body cannot be seen: they may come back with bytes missing, and from then on stay as they are. With `os` the same
-would hold for messages that were acknowledged, so version 1 is tested with `commit` alone. A reader of version 1 stands
-in two words, block and offset, without a checksum: a cut between the two words of one store is not tested there.
+would hold for messages that were acknowledged, so version 1 is tested with `commit` alone.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 import pytest
 from hypothesis import settings
@@ -27,12 +28,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.crash.life import TAGS, Life
 from tests.crash.model import Crash, Sent, Setup
 from tests.crash.world import READERS, Moment, Step, World
+from tests.support.line_cutter import LineCutter
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.storage import Log
+from warren.storage import reader as reader_module
 
 CUTS_AT_LEAST = 20_000
 PARTS = 20
 LIVES_PER_PART = 20
+LINES_OF_A_COMMIT = 30
 CUTS_PER_LIFE = CUTS_AT_LEAST // PARTS // LIVES_PER_PART
 
 SETUPS = st.one_of(
@@ -167,6 +171,30 @@ def first_seed(request: pytest.FixtureRequest) -> int:
 def test_a_log_keeps_its_promise_through_many_power_cuts(part: int, first_seed: int) -> None:
     for life in range(LIVES_PER_PART):
         Life(first_seed + part * LIVES_PER_PART + life).run(CUTS_PER_LIFE)
+
+
+def test_a_version_1_reader_that_is_killed_as_it_commits_stands_where_it_stood_or_where_it_was_to_go() -> None:
+    """Block and offset are two fields, and a process can die between them: also one that goes on after such a death."""
+    found: set[int] = set()
+    for seed in range(200):
+        disk = SimulatedFileSystem(seed=seed)
+        log = Log.open("/log", version=1, block_size=4096, filesystem=disk)
+        log.append_many([bytes(number) for number in range(0, 1000, 40)])
+        reader = log.reader("all", tag="#")
+        before = 0
+        for after in (23, 9, 21):
+            reader.seek(after)
+            line = disk.random.randint(1, LINES_OF_A_COMMIT)
+            with suppress(PowerCut), LineCutter(disk, line, directory=reader_module.__file__):
+                reader.commit()
+            killed = disk.after_process_kill(seed)
+            reader = Log.open("/log", filesystem=killed).reader("all")
+            assert reader.position in (before, after)
+            assert reader.tag == "#"
+            found.add(reader.position)
+            before, disk = reader.position, killed
+
+    assert found == {0, 23, 9, 21}
 
 
 def test_a_commit_is_durable_also_where_a_killed_process_left_the_same_position() -> None:

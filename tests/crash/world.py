@@ -74,8 +74,7 @@ class World:
         calls_before = self.disk.calls
         line = moment.at if moment and moment.kind == "line" else None
         self.disk.cut_at_call = calls_before + moment.at if moment and moment.kind == "call" else None
-        # A reader of version 1 stands in two words, and the document has no checksum for them.
-        cutter = LineCutter(self.disk, line, tears_stores=self.setup.version == 2) if line else None
+        cutter = LineCutter(self.disk, line) if line else None
         try:
             with cutter or nullcontext():
                 step.do()

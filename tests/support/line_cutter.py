@@ -44,22 +44,15 @@ class LineCutter:
     """While it is entered, counts the lines that run under `directory`, and cuts the power before the `line`-th.
 
     `line` counts from 1; None never cuts. Drawn by the disk's seed, a page is written back between two lines now and
-    then, and, with `tears_stores`, the cut comes in the midst of what the line before stores. Only the thread that
-    entered is watched.
+    then, and at times the cut comes in the midst of what the line before stores. Only the thread that entered is
+    watched.
     """
 
-    def __init__(
-        self,
-        disk: SimulatedFileSystem,
-        line: int | None,
-        *,
-        tears_stores: bool = True,
-        directory: str = ENGINE_DIRECTORY,
-    ) -> None:
+    def __init__(self, disk: SimulatedFileSystem, line: int | None, *, directory: str = ENGINE_DIRECTORY) -> None:
         self.lines = 0
         self._disk, self._line, self._directory = disk, line, directory
         self._next_write_back = self._draw_write_back()
-        self._is_half_stored = tears_stores and disk.random.random() < HALF_STORED_CHANCE
+        self._is_half_stored = disk.random.random() < HALF_STORED_CHANCE
         self._earlier: FrozenDisk | None = None
 
     def __enter__(self) -> LineCutter:

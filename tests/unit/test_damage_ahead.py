@@ -14,7 +14,7 @@ from warren.errors import CorruptRecord
 from warren.message import Message
 from warren.storage import Log
 from warren.storage.checksum import crc32c
-from warren.storage.layout import PAYLOAD_AT, RECORD_HEAD, SIZE_WORD, STAMP_AT
+from warren.storage.layout import PAYLOAD_AT, PLAIN_TABLE, RECORD_HEAD, SIZE_WORD, STAMP_AT
 
 COUNT = 300
 BATCH = 30
@@ -155,12 +155,12 @@ def test_a_scan_gives_the_batches_before_the_damaged_one(tmp_path: Path) -> None
         for _ in range(5):
             log.append_many([b"body"] * 600)
         offsets = [message.offset for message in map(log.at, range(0, 3000, 600)) if message is not None]
-    damage(tmp_path, offsets[3] + RECORD_HEAD.size)
+    damage(tmp_path, offsets[2] + RECORD_HEAD.size + PLAIN_TABLE.size)
 
     with quick_log(tmp_path, read_only=True) as log:
         found: list[int] = []
         with pytest.raises(CorruptRecord) as corrupt:
             found.extend(row for batch in log.scan(columns=["number"]) for row in batch[0].to_pylist())
 
-    assert found == list(range(1800))
-    assert corrupt.value.position == offsets[3]
+    assert found == list(range(1200))
+    assert corrupt.value.position == offsets[2]

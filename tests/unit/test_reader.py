@@ -13,7 +13,7 @@ from tests.unit.fakes import QUICK_DISK, VERSIONS, WatchedDisk, quick_log
 from warren.errors import BadInput, CorruptRecord, LogClosed, MalformedFilter, NumberRetired
 from warren.message import Message
 from warren.storage import END, START, Log, QueueReader
-from warren.storage.layout import READER_FILE_SIZE
+from warren.storage.layout import READER_FILE_SIZE, READER_INTENT_V1_CHECKSUM
 
 MS = 1_000_000
 
@@ -429,6 +429,31 @@ def test_a_version_1_filter_that_cannot_be_is_damage(tmp_path: Path, position: i
 
         with pytest.raises(CorruptRecord, match=r"billing\.reader is damaged"):
             log.reader("billing")
+
+
+def test_a_version_1_reader_that_committed_has_the_fields_of_the_document_and_nothing_under_way(tmp_path: Path) -> None:
+    with quick_log(tmp_path, version=1, block_size=4096) as log:
+        messages = [log.append(bytes(1000)) for _ in range(6)]
+        reader = log.reader("billing", tag="eu.de")
+        reader.seek(4)
+        reader.commit()
+        file = _reader_file(log).read_bytes()
+        block = log.inspect().blocks[1]
+
+    assert block.base_number <= 4 < block.end_number
+    document = struct.pack(">QI128s", 1, messages[4].offset - block.base_offset, b"\x05eu.de")
+    assert file == document.ljust(READER_FILE_SIZE, b"\0")
+
+
+def test_an_intent_of_a_version_1_reader_that_does_not_check_is_damage(tmp_path: Path) -> None:
+    with quick_log(tmp_path, version=1) as log:
+        reader = log.reader("billing")
+        _flip(_reader_file(log), READER_INTENT_V1_CHECKSUM.start)
+
+        with pytest.raises(CorruptRecord, match="the intent of the reader does not match its checksum"):
+            log.reader("billing")
+        with pytest.raises(CorruptRecord, match="the intent of the reader does not match its checksum"):
+            reader.commit()
 
 
 def test_a_file_of_a_reader_that_was_cut_is_damage(log: Log) -> None:

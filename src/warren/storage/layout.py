@@ -269,6 +269,18 @@ class ReaderPositionV1(NamedTuple):
     tag: bytes
 
 
+class ReaderIntentV1(NamedTuple):
+    """What a reader of version 1 is about to become, behind what the document lays out. It counts while it checks.
+
+    `checksum` is 0 where nothing is under way.
+    """
+
+    block_number: int
+    offset: int
+    tag: bytes
+    checksum: int
+
+
 class ReaderPosition(NamedTuple):
     """Where a reader of version 2 stands. Its file has two of these, written in turn: the later one that checks counts.
 
@@ -292,6 +304,10 @@ class ReaderFilter(NamedTuple):
 
 
 READER_V1: Final = Struct(">QI128s")
+READER_INTENT_V1: Final = Struct(">QI128sI")
+READER_INTENT_V1_AT: Final = 256
+READER_INTENT_V1_CHECKSUM: Final = slice(396, 400)
+READER_CHECKSUM_V1: Final = Struct(">I")
 READER: Final = Struct("<QQQQQ")
 READER_PLACES: Final = (0, 64)
 READER_CHECKSUM: Final = slice(32, 40)
@@ -346,6 +362,7 @@ TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
     "Reader, version 2": (READER, ReaderPosition, 0),
     "Reader filter, version 2": (READER_FILTER, ReaderFilter, READER_FILTER_PLACES[0]),
     "Reader, version 1": (READER_V1, ReaderPositionV1, 0),
+    "Reader intent, version 1": (READER_INTENT_V1, ReaderIntentV1, READER_INTENT_V1_AT),
     "Queue pointers": (QUEUE_POINTERS, QueuePointers, 0),
     "Queue record": (QUEUE_RECORD_HEAD, QueueRecordHead, 0),
     "Delayed queue record": (DELAYED_RECORD_HEAD, DelayedRecordHead, 0),

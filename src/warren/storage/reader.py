@@ -19,10 +19,14 @@ from warren.storage.filesystem import FileSystem
 from warren.storage.layout import (
     READER,
     READER_CHECKSUM,
+    READER_CHECKSUM_V1,
     READER_FILE_SIZE,
     READER_FILTER,
     READER_FILTER_CHECKSUM,
     READER_FILTER_PLACES,
+    READER_INTENT_V1,
+    READER_INTENT_V1_AT,
+    READER_INTENT_V1_CHECKSUM,
     READER_PLACES,
     READER_V1,
     ReaderFilter,
@@ -241,13 +245,29 @@ class ReaderFileV2:
 
 
 class ReaderFileV1:
-    """The reader of the zbus document: a block, a position in it, a filter."""
+    """The reader of the zbus document: a block, a position in it, a filter.
+
+    They change together, and no single store changes them all: what they become is stored behind them first. Of the two
+    one is whole whenever the process may die.
+    """
 
     def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
         self._files, self._path, self._is_synced = files, path, is_synced
 
+    def _mapped(self) -> MappedFile:
+        return self._files.reader(self._path, READER_FILE_SIZE)
+
     def _fields(self) -> ReaderPositionV1:
-        return ReaderPositionV1._make(READER_V1.unpack_from(self._files.reader(self._path, READER_FILE_SIZE).view))
+        return self._intended() or ReaderPositionV1._make(READER_V1.unpack_from(self._mapped().view))
+
+    def _intended(self) -> ReaderPositionV1 | None:
+        """What somebody who was killed had begun to store; None where nobody was."""
+        *fields, checksum = READER_INTENT_V1.unpack_from(self._mapped().view, READER_INTENT_V1_AT)
+        if not checksum:
+            return None
+        if checksum != _intent_checksum(READER_V1.pack(*fields)):
+            raise CorruptRecord(self._path, READER_INTENT_V1_AT, "the intent of the reader does not match its checksum")
+        return ReaderPositionV1._make(fields)
 
     def load(self, log: Readable) -> int:
         fields = self._fields()
@@ -271,10 +291,29 @@ class ReaderFileV1:
         self._store(self._fields()._replace(tag=text_field("tag filter", text, TAG_FIELD)))
 
     def _store(self, fields: ReaderPositionV1) -> None:
-        mapped = self._files.reader(self._path, READER_FILE_SIZE)
-        mapped.view[: READER_V1.size] = READER_V1.pack(*fields)
+        """Store the fields so that, wherever the process dies, they are the old ones or the new ones."""
+        mapped, data = self._mapped(), READER_V1.pack(*fields)
+        if (begun := self._intended()) is not None:
+            # The fields may be half stored: they must be whole before the intent that makes up for them goes.
+            self._finish(READER_V1.pack(*begun))
+        mapped.view[READER_INTENT_V1_AT : READER_INTENT_V1_CHECKSUM.start] = data
+        mapped.view[READER_INTENT_V1_CHECKSUM] = READER_CHECKSUM_V1.pack(_intent_checksum(data))
+        self._finish(data)
         if self._is_synced:
             mapped.file.sync()
+
+    def _finish(self, data: bytes) -> None:
+        """Store the fields, whose intent is there; then it is no longer needed."""
+        view = self._mapped().view
+        view[: READER_V1.size] = data
+        view[READER_INTENT_V1_CHECKSUM] = bytes(READER_CHECKSUM_V1.size)
+        # Behind what the document lays out the file is left as zbus leaves it.
+        view[READER_INTENT_V1_AT : READER_INTENT_V1_CHECKSUM.start] = bytes(READER_V1.size)
+
+
+def _intent_checksum(data: bytes) -> int:
+    """Never 0: that stands for no intent."""
+    return crc32c(data) or 1
 
 
 def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:

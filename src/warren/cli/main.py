@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import demo, log, put, read
+from warren.cli import demo, log, put, read, topic
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(log.app, name="log")
+app.add_typer(topic.app, name="topic")
 app.command("put")(put.put)
 app.command("read")(read.read)
 app.command("demo")(demo.demo)

@@ -1,4 +1,4 @@
-"""Durations, times and sizes as a person writes them: `30s`, `1h30m`, `2026-03-01T12:00`, `64MiB`."""
+"""Durations, times, sizes and yes or no as a person writes them: `30s`, `1h30m`, `2026-03-01T12:00`, `64MiB`."""
 
 from __future__ import annotations
 
@@ -68,3 +68,10 @@ def size_bytes(text: str) -> int:
     if found is None:
         raise BadInput(f"{text!r}: expected {WHAT_SIZE}")
     return round(float(found[1]) * (1 << SIZE_UNITS[found[2].lower()]))
+
+
+def yes_or_no(text: str) -> bool:
+    """True for `yes` and False for `no`."""
+    if text not in ("yes", "no"):
+        raise BadInput(f"{text!r}: expected yes or no")
+    return text == "yes"

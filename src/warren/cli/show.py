@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +42,19 @@ def span_text(microseconds: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds:,.1f} s"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration that somebody chose, in the largest unit in which it is a whole number."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,g} s"
+
+
+def write_json(document: object) -> None:
+    """One document of JSON to stdout."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def table(title: str) -> Table:

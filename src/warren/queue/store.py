@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
 from warren.errors import BadInput, NoSuchTopic, NotAStore, StoreClosed
 from warren.queue import store_paths
+from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
 from warren.queue.json_file import read_json, write_json
 from warren.queue.keeper import Keeper
 from warren.queue.names import checked_name
@@ -192,6 +194,24 @@ class Store:
                 log.remove()
             remove_tree(self.filesystem, topic.directory)
         self.wakeup.ring()
+
+    def queue(
+        self,
+        name: str,
+        maxsize: int = 0,
+        *,
+        dumps: Callable[[Any], bytes] = pickle.dumps,
+        loads: Callable[[bytes], Any] = pickle.loads,
+        **settings: Any,
+    ) -> DurableQueue[Any]:
+        """The durable queue `name`, with the methods of `queue.Queue`, for all processes that have the store open.
+
+        It is a topic of the same name with one partition, which gives back the space of what was taken. Items are
+        anything that pickle takes; only open a queue that you trust, or give other `dumps` and `loads`.
+        """
+        if not self.has_topic(name):
+            settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
+        return DurableQueue(self.topic(name, **settings), maxsize, dumps, loads)
 
     # --- Keeping house ---
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os.path
-from typing import Final
+from typing import Final, NamedTuple
 
 SESSION_SUFFIX: Final = ".session"
+DONE_SUFFIX: Final = ".done"
+RUN_SUFFIX: Final = ".run"
+NEW_SUFFIX: Final = ".new"
+MEMBER_SUFFIX: Final = ".member"
+WORKER_SUFFIX: Final = ".worker"
 
 
 def store_file(store: str) -> str:
@@ -66,8 +71,99 @@ def group_file(group_directory: str) -> str:
     return os.path.join(group_directory, "group.json")
 
 
+class MemberName(NamedTuple):
+    """What the name of a member's file tells."""
+
+    id: str
+    session: str
+
+
+def members_directory(group_directory: str) -> str:
+    return os.path.join(group_directory, "members")
+
+
+def member_path(members: str, id: str, session: str) -> str:
+    return os.path.join(members, f"{id}.{session}{MEMBER_SUFFIX}")
+
+
+def member_of(name: str) -> MemberName | None:
+    """The member whose file is called `name`; None for any other file."""
+    id, dot, session = name.removesuffix(MEMBER_SUFFIX).partition(".")
+    return MemberName(id, session) if dot and name.endswith(MEMBER_SUFFIX) else None
+
+
+def owner_lock(group_directory: str, partition: int) -> str:
+    """Held by the member that owns the partition."""
+    return os.path.join(group_directory, f"{partition}.owner")
+
+
 def delayed_directory(topic_directory: str) -> str:
     return os.path.join(topic_directory, "delayed")
+
+
+def delay_lock(topic_directory: str) -> str:
+    """Held by whoever moves or cancels what is parked for a topic."""
+    return os.path.join(topic_directory, "delay.lock")
+
+
+def intent_file(delayed_directory: str) -> str:
+    """What is being moved out of the parked logs of a topic."""
+    return os.path.join(delayed_directory, "intent")
+
+
+def parked_directory(delayed_directory: str, horizon: str) -> str:
+    """The parked log of one horizon."""
+    return os.path.join(delayed_directory, horizon)
+
+
+def done_directory(delayed_directory: str, horizon: str) -> str:
+    return os.path.join(delayed_directory, horizon + ".done")
+
+
+def done_path(done_directory: str, first: int) -> str:
+    """The bits from number `first` on."""
+    return os.path.join(done_directory, f"{first:020d}{DONE_SUFFIX}")
+
+
+def done_first(name: str) -> int | None:
+    """The first number of the file of bits that is called `name`; None for any other file."""
+    digits = name.removesuffix(DONE_SUFFIX)
+    return int(digits) if name.endswith(DONE_SUFFIX) and digits.isdigit() else None
+
+
+def order_directory(delayed_directory: str, horizon: str) -> str:
+    return os.path.join(delayed_directory, horizon + ".order")
+
+
+def run_path(order_directory: str, numbers: range) -> str:
+    """The run that speaks of `numbers`."""
+    return os.path.join(order_directory, f"{numbers.start:020d}-{numbers.stop:020d}{RUN_SUFFIX}")
+
+
+def run_numbers(name: str) -> range | None:
+    """The numbers that the run called `name` speaks of; None for any other file."""
+    first, _, end = name.removesuffix(RUN_SUFFIX).partition("-")
+    if not name.endswith(RUN_SUFFIX) or not first.isdigit() or not end.isdigit():
+        return None
+    return range(int(first), int(end))
+
+
+def queue_directory(topic_directory: str) -> str:
+    """What a durable queue keeps beside its topic."""
+    return os.path.join(topic_directory, "queue")
+
+
+def queue_lock(queue_directory: str) -> str:
+    return os.path.join(queue_directory, "queue.lock")
+
+
+def worker_path(queue_directory: str, session: str) -> str:
+    return os.path.join(queue_directory, session + WORKER_SUFFIX)
+
+
+def worker_session(name: str) -> str | None:
+    """The session whose count is in the file called `name`; None for any other file."""
+    return name[: -len(WORKER_SUFFIX)] if name.endswith(WORKER_SUFFIX) else None
 
 
 def transactions_directory(store: str) -> str:
@@ -76,3 +172,20 @@ def transactions_directory(store: str) -> str:
 
 def producers_directory(store: str) -> str:
     return os.path.join(store, "producers")
+
+
+def journal_directory(transactions: str) -> str:
+    return os.path.join(transactions, "journal")
+
+
+def settling_lock(transactions: str) -> str:
+    """Held by the process that finishes the transactions of others."""
+    return os.path.join(transactions, "settling.lock")
+
+
+def producer_lock(producers: str, producer: str) -> str:
+    return os.path.join(producers, producer + ".lock")
+
+
+def producer_file(producers: str, producer: str) -> str:
+    return os.path.join(producers, producer + ".json")

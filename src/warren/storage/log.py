@@ -355,8 +355,11 @@ class Log:
         """The names of the readers, sorted."""
         return reader_names(self._files)
 
-    def standing(self, number: int) -> Standing:
-        """The block and position of message `number`; where the log ends for its end."""
+    def standing(self, number: int, offset: int | None = None) -> Standing:
+        """The block and position of message `number`; where the log ends for its end.
+
+        `offset` is that of the message, where it is known: then it need not be looked for.
+        """
         end = self.end
         if number >= end > self.first:
             block, limit, _ = self._view.locate(end - 1, end)
@@ -364,7 +367,8 @@ class Log:
         if number >= end or number < self.first:
             return Standing(number, 0, 0)
         block, limit, _ = self._view.locate(number, end)
-        return Standing(number, block.number, block.find(number, limit))
+        position = block.find(number, limit) if offset is None else offset - block.base_offset
+        return Standing(number, block.number, position)
 
     def number_at(self, block_number: int, position: int) -> int:
         """The number of the message at a place that `standing` gave."""

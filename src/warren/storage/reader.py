@@ -50,6 +50,9 @@ START: Final = Place.START
 END: Final = Place.END
 
 
+POSITIONS_END: Final = READER_PLACES[-1] + READER.size
+
+
 class Standing(NamedTuple):
     """Where a reader stands: a message's number, the block it is in, and its position there."""
 
@@ -67,7 +70,7 @@ class Readable(Protocol):
     def end(self) -> int: ...
     def find_time(self, when: datetime | float | int) -> int: ...
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page: ...
-    def standing(self, number: int) -> Standing: ...
+    def standing(self, number: int, offset: int | None = None) -> Standing: ...
     def number_at(self, block_number: int, position: int) -> int: ...
     def check_writable(self) -> None: ...
 
@@ -101,10 +104,18 @@ class QueueReader:
         self._position = page.next_number
         return page.messages
 
-    def commit(self) -> None:
-        """What was read up to here is done with. As durable as the log's own durability says."""
+    def refresh(self) -> int:
+        """Go to where the name was last committed, by whatever process; the number that is."""
+        self._position = min(self._store.load(self._log), self._log.end)
+        return self._position
+
+    def commit(self, offset: int | None = None) -> None:
+        """What was read up to here is done with. As durable as the log's own durability says.
+
+        Whoever knows the offset of the message that is looked at next gives it, and saves looking for it.
+        """
         self._log.check_writable()
-        self._store.save(self._log.standing(self._position))
+        self._store.save(self._log.standing(self._position, offset))
 
     def filter_by(self, tag: str) -> None:
         """Change the filter, for this and every later QueueReader of the name."""
@@ -152,8 +163,8 @@ def new_reader_bytes(version: int, standing: Standing) -> bytes:
 
 
 def _position_bytes(standing: Standing, sequence: int) -> bytes:
-    fields = ReaderPosition(standing.block_number, standing.position, standing.number, sequence, 0)
-    return READER.pack(*fields._replace(checksum=_position_checksum(fields)))
+    fields = standing.block_number, standing.position, standing.number, sequence
+    return READER.pack(*fields, crc32c(READER.pack(*fields, 0)) or 1)
 
 
 def _position_checksum(fields: ReaderPosition) -> int:
@@ -177,6 +188,8 @@ class ReaderFileV2:
 
     def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
         self._files, self._path, self._is_synced = files, path, is_synced
+        self._seen = b""
+        self._latest = (0, ReaderPosition(0, 0, 0, 0, 0))
 
     def _mapped(self) -> MappedFile:
         return self._files.reader(self._path, READER_FILE_SIZE)
@@ -184,11 +197,15 @@ class ReaderFileV2:
     def _latest_position(self) -> tuple[int, ReaderPosition]:
         """The later position, and which of the two it is."""
         view = self._mapped().view
-        found = [ReaderPosition._make(READER.unpack_from(view, at)) for at in READER_PLACES]
-        for at, fields in zip(READER_PLACES, found, strict=True):
-            self._check(at, fields.checksum, _position_checksum(fields))
-        place = self._later([fields.sequence if fields.checksum else 0 for fields in found])
-        return place, found[place]
+        # Checked once as long as nobody changes them: a queue asks at every get.
+        seen = view[:POSITIONS_END]
+        if seen != self._seen:
+            found = [ReaderPosition._make(READER.unpack_from(seen, at)) for at in READER_PLACES]
+            for at, fields in zip(READER_PLACES, found, strict=True):
+                self._check(at, fields.checksum, _position_checksum(fields))
+            place = self._later([fields.sequence if fields.checksum else 0 for fields in found])
+            self._latest, self._seen = (place, found[place]), seen
+        return self._latest
 
     def _latest_filter(self) -> tuple[int, ReaderFilter]:
         """The later filter, and which of the two it is."""
@@ -215,7 +232,11 @@ class ReaderFileV2:
     def save(self, standing: Standing) -> None:
         place, latest = self._latest_position()
         if latest.number != standing.number:
-            self._store(READER_PLACES[1 - place], _position_bytes(standing, latest.sequence + 1), READER_CHECKSUM)
+            data, at = _position_bytes(standing, latest.sequence + 1), READER_PLACES[1 - place]
+            self._store(at, data, READER_CHECKSUM)
+            # What is there now, if nobody else stores at the same time: need not be checked again.
+            self._seen = self._seen[:at] + data + self._seen[at + len(data) :]
+            self._latest = 1 - place, ReaderPosition._make(READER.unpack(data))
         elif self._is_synced:
             # It may be there and not on disk: a process that was killed got no further than storing it.
             self._mapped().file.sync()

@@ -1,0 +1,156 @@
+"""A durable queue that many processes share, with the methods of `queue.Queue`: a topic, and one place in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from queue import Empty, Full
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from warren.errors import SettingsDiffer
+from warren.message import Message
+from warren.queue import store_paths
+from warren.queue.shared_lock import SharedLock
+from warren.queue.waiting import TICK_S, Deadline, checked_count
+from warren.queue.workers import Workers
+
+if TYPE_CHECKING:
+    from warren.queue.topic import Topic
+
+T = TypeVar("T")
+
+READER: Final = "queue"
+READ_AHEAD: Final = 256
+BLOCK_SIZE: Final = 8 << 20
+"""Small, so that the queue gives its space back soon: what was taken goes in whole blocks."""
+LOOK_S: Final = 0.02
+"""How often whoever waits for other processes to make room, or to finish, looks."""
+
+
+class DurableQueue(Generic[T]):
+    """A queue in a store. Any thread of any process that has it open may put and get.
+
+    An item is in the queue when `put` returns, and out of it, for good and for everybody, when `get` returns: as
+    durably as the queue's topic says. Items become bytes by `dumps`, and items again by `loads`.
+    `task_done` and `join` work across processes; a process that dies leaves no task that is waited for.
+    """
+
+    def __init__(self, topic: Topic, maxsize: int, dumps: Callable[[T], bytes], loads: Callable[[bytes], T]) -> None:
+        if topic.partition_count != 1:
+            raise SettingsDiffer(
+                f"topic {str(topic.name)!r}", "partitions", 1, topic.partition_count, "use another name"
+            )
+        self.topic, self.maxsize = topic, checked_count("maxsize", maxsize, -math.inf, math.inf)
+        self._dumps, self._loads = dumps, loads
+        self._log, self._clock = topic.partition(0), topic.clock
+        directory = store_paths.queue_directory(topic.directory)
+        topic.filesystem.make_directory(directory)
+        self._lock = SharedLock(topic.filesystem, store_paths.queue_lock(directory), self._clock)
+        with self._lock:
+            self._reader = self._log.reader(READER)
+        self._workers = Workers(topic.store.session, topic.filesystem, directory)
+        self._ahead: list[Message] = []
+
+    # --- Putting ---
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
+        """Add an item. Where the queue is full, waits for room; Full where there is none in time."""
+        body = self._dumps(item)
+        if self.maxsize <= 0:
+            self.topic.put(body)
+            return
+        deadline = Deadline(self._clock, block, timeout)
+        while not self._put_where_there_is_room(body):
+            left_s = deadline.left_s()
+            if not left_s:
+                raise Full
+            self._clock.sleep(max(TICK_S, min(LOOK_S, left_s)))
+
+    def _put_where_there_is_room(self, body: bytes) -> bool:
+        with self._lock:
+            if self._size() >= self.maxsize:
+                return False
+            self.topic.put(body)
+            return True
+
+    def put_nowait(self, item: T) -> None:
+        """Add an item; Full where there is no room."""
+        self.put(item, block=False)
+
+    # --- Getting ---
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Remove the oldest item and return it. Where there is none, waits for one; Empty where none comes in time."""
+        message = self._take()
+        if message is None:
+            message = self._wait(Deadline(self._clock, block, timeout))
+        return self._loads(message.body)
+
+    def _wait(self, deadline: Deadline) -> Message:
+        while True:
+            left_s = deadline.left_s()
+            if not left_s:
+                raise Empty
+            # At once where there is an item: then another took the one before.
+            self._log.wait(self._position(), left_s)
+            message = self._take()
+            if message is not None:
+                return message
+
+    def _take(self) -> Message | None:
+        with self._lock:
+            reader = self._reader
+            number = reader.refresh()
+            if not self._ahead or self._ahead[-1].number != number:
+                # From the end, which is where a list gives its items cheaply.
+                self._ahead = self._log.read(number, limit=READ_AHEAD)[::-1]
+                if not self._ahead:
+                    return None
+            message = self._ahead.pop()
+            reader.seek(number + 1)
+            reader.commit(self._ahead[-1].offset if self._ahead else None)
+            self._workers.begin()
+            return message
+
+    def get_nowait(self) -> T:
+        """Remove the oldest item and return it; Empty where there is none."""
+        return self.get(block=False)
+
+    # --- Tasks ---
+
+    def task_done(self) -> None:
+        """An item that this process got is done with; ValueError where none is left to be."""
+        self._workers.end()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until every item was got and is done with, in whatever process; whether that came in time."""
+        deadline = Deadline(self._clock, True, timeout)
+        while self.qsize() or self._workers.busy():
+            left_s = deadline.left_s()
+            if not left_s:
+                return False
+            self._clock.sleep(max(TICK_S, min(LOOK_S, left_s)))
+        return True
+
+    # --- How many there are ---
+
+    def _position(self) -> int:
+        with self._lock:
+            return self._reader.refresh()
+
+    def _size(self) -> int:
+        return self._log.end - self._reader.refresh()
+
+    def qsize(self) -> int:
+        """How many items are in the queue."""
+        with self._lock:
+            return self._size()
+
+    def empty(self) -> bool:
+        return not self.qsize()
+
+    def full(self) -> bool:
+        return 0 < self.maxsize <= self.qsize()
+
+    def __repr__(self) -> str:
+        return f"<DurableQueue {self.topic.name}, {self.qsize()} items>"

@@ -1,0 +1,241 @@
+"""The durable queue: the methods of `queue.Queue`, in a store that several processes have open."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from queue import Empty, Full
+from typing import Any
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.unit.stores import quick_store
+from warren.errors import BadInput, BadName, SettingsDiffer
+from warren.queue.store import Store
+
+PATIENCE_S = 30.0
+
+WORKER = """
+import sys
+from warren.queue.store import Store
+store = Store(sys.argv[1], keeps=False)
+queue = store.queue("jobs")
+for _ in range(int(sys.argv[2])):
+    print(queue.get(timeout=30), flush=True)
+    if sys.argv[3] == "done":
+        queue.task_done()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def worker(path: Path, count: int, *, done: bool) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WORKER, str(path), str(count), "done" if done else "not"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def lines(process: subprocess.Popen[str]) -> list[str]:
+    assert process.stdout is not None
+    found = []
+    while (line := process.stdout.readline().strip()) != "ready":
+        assert line
+        found.append(line)
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with quick_store(tmp_path, defaults={"durability": "os"}) as store:
+        yield store
+
+
+@pytest.mark.parametrize("durability", ["commit", "os"])
+def test_items_come_out_in_the_order_they_went_in(tmp_path: Path, durability: str) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs", durability=durability)
+        for number in range(1000):
+            queue.put({"number": number, "text": ("a", None, 1.5)})
+
+        assert queue.qsize() == 1000
+        assert [queue.get()["number"] for _ in range(1000)] == list(range(1000))
+        assert queue.empty()
+
+
+def test_what_was_put_is_there_after_closing_and_what_was_got_is_not(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs")
+        for number in range(5):
+            queue.put(number)
+        assert [queue.get(), queue.get()] == [0, 1]
+
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs")
+        assert queue.qsize() == 3
+        assert [queue.get_nowait() for _ in range(3)] == [2, 3, 4]
+
+
+def test_an_empty_queue_says_so(store: Store) -> None:
+    queue = store.queue("jobs")
+
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    with pytest.raises(Empty):
+        queue.get(block=False)
+    with pytest.raises(Empty):
+        queue.get(timeout=0.01)
+    assert queue.empty()
+    assert not queue.full()
+
+
+def test_who_waits_for_an_item_gets_it(store: Store) -> None:
+    queue, got = store.queue("jobs"), []
+    waiter = threading.Thread(target=lambda: got.append(queue.get(timeout=PATIENCE_S)), daemon=True)
+    waiter.start()
+
+    store.queue("jobs").put("here")
+
+    waiter.join(PATIENCE_S)
+    assert got == ["here"]
+
+
+def test_a_full_queue_says_so_and_takes_more_when_there_is_room(store: Store) -> None:
+    queue = store.queue("jobs", 2)
+    queue.put(1)
+    queue.put_nowait(2)
+
+    with pytest.raises(Full):
+        queue.put_nowait(3)
+    with pytest.raises(Full):
+        queue.put(3, timeout=0.01)
+    assert queue.full()
+    putter = threading.Thread(target=lambda: queue.put(3, timeout=PATIENCE_S), daemon=True)
+    putter.start()
+    assert queue.get() == 1
+    putter.join(PATIENCE_S)
+    assert [queue.get(), queue.get()] == [2, 3]
+
+
+def test_a_wait_ends_by_the_clock_of_the_store(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    with quick_store(tmp_path, clock=clock) as store:
+        queue = store.queue("jobs", 1)
+        queue.put(1)
+
+        with pytest.raises(Full):
+            queue.put(2, timeout=60.0)
+
+        assert clock.steady_s() >= 60.0
+
+
+def test_each_item_goes_to_one_of_several_processes(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs", durability="os")
+        with worker(tmp_path, 50, done=True) as one, worker(tmp_path, 50, done=True) as two:
+            for number in range(110):
+                queue.put(number)
+            got = [*lines(one), *lines(two), *[str(queue.get()) for _ in range(10)]]
+
+            assert sorted(got, key=int) == [str(number) for number in range(110)]
+            for process in (one, two):
+                process.kill()
+
+
+def test_join_waits_for_other_processes_and_not_for_dead_ones(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs")
+        queue.put("task")
+        assert not queue.join(timeout=0.01)
+        with worker(tmp_path, 1, done=False) as busy:
+            assert lines(busy) == ["task"]
+
+            assert queue.empty()
+            assert not queue.join(timeout=0.05)
+            busy.kill()
+            busy.wait()
+            assert queue.join(timeout=PATIENCE_S)
+
+
+def test_join_returns_when_every_task_is_done(store: Store) -> None:
+    queue = store.queue("jobs")
+    for number in range(3):
+        queue.put(number)
+    for _ in range(3):
+        queue.get()
+    queue.task_done()
+    queue.task_done()
+    assert not queue.join(timeout=0.01)
+
+    queue.task_done()
+
+    assert queue.join()
+    with pytest.raises(ValueError, match="more often"):
+        queue.task_done()
+
+
+def test_a_child_has_tasks_of_its_own(store: Store) -> None:
+    queue = store.queue("jobs")
+    queue.put(1)
+    queue.get()
+    child = os.fork()
+    if child == 0:
+        try:
+            queue.task_done()
+        except BadInput:
+            os._exit(7)
+        os._exit(0)
+
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 7
+    queue.task_done()
+
+
+def test_other_words_for_items_can_be_given(store: Store) -> None:
+    queue = store.queue("jobs", dumps=lambda item: json.dumps(item).encode(), loads=json.loads)
+
+    queue.put({"a": [1, 2]})
+
+    assert store.topic("jobs").last(1)[0].body == b'{"a": [1, 2]}'
+    assert queue.get() == {"a": [1, 2]}
+
+
+def test_what_cannot_be_stored_changes_nothing(store: Store) -> None:
+    queue = store.queue("jobs")
+
+    with pytest.raises(Exception, match="pickle"):
+        queue.put(threading.Lock())
+
+    assert queue.qsize() == 0
+
+
+def test_the_space_of_what_was_taken_is_given_back(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs", block_size=4096, durability="os")
+        for _ in range(100):
+            queue.put(b"x" * 500)
+        for _ in range(90):
+            queue.get()
+
+        store.keep()
+
+        assert 80 < store.topic("jobs").partition(0).first <= 90
+        assert queue.qsize() == 10
+        assert [queue.get() for _ in range(10)] == [b"x" * 500] * 10
+
+
+def test_bad_queues_are_refused(store: Store) -> None:
+    store.topic("many", partitions=2)
+
+    with pytest.raises(BadName):
+        store.queue("a/b")
+    with pytest.raises(SettingsDiffer, match="use another name"):
+        store.queue("many")
+    with pytest.raises(BadInput, match="maxsize"):
+        store.queue("jobs", "2")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="timeout"):
+        store.queue("jobs").get(timeout=-1)

@@ -1,0 +1,116 @@
+"""The keeper: calls each duty when it wants to be called, at once when the store is rung, and survives their errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.unit.fakes import QUICK_DISK
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.queue.keeper import PAUSE_AFTER_ERROR_S, Duty, Keeper
+from warren.queue.wakeup import Wakeup
+
+PATIENCE_S = 30.0
+
+
+def new_keeper(path: Path, *, clock: Clock = SYSTEM_CLOCK, threaded: bool = False) -> Keeper:
+    return Keeper(Wakeup(QUICK_DISK, str(path / "wakeup"), clock), clock, threaded=threaded)
+
+
+def noted(calls: list[str], name: str, again_s: float) -> Duty:
+    """A duty that notes its name in `calls`."""
+
+    def duty() -> float:
+        calls.append(name)
+        return again_s
+
+    return duty
+
+
+def test_duties_are_called_when_their_time_has_come(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    keeper = new_keeper(tmp_path, clock=clock)
+    calls: list[str] = []
+    keeper.add(noted(calls, "often", 1.0))
+    keeper.add(noted(calls, "rarely", 10.0))
+
+    assert keeper.keep(all_of_them=False) == pytest.approx(1.0)
+    clock.sleep(1.0)
+    assert keeper.keep(all_of_them=False) == pytest.approx(1.0)
+    assert calls == ["often", "rarely", "often"]
+    keeper.keep()
+    assert calls == ["often", "rarely", "often", "often", "rarely"]
+
+
+def test_a_duty_that_was_removed_is_not_called(tmp_path: Path) -> None:
+    keeper = new_keeper(tmp_path)
+    calls: list[str] = []
+    duty = noted(calls, "once", 1.0)
+    keeper.add(duty)
+    keeper.keep()
+    keeper.remove(duty)
+    keeper.keep()
+
+    assert calls == ["once"]
+
+
+def test_a_duty_that_fails_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = SimulatedClock()
+    keeper = new_keeper(tmp_path, clock=clock)
+    calls: list[str] = []
+
+    def fails() -> float:
+        calls.append("fails")
+        raise OSError("no such luck")
+
+    keeper.add(fails)
+    keeper.add(noted(calls, "works", 5.0))
+
+    with caplog.at_level(logging.ERROR, "warren"):
+        wait_s = keeper.keep()
+
+    assert wait_s == pytest.approx(PAUSE_AFTER_ERROR_S)
+    assert calls == ["fails", "works"]
+    assert "no such luck" in caplog.text
+
+
+def test_the_thread_calls_at_once_when_the_store_is_rung(tmp_path: Path) -> None:
+    keeper = new_keeper(tmp_path, threaded=True)
+    called = threading.Semaphore(0)
+
+    def duty() -> float:
+        called.release()
+        return 3600.0
+
+    keeper.add(duty)
+    assert called.acquire(timeout=PATIENCE_S)
+    while called.acquire(timeout=0.3):
+        pass
+    other = Wakeup(QUICK_DISK, str(tmp_path / "wakeup"), SYSTEM_CLOCK)
+
+    other.ring()
+
+    assert called.acquire(timeout=PATIENCE_S)
+    keeper.stop()
+    assert "warren-keeper" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_child_keeps_the_store_as_well(tmp_path: Path) -> None:
+    keeper = new_keeper(tmp_path, threaded=True)
+    read_end, write_end = os.pipe()
+    keeper.add(lambda: os.write(write_end, b"%d " % os.getpid()) and 0.05)
+    child = os.fork()
+    if child == 0:
+        keeper.after_fork()
+        threading.Event().wait(0.5)
+        os._exit(0)
+
+    os.waitpid(child, 0)
+
+    keeper.stop()
+    assert str(child) in os.read(read_end, 1 << 16).decode().split()

@@ -95,10 +95,13 @@ class Rows:
         self.rows.append(row)
         self.size += row.size
 
-    def take(self) -> Batch:
-        """The messages, which are no longer here."""
-        rows, self.rows, self.size = self.rows, [], RECORD_OVERHEAD
-        return batch_of(rows)
+    def batch(self) -> Batch:
+        """The messages as columns."""
+        return batch_of(self.rows)
+
+    def clear(self) -> None:
+        """They are kept elsewhere from now on."""
+        self.rows, self.size = [], RECORD_OVERHEAD
 
     def is_one_record(self, limits: Limits) -> bool:
         """Whether they are sure to be laid as one record, and so to be there wholly or not at all."""

@@ -1,0 +1,91 @@
+"""Store: a data directory with all that is done in it; what `warren.open` gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import warren.queue.store
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.transaction.coordinator import Coordinator, Prepared, checked_id
+from warren.transaction.states import State
+from warren.transaction.transaction import Transaction
+
+
+class Store(warren.queue.store.Store):
+    """A data directory with transactions. Any number of processes may have it open at once; any thread may use it.
+
+    Opening it finishes what processes that died had committed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        keeps: bool = True,
+        filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(path, defaults=defaults, keeps=keeps, filesystem=filesystem, clock=clock)
+        self._coordinator = Coordinator(self)
+        self.settle = self._coordinator.settle
+        try:
+            self.settle()
+        except BaseException:
+            self.close()
+            raise
+        self.keeper.add(self._coordinator.keep)
+
+    def transaction(
+        self,
+        timeout: float = TRANSACTION_TIMEOUT_S_DEFAULT,
+        id: str | None = None,
+        prepared_timeout: float | None = None,
+    ) -> Transaction:
+        """A transaction: what is put to it happens when it is committed, all of it or nothing.
+
+        It is aborted when it is still open after `timeout` seconds. Once prepared it waits to be decided, for
+        `prepared_timeout` seconds or for ever. An `id` belongs to one transaction; that of an aborted one is free.
+        """
+        return self._coordinator.begin(timeout, id, prepared_timeout)
+
+    def commit(self, id: str) -> State:
+        """Commit a prepared transaction, whichever process prepared it: "done". Once more does nothing.
+
+        "committed" where it is decided and another process is about to carry it out. TransactionAborted and
+        NoSuchTransaction where it cannot happen.
+        """
+        return self._coordinator.commit(checked_id(id))
+
+    def abort(self, id: str) -> State:
+        """Abort a transaction that is open here, or was prepared anywhere: "aborted". Once more does nothing."""
+        return self._coordinator.abort(checked_id(id))
+
+    def recover(self) -> list[Prepared]:
+        """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""
+        return self._coordinator.recover()
+
+    def close(self) -> None:
+        """Close all topics. What is open of transactions is aborted. Closing twice does no harm."""
+        if not self.is_closed:
+            self.keeper.stop()
+            self._coordinator.close()
+        super().close()
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        if not self.is_closed:
+            self._coordinator.after_fork()
+
+
+def open(path: str | os.PathLike[str], *, keeps: bool = True, **defaults: Any) -> Store:
+    """The store in the directory `path`, made where there is none.
+
+    `defaults` are settings for topics that are made through this opening, such as durability="os". With `keeps` a
+    thread of this process delivers what is due and retires what is old; without, `store.keep()` does.
+    """
+    return Store(path, defaults=defaults, keeps=keeps)

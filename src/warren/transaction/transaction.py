@@ -1,0 +1,214 @@
+"""Transaction: messages for any topics, positions and acknowledgements, which all happen or none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from warren.config import TRANSACTION_MEMORY_MAX
+from warren.errors import BadInput, NoSuchTopic
+from warren.message import NO_CORR_OFFSET
+from warren.queue.routing import rows_by_partition
+from warren.queue.topic import GONE, Topic
+from warren.transaction.entry import Place, Target
+from warren.transaction.rows import Limits, Row, Rows
+from warren.transaction.states import Event, State, next_state
+
+if TYPE_CHECKING:
+    from warren.queue.store import Store
+    from warren.transaction.coordinator import Coordinator
+
+
+class Transaction:
+    """What is put to it is in no log before it is committed. Any thread may use it.
+
+    As a context manager it is committed at the end of the block, and aborted by an exception; one that was prepared in
+    the block is left to whoever decides. It is known to its process alone until it is prepared.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        id: str | None,
+        deadline_s: float,
+        prepared_timeout_s: float | None,
+    ) -> None:
+        self.token = uuid4().hex
+        self.id = self.token if id is None else id
+        self.deadline_s, self.prepared_timeout_s = deadline_s, prepared_timeout_s
+        self.first: int | None = None
+        """The number in the journal from which on its rows lie there; None while there is nothing of it."""
+        self.mutex = threading.RLock()
+        self.rows: dict[Place, Rows] = {}
+        self.targets: dict[Place, Target] = {}
+        self.size = 0
+        self.last_state = State.OPEN
+        self._is_named = id is not None
+        self._is_left = False
+        self._topics: dict[str, tuple[Topic, Limits]] = {}
+        self._coordinator, self._store = coordinator, store
+
+    @property
+    def state(self) -> State:
+        """Where it stands now. A prepared one may be decided by any process."""
+        if self.last_state in (State.PREPARED, State.COMMITTED):
+            self.last_state = self._coordinator.state(self.id)
+        return self.last_state
+
+    # --- What it is to do ---
+
+    def put(
+        self,
+        topic: str | Topic,
+        body: bytes,
+        *,
+        key: bytes | None = None,
+        tag: str = "",
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+        partition: int | None = None,
+    ) -> None:
+        """Put one message when the transaction is committed. The topic is made now where there is none."""
+        with self.mutex:
+            found, limits = self._change(topic)
+            row = limits.row(body, tag, key, id, headers, corr_offset)
+            number = found.route(key) if partition is None else partition
+            found.partition(number)
+            self._add(Place(found.name, number), row)
+
+    def put_many(
+        self,
+        topic: str | Topic,
+        bodies: Sequence[bytes],
+        *,
+        tag: str = "",
+        tags: Sequence[str] | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        ids: Sequence[str] | None = None,
+        headers: Sequence[Mapping[str, bytes] | None] | None = None,
+        corr_offsets: Sequence[int] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Put messages together when the transaction is committed. Without keys all go to one partition."""
+        if tag and tags is not None:
+            raise BadInput("give either tag, for all, or tags, one for each")
+        with self.mutex:
+            found, limits = self._change(topic)
+            columns: dict[str, tuple[Sequence[Any] | None, Any]] = {
+                "tags": (tags, tag),
+                "keys": (keys, None),
+                "ids": (ids, ""),
+                "headers": (headers, None),
+                "corr_offsets": (corr_offsets, NO_CORR_OFFSET),
+            }
+            filled = [_filled(name, column, len(bodies), usual) for name, (column, usual) in columns.items()]
+            rows = [limits.row(*fields) for fields in zip(bodies, *filled, strict=True)]
+            keyless = found.route(None) if partition is None else partition
+            found.partition(keyless)
+            by_key = partition is None and keys is not None
+            parts = rows_by_partition(filled[1], found.partition_count, keyless) if by_key else None
+            for number, places in (parts or {keyless: list(range(len(rows)))}).items():
+                for place in places:
+                    self._add(Place(found.name, number), rows[place])
+
+    def _change(self, topic: str | Topic) -> tuple[Topic, Limits]:
+        """The topic and what it takes, where the transaction may still be changed."""
+        next_state(self.id, self.state, Event.CHANGE)
+        known = self._topics.get(topic) if isinstance(topic, str) else None
+        if known is None:
+            found = self._find(topic)
+            settings = found.settings
+            limits = Limits.of(settings.version, settings.block_size, settings.message_size_max)
+            known = self._topics[found.name] = found, limits
+        return known
+
+    def _find(self, topic: str | Topic) -> Topic:
+        if isinstance(topic, str):
+            return self._store.topic(topic)
+        if getattr(topic, "store", None) is not self._store:
+            raise BadInput(f"{topic!r}: expected a topic of this store, or its name")
+        return topic
+
+    def _add(self, place: Place, row: Row) -> None:
+        rows = self.rows.get(place)
+        if rows is None:
+            rows = self.rows[place] = Rows()
+            self.targets[place] = Target(place)
+        rows.add(row)
+        self.size += row.size
+        if self.size > TRANSACTION_MEMORY_MAX:
+            self._coordinator.spill(self)
+
+    def is_one_record(self) -> bool:
+        """Whether all it does is one record in one log, which is there wholly or not at all by itself."""
+        if len(self.rows) != 1 or self.first is not None or self._is_named:
+            return False
+        ((place, rows),) = self.rows.items()
+        return rows.is_one_record(self._topics[place.topic][1])
+
+    def append(self) -> None:
+        """Append its one record."""
+        ((place, rows),) = self.rows.items()
+        batch = rows.batch()
+        try:
+            self._topics[place.topic][0].partition(place.partition).append_many(
+                batch.bodies,
+                tags=batch.tags,
+                keys=batch.keys,
+                ids=batch.ids,
+                headers=batch.headers,
+                corr_offsets=batch.corr_offsets,
+            )
+        except GONE as error:
+            raise NoSuchTopic(place.topic) from error
+
+    # --- What becomes of it ---
+
+    def prepare(self) -> None:
+        """Everything is on disk: from now on any process may commit or abort it by its id, also after a crash."""
+        self._is_left = True
+        self._coordinator.prepare(self)
+
+    def commit(self) -> None:
+        """Everything happens, and is where it belongs when this returns."""
+        self._is_left = True
+        self._coordinator.commit(self.id)
+
+    def abort(self) -> None:
+        """Nothing happens."""
+        self._is_left = True
+        self._coordinator.abort(self.id)
+
+    def forget(self, state: State) -> None:
+        """It is over, or out of our hands: keep nothing in memory."""
+        self.last_state, self.size = state, 0
+        self.rows.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_left:
+            return
+        if error is None:
+            self.commit()
+        elif self.last_state is State.OPEN:
+            self.abort()
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id}: {self.last_state}>"
+
+
+def _filled(name: str, column: Sequence[Any] | None, count: int, usual: Any) -> Sequence[Any]:
+    if column is None:
+        return [usual] * count
+    if len(column) != count:
+        raise BadInput(f"{name} has {len(column)} entries for {count} bodies")
+    return column

@@ -18,7 +18,7 @@ DURATION_UNITS_US: Final = {
     "w": 604_800_000_000,
 }
 SIZE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-NUMBER: Final = r"\d{1,15}(?:\.\d{1,9})?"
+NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 DURATION_PART: Final = re.compile(rf"({NUMBER})(ms|s|m|h|d|w)")
 SIZE: Final = re.compile(rf"({NUMBER})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 

@@ -17,6 +17,7 @@ from warren.queue import store_paths
 from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
 from warren.queue.json_file import read_json, write_json
 from warren.queue.keeper import Keeper
+from warren.queue.mover import Mover
 from warren.queue.names import checked_name
 from warren.queue.session import Session
 from warren.queue.settings import TopicSettings, check_known
@@ -63,6 +64,8 @@ class Store:
         self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
         self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
         self.keeper.add(self._retire)
+        self._mover = Mover(self)
+        self.keeper.add(self._mover.run)
         process_residents().register(self)
 
     def _found_lock(self) -> SharedLock:
@@ -155,6 +158,12 @@ class Store:
             raise NoSuchTopic(name)
         return self.topic(name)
 
+    def forget_topic(self, topic: Topic) -> None:
+        """Open the topic anew when it is asked for next: its files are gone, or others have taken their place."""
+        with self._mutex:
+            if self._topics.get(topic.name) is topic:
+                del self._topics[topic.name]
+
     def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
         """Change settings of a topic; the settings it has now."""
         self.check_open()
@@ -186,13 +195,18 @@ class Store:
         """Remove a topic with its messages, groups and what is parked for it, for every process."""
         topic = self.existing_topic(name)
         with self._mutex, self.lock:
+            parkings = topic.delay.parkings()
             # From here on there is no such topic, whatever of its files is still there.
             self.filesystem.remove(store_paths.topic_file(topic.directory))
             self.filesystem.sync_directory(topic.directory)
             del self._topics[name]
             for log in topic.logs:
                 log.remove()
-            remove_tree(self.filesystem, topic.directory)
+            # The mover is not in the middle of a delivery while it holds no lock.
+            with topic.delay.lock:
+                for parking in parkings:
+                    parking.log.remove()
+                remove_tree(self.filesystem, topic.directory)
         self.wakeup.ring()
 
     def queue(
@@ -233,6 +247,7 @@ class Store:
         if self.is_closed:
             return
         self.keeper.stop()
+        self._mover.stop()
         with self._mutex:
             self.is_closed = True
             for topic in self._topics.values():
@@ -253,6 +268,9 @@ class Store:
         if not self.is_closed:
             self.lock.after_fork()
             self.session.after_fork()
+            self._mover.after_fork()
+            for topic in self._topics.values():
+                topic.delay.after_fork()
             self.keeper.after_fork()
 
     def __enter__(self) -> Self:

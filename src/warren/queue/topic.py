@@ -10,18 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
 from warren.clock import Clock, microseconds
 from warren.config import BODY_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, NoSuchTopic, NotALog, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue import store_paths
+from warren.queue.delay import Delay
+from warren.queue.delayed import Delayed, Scheduled
+from warren.queue.message_fields import Columns, Fields
 from warren.queue.request import answer, reply_headers, request
 from warren.queue.retention import first_to_keep
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
 from warren.storage import Log
+from warren.storage.columns import Batch
 from warren.storage.filesystem import FileSystem
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ class Topic:
         self.name = Origin(name)
         self.name.answer = functools.partial(answer, self)
         self.directory = store_paths.topic_directory(store.path, name)
+        self.delay = Delay(self)
         self._turn = itertools.count()
         self._logs: list[Log] = []
         self.take_settings(settings)
@@ -52,7 +57,8 @@ class Topic:
         """These are the settings now: logs are opened anew where they concern them."""
         old, self.settings = self.settings, settings
         if any(getattr(old, name) != getattr(settings, name) for name in ("durability", "block_size", "compression")):
-            self.close()
+            with self.delay.standing_still():
+                self.close()
         while len(self._logs) < settings.partitions:
             self._logs.append(self._open_log(len(self._logs)))
         self._partition_count = settings.partitions
@@ -98,6 +104,19 @@ class Topic:
 
     # --- Putting ---
 
+    @overload
+    def put(
+        self, body: bytes, *, delay: None = None, deliver_at: None = None, **fields: Unpack[Fields]
+    ) -> TopicReceipt: ...
+
+    @overload
+    def put(self, body: bytes, *, delay: float, deliver_at: None = None, **fields: Unpack[Fields]) -> Delayed: ...
+
+    @overload
+    def put(
+        self, body: bytes, *, delay: None = None, deliver_at: datetime | float | int, **fields: Unpack[Fields]
+    ) -> Delayed: ...
+
     def put(
         self,
         body: bytes,
@@ -109,14 +128,29 @@ class Topic:
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
         reply_to: str = "",
-    ) -> TopicReceipt:
+        delay: float | None = None,
+        deliver_at: datetime | float | int | None = None,
+    ) -> TopicReceipt | Delayed:
         """Put one message; its receipt, when it is as durable as the topic's settings say.
 
         With a key it goes to the partition of that key, without one to the partitions in turn, or to `partition`.
-        Whoever calls `reply` on the message answers to the topic `reply_to`.
+        Whoever calls `reply` on the message answers to the topic `reply_to`. With a `delay` in seconds, or a time to
+        `deliver_at`, it is parked until then, and put when it is due; what is given back can cancel it.
         """
         if reply_to:
             headers = reply_headers(headers, reply_to)
+        if delay is not None or deliver_at is not None:
+            self.check_body(body)
+            return self.delay.put(
+                body,
+                self.delay.due_us(delay, deliver_at),
+                key=key,
+                tag=tag,
+                headers=headers,
+                id=id,
+                corr_offset=corr_offset,
+                partition=partition,
+            )
         number = self._route(key) if partition is None else partition
         log = self.partition(number)
         self.check_body(body)
@@ -141,6 +175,26 @@ class Topic:
         """
         return request(self, body, timeout, key, tag, headers)
 
+    @overload
+    def put_many(
+        self, bodies: Sequence[bytes], *, delay: None = None, deliver_at: None = None, **columns: Unpack[Columns]
+    ) -> Sequence[Place]: ...
+
+    @overload
+    def put_many(
+        self, bodies: Sequence[bytes], *, delay: float, deliver_at: None = None, **columns: Unpack[Columns]
+    ) -> list[Delayed]: ...
+
+    @overload
+    def put_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        delay: None = None,
+        deliver_at: datetime | float | int,
+        **columns: Unpack[Columns],
+    ) -> list[Delayed]: ...
+
     def put_many(
         self,
         bodies: Sequence[bytes],
@@ -152,12 +206,18 @@ class Topic:
         headers: Sequence[Mapping[str, bytes] | None] | None = None,
         corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
-    ) -> Sequence[Place]:
+        delay: float | None = None,
+        deliver_at: datetime | float | int | None = None,
+    ) -> Sequence[Place] | list[Delayed]:
         """Put messages together, with one commit for each partition they go to; the place of each, in order.
 
-        Without keys all go to one partition, the next in turn. `tag` is what all share, `tags` one for each.
+        Without keys all go to one partition, the next in turn. `tag` is what all share, `tags` one for each. With a
+        `delay` or `deliver_at` all are parked until then; what is given back can cancel each.
         """
         self.check_bodies(bodies)
+        if delay is not None or deliver_at is not None:
+            batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
+            return self.delay.put_many(batch, self.delay.due_us(delay, deliver_at), tag=tag, partition=partition)
         columns: dict[str, Any] = {
             "tags": tags,
             "keys": keys,
@@ -226,6 +286,16 @@ class Topic:
         """The partition that a message with this key goes to; without a key the next in turn."""
         return self._route(key)
 
+    # --- What is parked ---
+
+    def scheduled(self, limit: int | None = None) -> Iterator[Scheduled]:
+        """What was put with a delay and is not due yet, by due time, the first `limit` of it; read page by page."""
+        return self.delay.scheduled(limit)
+
+    def cancel(self, handle_id: str) -> bool:
+        """Cancel a delayed message by the id of its handle. True: it will never be delivered; False: too late."""
+        return self.delay.cancel(handle_id)
+
     # --- Reading by place and time ---
 
     def last(self, count: int = 1) -> list[Message]:
@@ -283,6 +353,7 @@ class Topic:
 
     def close(self) -> None:
         """Close the logs. The store does this."""
+        self.delay.close()
         logs, self._logs = self._logs, []
         for log in logs:
             # Whoever deleted the topic left nothing to close.

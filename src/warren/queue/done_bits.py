@@ -1,0 +1,135 @@
+"""Which parked messages are done, delivered or cancelled: one bit for each number, in mapped files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from warren.queue import store_paths
+from warren.storage.filesystem import File, FileSystem
+
+Numbers = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
+
+BITS_PER_FILE: Final = 1 << 20
+
+
+class DoneBits:
+    """The bits of one parked log. A bit only ever goes from 0 to 1: a power cut loses none that were synced.
+
+    Anybody may look. Whoever sets bits holds the topic's delay lock, and has made sure that the messages are on disk:
+    a number that a power cut gives to another message must not be done already.
+    """
+
+    def __init__(self, filesystem: FileSystem, directory: str, *, bits_per_file: int = BITS_PER_FILE) -> None:
+        self._filesystem, self._directory, self._bits_per_file = filesystem, directory, bits_per_file
+        self._files: dict[int, tuple[File, Bits]] = {}
+        self._unsynced: set[int] = set()
+        self._open_from = 0
+
+    # --- Looking ---
+
+    def is_done(self, number: int) -> bool:
+        bits = self._bits(number // self._bits_per_file)
+        place = number % self._bits_per_file
+        return bits is not None and bool(bits[place >> 3] >> (place & 7) & 1)
+
+    def are_done(self, numbers: Numbers) -> npt.NDArray[np.bool_]:
+        """For each of the numbers, whether it is done."""
+        done = np.zeros(len(numbers), np.bool_)
+        of_file = numbers // self._bits_per_file
+        for file in np.unique(of_file).tolist():
+            bits = self._bits(file)
+            if bits is not None:
+                rows = of_file == file
+                places = numbers[rows] % self._bits_per_file
+                done[rows] = bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
+        return done
+
+    def first_open(self, start: int, end: int) -> int:
+        """The first number from `start` on that is not done; `end` where all are."""
+        number = max(start, self._open_from)
+        while number < end:
+            file, place = divmod(number, self._bits_per_file)
+            bits = self._bits(file)
+            if bits is None:
+                break
+            flags = np.unpackbits(bits[place >> 3 :], bitorder="little")[place & 7 :]
+            zero = int(flags.argmin())
+            if not flags[zero]:
+                number += zero
+                break
+            number = (file + 1) * self._bits_per_file
+        number = min(number, end)
+        self._open_from = max(self._open_from, number)
+        return max(start, number)
+
+    def _bits(self, file: int) -> Bits | None:
+        """The bits of one file; None where none of them was ever set."""
+        known = self._files.get(file)
+        if known is None:
+            path = store_paths.done_path(self._directory, file * self._bits_per_file)
+            if not self._filesystem.exists(path):
+                return None
+            opened = self._filesystem.open(path, writable=True)
+            if opened.size() < self._size:
+                # Whoever makes it is not done yet, or died: it holds no bits.
+                return None
+            known = self._files[file] = opened, self._mapped(opened)
+        return known[1]
+
+    @property
+    def _size(self) -> int:
+        return self._bits_per_file // 8
+
+    def _mapped(self, file: File) -> Bits:
+        return np.frombuffer(file.map(self._size, writable=True), np.uint8, self._size)
+
+    # --- Setting ---
+
+    def set(self, numbers: Numbers) -> None:
+        """These are done, for every process; on disk after `sync`."""
+        of_file = numbers // self._bits_per_file
+        for file in np.unique(of_file).tolist():
+            places = numbers[of_file == file] % self._bits_per_file
+            bits = self._bits(file)
+            if bits is None:
+                bits = self._make(file)
+            np.bitwise_or.at(bits, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
+            self._unsynced.add(file)
+
+    def _make(self, file: int) -> Bits:
+        filesystem = self._filesystem
+        filesystem.make_directory(self._directory)
+        opened = filesystem.open(
+            store_paths.done_path(self._directory, file * self._bits_per_file), writable=True, create=True
+        )
+        if opened.size() < self._size:
+            opened.preallocate(self._size)
+        opened.sync()
+        # Without its name a file that is on disk is lost.
+        filesystem.sync_directory(self._directory)
+        bits = self._mapped(opened)
+        self._files[file] = opened, bits
+        return bits
+
+    def sync(self) -> None:
+        """What was set through this object is on disk."""
+        for file in sorted(self._unsynced):
+            self._files[file][0].sync()
+        self._unsynced.clear()
+
+    # --- Keeping house ---
+
+    def retire(self, before: int) -> None:
+        """Remove the files that speak of numbers below `before` alone."""
+        if not self._filesystem.exists(self._directory):
+            return
+        for name in self._filesystem.names(self._directory):
+            first = store_paths.done_first(name)
+            if first is not None and first + self._bits_per_file <= before:
+                self._files.pop(first // self._bits_per_file, None)
+                self._unsynced.discard(first // self._bits_per_file)
+                self._filesystem.remove(store_paths.done_path(self._directory, first))

@@ -1,0 +1,104 @@
+"""Mover: the one process of a store that delivers what is due, for all of its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from warren.errors import NoSuchTopic, NotALog
+from warren.queue import store_paths
+from warren.queue.delivery import LOOK_S, Delivery
+from warren.storage.filesystem import Lock
+
+if TYPE_CHECKING:
+    from warren.queue.store import Store
+
+LIST_S: Final = 0.01
+"""How often it is seen whether further topics have something parked, at most."""
+
+
+class Mover:
+    """A duty of the store's keeper. Of all processes the one that holds `mover.lock` delivers, until it ends or fails.
+
+    Topics that this process never opened are delivered to as well.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock: Lock | None = None
+        self._is_mover = False
+        self._deliveries: dict[str, Delivery] = {}
+        self._names: Sequence[str] = ()
+        self._listed_s = float("-inf")
+
+    def run(self) -> float:
+        """Deliver some of what is due; after how many seconds there is more to do."""
+        if not self._become_mover():
+            return LOOK_S
+        wait_s = self._list_topics()
+        error: Exception | None = None
+        for name in self._names:
+            try:
+                wait_s = min(wait_s, self._step(name))
+            except (NoSuchTopic, NotALog, FileNotFoundError):
+                self._drop(name)
+            except Exception as other:  # noqa: BLE001
+                # What one topic meets must not keep the others waiting.
+                error = other
+        if error is not None:
+            # Another process may have more luck.
+            self.stop()
+            raise error
+        return wait_s
+
+    def _become_mover(self) -> bool:
+        if not self._is_mover:
+            if self._lock is None:
+                self._lock = self._store.filesystem.lock(store_paths.mover_lock(self._store.path))
+            self._is_mover = self._lock.try_acquire()
+        return self._is_mover
+
+    def _list_topics(self) -> float:
+        """See which topics have something parked; after how many seconds to look again."""
+        store, now_s = self._store, self._store.clock.steady_s()
+        if now_s < self._listed_s + LIST_S:
+            return LIST_S
+        self._listed_s = now_s
+        topics = store_paths.topics_directory(store.path)
+        self._names = [
+            name
+            for name in store.filesystem.names(topics)
+            if store.filesystem.exists(store_paths.delayed_directory(store_paths.topic_directory(store.path, name)))
+        ]
+        return LOOK_S
+
+    def _step(self, name: str) -> float:
+        topic = self._store.existing_topic(name)
+        delivery = self._deliveries.get(name)
+        if delivery is None or delivery.topic is not topic:
+            delivery = self._deliveries[name] = Delivery(topic)
+        return delivery.step()
+
+    def _drop(self, name: str) -> None:
+        """The topic was deleted, perhaps by another process, and may have been made anew."""
+        delivery = self._deliveries.pop(name, None)
+        if delivery is not None:
+            self._store.forget_topic(delivery.topic)
+
+    def stop(self) -> None:
+        """Leave the rest to others."""
+        for delivery in self._deliveries.values():
+            delivery.topic.delay.forget_order()
+        self._deliveries.clear()
+        lock, self._lock, self._is_mover = self._lock, None, False
+        if lock is not None:
+            lock.release()
+            lock.close()
+
+    def after_fork(self) -> None:
+        """In a child: the parent goes on delivering."""
+        self._deliveries.clear()
+        lock, self._lock, self._is_mover = self._lock, None, False
+        if lock is not None:
+            # Closed, not released: the parent holds the same lock, and keeps it.
+            lock.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,31 @@ def test_a_batch_is_one_record_in_version_2(tmp_path: Path) -> None:
 
         assert log.verify().records == 1
         assert len({message.offset for message in log.read(0)}) == 1
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[0, 0, 0], [5, 5, 5], [7], [0], [5, 1, 5, 0, 5], [1, 2, 3, 4], [100] * 1000, [100] * 999 + [101], [300, 0] * 500],
+)
+def test_bodies_and_keys_of_any_sizes_come_back(tmp_path: Path, sizes: list[int]) -> None:
+    bodies = [b"%d" % (number % 10) * size for number, size in enumerate(sizes)]
+    with quick_log(tmp_path) as log:
+        log.append_many(bodies)
+        log.append_many(bodies, keys=bodies, ids=["i" * (len(body) % 30) for body in bodies])
+
+        messages = log.read(0, limit=10_000)
+
+        assert [message.body for message in messages] == bodies * 2
+        assert [message.key for message in messages] == [None] * len(bodies) + bodies
+        log.verify()
+
+
+def test_a_body_of_items_larger_than_a_byte_has_no_place_in_a_batch(tmp_path: Path) -> None:
+    with quick_log(tmp_path) as log:
+        with pytest.raises(BadInput, match="every body is bytes"):
+            log.append_many([b"good", memoryview(array("I", [1, 2]))])  # type: ignore[list-item]
+
+        assert log.append_many([b"good"]) == range(1)
 
 
 def test_a_batch_is_single_records_in_version_1(tmp_path: Path) -> None:

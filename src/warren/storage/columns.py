@@ -81,15 +81,17 @@ class Batch(NamedTuple):
         return Batch(*parts)
 
 
-def _ends(parts: Sequence[bytes]) -> Ends:
+def _ends(parts: Sequence[bytes]) -> npt.NDArray[np.int64]:
     """Where each part ends when they stand back to back, after a 0: what Arrow calls offsets."""
-    return _ends_of(np.fromiter(map(len, parts), np.int64, len(parts)))
-
-
-def _ends_of(sizes: npt.NDArray[np.int64]) -> Ends:
-    ends = np.zeros(len(sizes) + 1, np.uint32)
-    np.cumsum(sizes, out=ends[1:])
-    return ends
+    count = len(parts)
+    if count and len(parts[0]) == len(parts[count // 2]) == len(parts[-1]):
+        # All of one size, by the look of it: then there is nothing to add up.
+        sizes = list(map(len, parts))
+        if sizes.count(sizes[0]) == count and sizes[0]:
+            return np.arange(0, sizes[0] * count + 1, sizes[0])
+    ends = np.zeros(count + 1, np.int64)
+    ends[1:] = np.fromiter(map(len, parts), np.int64, count)
+    return np.cumsum(ends, out=ends)
 
 
 def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
@@ -118,31 +120,34 @@ def _pack_fitting(
 
 def _split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
     """Parts of `batch` whose bodies go into a record each, with the ends of their bodies."""
-    count = len(batch.bodies)
+    count, size_target = len(batch.bodies), min(BATCH_SIZE_TARGET, record_size_max // 2)
     try:
-        sizes = np.fromiter(map(len, batch.bodies), np.int64, count)
+        ends = _ends(batch.bodies)
     except TypeError as error:
         raise BadInput("every body is bytes") from error
-    if count and int(sizes.max()) > BODY_SIZE_MAX:
-        raise TooLarge("body", int(sizes.max()), BODY_SIZE_MAX)
-    ends = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=ends[1:])
-    size_target = min(BATCH_SIZE_TARGET, record_size_max // 2)
+    if 0 < count <= BATCH_COUNT_MAX and ends[-1] <= min(size_target, BODY_SIZE_MAX):
+        yield batch, ends.astype(END)
+        return
+    size_max = int(np.diff(ends).max(initial=0))
+    if size_max > BODY_SIZE_MAX:
+        raise TooLarge("body", size_max, BODY_SIZE_MAX)
     start = 0
     while start < count:
         end = int(np.searchsorted(ends, ends[start] + size_target, "right")) - 1
         end = max(start + 1, min(end, start + BATCH_COUNT_MAX))
-        yield batch.part(start, end), (ends[start : end + 1] - ends[start]).astype(np.uint32)
+        yield batch.part(start, end), (ends[start : end + 1] - ends[start]).astype(END)
         start = end
 
 
 def pack_columns(batch: Batch, ends: Ends, *, tag: str = "", compression: int = 0, marker: bytes = b"") -> Packed:
     """One record that holds the whole batch, ready to be stamped. `tag` is what all share."""
-    sections: list[tuple[int, bytes]] = [(SECTION_BODY_ENDS, ends.tobytes())]
     try:
-        sections.append((SECTION_BODIES, b"".join(batch.bodies)))
+        bodies = b"".join(batch.bodies)
     except TypeError as error:
         raise BadInput("every body is bytes") from error
+    if len(bodies) != ends[-1]:
+        raise BadInput("every body is bytes, one by one: a memoryview of larger items is none")
+    sections: list[tuple[int, bytes]] = [(SECTION_BODY_ENDS, ends.tobytes()), (SECTION_BODIES, bodies)]
     if batch.tags is not None:
         sections += _tag_sections(batch.tags)
     if batch.keys is not None:
@@ -168,7 +173,7 @@ def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
 
 def _blob_sections(kind: int, parts: Sequence[bytes]) -> list[tuple[int, bytes]]:
     """The ends of `parts`, and then, under the next kind, the parts."""
-    return [(kind, _ends(parts).tobytes()), (kind + 1, b"".join(parts))]
+    return [(kind, _ends(parts).astype(END).tobytes()), (kind + 1, b"".join(parts))]
 
 
 def _tag_sections(tags: Sequence[str]) -> list[tuple[int, bytes]]:
@@ -196,10 +201,10 @@ def _pack_tags(tags: Iterable[str]) -> bytes:
 
 def _key_sections(keys: Sequence[bytes | None]) -> list[tuple[int, bytes]]:
     try:
-        sizes = np.fromiter(map(len, keys), np.int64, len(keys))  # type: ignore[arg-type]  # None is a TypeError
+        ends = _ends(keys)  # type: ignore[arg-type]  # None is a TypeError
         data = b"".join(keys)  # type: ignore[arg-type]
-        if len(keys) and int(sizes.max()) <= KEY_SIZE_MAX and len(data) == int(sizes.sum()):
-            return [(SECTION_KEY_ENDS, _ends_of(sizes).tobytes()), (SECTION_KEY_ENDS + 1, data)]
+        if len(keys) and int(np.diff(ends).max()) <= KEY_SIZE_MAX and len(data) == ends[-1]:
+            return [(SECTION_KEY_ENDS, ends.astype(END).tobytes()), (SECTION_KEY_ENDS + 1, data)]
     except TypeError:
         pass
     sections = _blob_sections(SECTION_KEY_ENDS, [b"" if key is None else key_bytes(key) for key in keys])

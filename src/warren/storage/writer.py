@@ -12,6 +12,7 @@ from warren.errors import StorageFull, TooLarge
 from warren.message import Receipt
 from warren.storage import paths
 from warren.storage.block import Block, block_header, end_of_block, first_bytes, record_size_max
+from warren.storage.block_index import BlockIndex
 from warren.storage.files import LogFiles
 from warren.storage.group_commit import Ticket
 from warren.storage.index import Index
@@ -165,8 +166,10 @@ class QueueWriter:
         timestamp -= timestamp % self._format.us_per_tick
         number, index = self.number, block.index
         if index is not None and self.next_due < number + count:
-            self.position = index.lay(number, count, self.position)
-            self.next_due = index.note(number, count, self.position)
+            needed = index.size_needed(number, count)
+            if needed:
+                block.file.write(self.position, bytes(needed))
+            self._lay_entries(block, index, count)
         elif index is not None and count > 1:
             index.forget_group()
         if number == block.base_number:
@@ -194,9 +197,17 @@ class QueueWriter:
             return False
         if self.number == block.base_number:
             self._note_first(block, self.last_timestamp)
-        self.position = block.index.lay(self.number, 1, self.position)
-        self.next_due = block.index.note(self.number, 1, self.position)
+        self._lay_entries(block, block.index, 1)
         return True
+
+    def _lay_entries(self, block: Block, index: BlockIndex, count: int) -> None:
+        """Enter a record of `count` messages that comes next, behind the index messages that its entries need."""
+        needed = index.size_needed(self.number, count)
+        if needed:
+            # Zeros over zeros: storing to pages of the map that were never written takes a hundred times as long.
+            block.file.write(self.position, bytes(needed))
+        self.position = index.lay(self.number, count, self.position)
+        self.next_due = index.note(self.number, count, self.position)
 
     def _note_first(self, block: Block, timestamp: int) -> None:
         slot = self.index.slot(block.number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from warren.storage.block import Block
 from warren.storage.filesystem import File, FileSystem, Lock
 from warren.storage.format import FORMATS, Format
 from warren.storage.index import Index, index_bytes
-from warren.storage.layout import STATE_REPLACED, Slot
+from warren.storage.layout import READER_REMOVED_AT, STATE_REPLACED, Slot
 from warren.storage.residents import Residents
 
 BLOCKS_OPEN_MAX: Final = 32
@@ -193,13 +194,21 @@ class LogFiles:
     def reader(self, path: str, size: int) -> MappedFile:
         """The file of a reader, mapped."""
         mapped = self._readers.get(path)
-        if mapped is None:
+        if mapped is None or mapped.view[READER_REMOVED_AT]:
+            self._readers.pop(path, None)
             file = self.filesystem.open(path, writable=self.writable)
             if file.size() < size:
                 raise CorruptRecord(path, file.size(), "the file of the reader is too short")
             mapped = self._readers[path] = MappedFile(file, file.map(size, writable=self.writable))
             self._residents.admit(self)
         return mapped
+
+    def remove_reader(self, path: str, size: int) -> None:
+        """Take the file of a reader off the disk, whoever has it mapped."""
+        mapped = self.reader(path, size)
+        self.filesystem.remove(path)
+        mapped.view[READER_REMOVED_AT] = 1
+        self.filesystem.sync_directory(os.path.dirname(path))
 
     # --- The lock, and rest ---
 

@@ -316,6 +316,8 @@ READER_FILTER_PLACES: Final = (128, 272)
 READER_FILTER_CHECKSUM: Final = slice(4, 8)
 READER_FILE_SIZE: Final = 512
 """One sector: the disk writes it whole or not at all."""
+READER_REMOVED_AT: Final = 511
+"""Not 0 where the file was removed: whoever has it mapped looks for the one that may stand in its place."""
 
 # --- Queue file: the single-file queue of BunnyMQ, big-endian ------------------------------------------------------
 

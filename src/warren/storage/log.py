@@ -34,7 +34,7 @@ from warren.storage.files import LogFiles
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
 from warren.storage.index import extension_bytes
 from warren.storage.inspection import LogInfo, inspect, reader_names
-from warren.storage.layout import STATE_REPLACED
+from warren.storage.layout import READER_FILE_SIZE, STATE_REPLACED
 from warren.storage.lookup import look_up
 from warren.storage.markers import Marked, markers
 from warren.storage.opening import check_index, find_log, settle
@@ -350,6 +350,13 @@ class Log:
         if text is not None and reader.tag != text:
             reader.filter_by(text)
         return reader
+
+    def remove_reader(self, name: str) -> None:
+        """There is no reader `name` any more, nor a trace of where it stood."""
+        self.check_writable()
+        path = paths.reader_path(self.path, name)
+        if self._files.filesystem.exists(path):
+            self._files.remove_reader(path, READER_FILE_SIZE)
 
     def readers(self) -> list[str]:
         """The names of the readers, sorted."""

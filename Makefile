@@ -14,7 +14,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench crash
+.PHONY: help setup run test check format bench crash soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ bench: $(VENV)/.bench ## measure, print one table and write JSON
 
 crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
 	$(BIN)/python -m tests.crash.forever $(ARGS)
+
+soak: $(VENV)/.dev ## kill processes in the middle of a mixed run, a thousand times, and check its history
+	$(BIN)/python -m tests.soak $(ARGS)
 
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }

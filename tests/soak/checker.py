@@ -1,0 +1,123 @@
+"""Reads a history and what the logs hold in the end, and tells what should not have happened."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tests.soak.history import Event
+
+Place = tuple[int, int]
+"""A partition and a number."""
+
+
+class Stored(NamedTuple):
+    """A message as it lies in the topic when all is over."""
+
+    partition: int
+    number: int
+    id: str
+    timestamp_us: int
+
+
+class Fault(NamedTuple):
+    """`kind` is lost, duplicated, reordered, phantom, early or torn (a transaction of which only a part is there)."""
+
+    kind: str
+    detail: str
+
+
+def check(events: Sequence[Event], stored: Sequence[Stored]) -> list[Fault]:
+    """Every fault that the history shows; none when every promise was kept."""
+    return [
+        *check_puts(events, stored),
+        *check_order(stored),
+        *check_consuming(events, stored, handed="read", settles="commits", settled="committed"),
+        *check_consuming(events, stored, handed="took", settles="acks", settled="acked"),
+        *check_reads_in_order(events),
+    ]
+
+
+def check_puts(events: Sequence[Event], stored: Sequence[Stored]) -> list[Fault]:
+    """What was put is there once, whole transactions or nothing of them, and not before it was due."""
+    faults = []
+    begun: dict[str, Event] = {id: event for event in events if event.kind == "puts" for id in event.facts["ids"]}
+    ended = {id for event in events if event.kind == "put" for id in event.facts["ids"]}
+    there = Counter(message.id for message in stored)
+    cancelled = {id for event in events if event.kind == "cancelled" for id in event.facts["ids"]}
+    faults += [Fault("phantom", f"{id} was cancelled and is there") for id in sorted(cancelled & there.keys())]
+    faults += [Fault("lost", f"{id} was put and is not there") for id in sorted(ended - there.keys())]
+    faults += [Fault("phantom", f"{id} is there and was never put") for id in sorted(there.keys() - begun.keys())]
+    faults += [Fault("duplicated", f"{id} is there {count} times") for id, count in there.items() if count > 1]
+    for event in events:
+        ids = event.facts.get("ids", [])
+        if event.kind == "puts" and event.facts.get("transaction") and 0 < sum(id in there for id in ids) < len(ids):
+            faults.append(Fault("torn", f"of the transaction {ids} only {[id for id in ids if id in there]} are there"))
+    for message in stored:
+        due_us = begun[message.id].facts.get("due_us") if message.id in begun else None
+        if due_us is not None and message.timestamp_us < due_us:
+            faults.append(Fault("early", f"{message.id} was due at {due_us} and delivered at {message.timestamp_us}"))
+    return faults
+
+
+def check_order(stored: Sequence[Stored]) -> list[Fault]:
+    """What one producer put at once, one by one, stands in the order in which it was put: ids are `who/kind/number`."""
+    last: dict[tuple[int, str], int] = {}
+    faults = []
+    for message in sorted(stored):
+        who, kind, number = message.id.split("/")
+        if kind != "plain":
+            continue
+        key = message.partition, who
+        if int(number) < last.get(key, -1):
+            faults.append(Fault("reordered", f"{message.id} stands behind number {last[key]} of the same producer"))
+        last[key] = int(number)
+    return faults
+
+
+def check_consuming(
+    events: Sequence[Event], stored: Sequence[Stored], *, handed: str, settles: str, settled: str
+) -> list[Fault]:
+    """What a group settled is never handed out again, and everything was handed out to each group in the end."""
+    faults = []
+    ids = {(message.partition, message.number): message.id for message in stored}
+    seen: dict[str, set[Place]] = defaultdict(set)
+    done: dict[str, dict[Place, int]] = defaultdict(dict)
+    for event in events:
+        group = event.facts.get("group", "")
+        if event.kind == handed:
+            for partition, number, id in event.facts["messages"]:
+                place = partition, number
+                seen[group].add(place)
+                if ids.get(place) != id:
+                    faults.append(Fault("phantom", f"{group} got {id} at {place}, where {ids.get(place)} is"))
+                # The call began before another process may have settled the message: its begin is what counts.
+                if place in done[group] and event.facts["since_ns"] > done[group][place]:
+                    faults.append(Fault("duplicated", f"{group} got {id} again after it was {settled}"))
+        elif event.kind == settled:
+            for place in _places(event, seen[group]):
+                done[group].setdefault(place, event.at_ns)
+    for group, places in seen.items():
+        missing = sorted(ids.keys() - places)
+        faults += [Fault("lost", f"{group} never got {ids[place]} at {place}") for place in missing]
+    return faults
+
+
+def _places(event: Event, seen: set[Place]) -> Iterable[Place]:
+    if "messages" in event.facts:
+        return [(partition, number) for partition, number, _ in event.facts["messages"]]
+    positions = {int(partition): number for partition, number in event.facts["positions"].items()}
+    return [place for place in seen if place[1] < positions.get(place[0], 0)]
+
+
+def check_reads_in_order(events: Sequence[Event]) -> list[Fault]:
+    """A member of a stream group gets the messages of a partition by number."""
+    faults = []
+    for event in events:
+        last: dict[int, int] = {}
+        for partition, number, id in event.facts["messages"] if event.kind == "read" else []:
+            if number <= last.get(partition, -1):
+                faults.append(Fault("reordered", f"{event.who} got {id} after number {last[partition]}"))
+            last[partition] = number
+    return faults

@@ -14,10 +14,14 @@ from warren.storage.background import Background
 from warren.storage.filesystem import FileSystem
 
 SNAPSHOT: Final = "snapshot"
-LEDGER_BLOCK_SIZE: Final = 4 << 20
+LEDGER_BLOCK_SIZE: Final = 16 << 20
+"""A snapshot has to fit a block: this is also how large a state can become."""
 EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
 """A snapshot is written when the events since the last one weigh this many times as much as it does."""
+ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+NOTHING_SEEN: Final = -1
+"""The state is taken from the last snapshot before it is used again."""
 
 Event = dict[str, Any]
 
@@ -34,7 +38,7 @@ class State(Protocol):
         ...
 
     def restore(self, snapshot: Event) -> None:
-        """Be what `snapshot` gave, whatever the state was before."""
+        """Be what `snapshot` gave, whatever the state was before; as at the beginning, where it is empty."""
         ...
 
 
@@ -46,7 +50,13 @@ class Ledger:
     """
 
     def __init__(
-        self, directory: str, state: State, filesystem: FileSystem, clock: Clock, background: Background | None = None
+        self,
+        directory: str,
+        state: State,
+        filesystem: FileSystem,
+        clock: Clock,
+        background: Background | None = None,
+        durability: str = "os",
     ) -> None:
         filesystem.make_directory(directory)
         self._state = state
@@ -54,13 +64,14 @@ class Ledger:
         with self._lock:
             self.log = Log.open(
                 directory,
-                durability="os",
+                durability=durability,
                 block_size=LEDGER_BLOCK_SIZE,
                 filesystem=filesystem,
                 clock=clock,
                 background=background,
             )
-        self._seen = -1
+        self.seen = NOTHING_SEEN
+        """The number of the first event that is not in the state yet."""
         self._events, self._size, self._snapshot_size = 0, 0, 0
 
     @contextmanager
@@ -78,11 +89,14 @@ class Ledger:
             self._catch_up()
 
     def add(self, kind: str, event: Event) -> None:
-        """`kind` happens now. To be called within `changing`."""
-        body = json.dumps(event, separators=(",", ":")).encode()
+        """`kind` happens now. To be called within `changing`. Where this raises, nothing has happened."""
+        body = ENCODER.encode(event).encode()
         self.log.append(body, tag=kind)
+        seen = self.seen
+        # Whatever interrupts the change: a state that is half changed is not used again.
+        self.seen = NOTHING_SEEN
         self._state.apply(kind, event)
-        self._seen += 1
+        self.seen = seen + 1
         self._count(body)
 
     def sync(self) -> None:
@@ -93,38 +107,38 @@ class Ledger:
         self._events, self._size = self._events + 1, self._size + len(body)
 
     def _catch_up(self) -> None:
-        end = self.log.end
-        if self._seen == end:
+        end, seen = self.log.end, self.seen
+        if seen == end:
             return
-        # Shorter than what was seen: a power cut took events that nobody had been promised.
-        if self._seen < self.log.first or self._seen > end:
-            self._start()
-        while self._seen < end:
-            for message in self.log.read(self._seen):
-                self._seen = message.number + 1
-                event = json.loads(message.body)
+        self.seen = NOTHING_SEEN
+        # Shorter than what was seen: events were lost that nobody had been promised.
+        if seen < self.log.first or seen > end:
+            seen = self._start()
+        while seen < end:
+            for message in self.log.read(seen):
+                seen = message.number + 1
                 if message.tag == SNAPSHOT:
                     self._events, self._size, self._snapshot_size = 0, 0, len(message.body)
                 else:
-                    self._state.apply(message.tag, event)
+                    self._state.apply(message.tag, json.loads(message.body))
                     self._count(message.body)
+        self.seen = seen
 
-    def _start(self) -> None:
-        """Take the state from the last snapshot; what came after it is applied to that."""
-        number = self.log.first
-        self._state.restore({})
+    def _start(self) -> int:
+        """Take the state from the last snapshot; the number of the first event that is to be applied to that."""
         self._events = self._size = self._snapshot_size = 0
-        while found := self.log.read(number, limit=16, tag=SNAPSHOT):
-            last = found[-1]
-            number = last.number + 1
-            self._state.restore(json.loads(last.body))
-            self._snapshot_size = len(last.body)
-        self._seen = number
+        for message in self.log.backwards():
+            if message.tag == SNAPSHOT:
+                self._state.restore(json.loads(message.body))
+                self._snapshot_size = len(message.body)
+                return message.number + 1
+        self._state.restore({})
+        return self.log.first
 
     def _write_snapshot(self) -> None:
-        body = json.dumps(self._state.snapshot(), separators=(",", ":")).encode()
+        body = ENCODER.encode(self._state.snapshot()).encode()
         receipt = self.log.append(body, tag=SNAPSHOT)
-        self._seen = receipt.number + 1
+        self.seen = receipt.number + 1
         self._events, self._size, self._snapshot_size = 0, 0, len(body)
         # On disk before what it stands for may go.
         self.log.sync()

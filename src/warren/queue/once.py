@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from warren.storage import Log
 from warren.storage.columns import Batch
 
@@ -12,7 +14,7 @@ def append_once(log: Log, batch: Batch, marker: bytes, since: int, *, tag: str =
     `since` is an end of the log from before the first try, `marker` is of this batch alone, and the caller is the only
     one who tries. In a log of version 1, which has no markers, every message must have an id of its own instead.
     """
-    written, count = _written(log, batch, marker, since), len(batch.bodies)
+    written, count = written_count(log, marker, since, batch.ids), len(batch.bodies)
     if written < count:
         rest = batch.part(written, count)
         numbers = log.append_many(
@@ -29,20 +31,20 @@ def append_once(log: Log, batch: Batch, marker: bytes, since: int, *, tag: str =
     return None
 
 
-def _written(log: Log, batch: Batch, marker: bytes, since: int) -> int:
-    """How many of the messages are there. It is always the first ones."""
+def written_count(log: Log, marker: bytes, since: int, ids: Sequence[str] | None) -> int:
+    """How many messages of a batch are there. It is always the first ones."""
     if log.version == 1:
-        return _written_by_id(log, batch, since)
+        assert ids is not None
+        return _written_by_id(log, ids, since)
     return sum(marked.message_count for marked in log.markers(since) if marked.marker == marker)
 
 
-def _written_by_id(log: Log, batch: Batch, since: int) -> int:
-    assert batch.ids is not None
-    assert all(batch.ids)
+def _written_by_id(log: Log, ids: Sequence[str], since: int) -> int:
+    assert all(ids)
     number, count = max(since, log.first), 0
     while messages := log.read(number):
         for message in messages:
-            if count < len(batch.ids) and message.id == batch.ids[count]:
+            if count < len(ids) and message.id == ids[count]:
                 count += 1
         number = messages[-1].number + 1
     return count

@@ -189,3 +189,13 @@ def producer_lock(producers: str, producer: str) -> str:
 
 def producer_file(producers: str, producer: str) -> str:
     return os.path.join(producers, producer + ".json")
+
+
+def leases_directory(group_directory: str) -> str:
+    """The ledger of a queue group."""
+    return os.path.join(group_directory, "ledger")
+
+
+def dead_letter_lock(group_directory: str) -> str:
+    """Held by whoever moves messages of the group to the dead letters, or back."""
+    return os.path.join(group_directory, "dead.lock")

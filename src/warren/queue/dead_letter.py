@@ -1,0 +1,248 @@
+"""Dead letters: messages that failed too often go to a topic of their own, exactly once, and come back when told to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from warren.config import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX
+from warren.errors import NumberRetired, SettingsDiffer, TooLarge, UnsupportedByVersion
+from warren.message import NO_CORR_OFFSET, Message
+from warren.queue.lease_order import Lease
+from warren.queue.leases import Burial, Leases, Redrive
+from warren.queue.ledger import Ledger
+from warren.queue.once import append_once, written_count
+from warren.queue.shared_lock import SharedLock
+from warren.storage import Log
+from warren.storage.columns import Batch
+from warren.storage.record import pack_headers
+
+if TYPE_CHECKING:
+    from warren.queue.topic import Topic
+
+HEADER_PREFIX: Final = "warren.dead-"
+REASON_SIZE_MAX: Final = 1000
+BURIAL_COUNT_MAX: Final = 100
+"""How many messages become dead letters with one commit."""
+REDRIVE_COUNT_MAX: Final = 1000
+REDRIVE_BYTES_MAX: Final = 16 << 20
+"""How many messages, and about how many bytes of them, are put back with one commit."""
+LETTERS_PARTITION: Final = 0
+
+
+class Failed(NamedTuple):
+    """A message that is to become a dead letter, if its lease is still this one."""
+
+    partition: int
+    number: int
+    lease: Lease
+    reason: str
+
+
+class DeadLetters:
+    """The dead letters of one group. Any thread may call; `lock` makes one process of all the only one at work here.
+
+    What is to be appended is first written to the ledger, as an intent, and synced. Whoever finds an intent while it
+    holds the lock finds one that nobody else is about to finish, and finishes it: a marker tells what is there already.
+    """
+
+    def __init__(self, topic: Topic, group: str, ledger: Ledger, leases: Leases, lock: SharedLock) -> None:
+        self._topic, self._group = topic, group
+        self._ledger, self._leases, self._lock = ledger, leases, lock
+
+    @property
+    def topic(self) -> Topic:
+        """Where dead letters go; made on first use."""
+        source = self._topic
+        store, name = source.store, source.settings.dead_letter or f"{source.name}.dead"
+        if not store.has_topic(name):
+            # With room for the headers that a letter has and its message had not.
+            block_size = min(max(2 * source.settings.block_size, BLOCK_SIZE_DEFAULT), BLOCK_SIZE_MAX)
+            try:
+                return store.topic(name, 1, version=2, durability=source.settings.durability, block_size=block_size)
+            except SettingsDiffer:
+                # Somebody else has made it at the same moment, as it should be for them.
+                pass
+        return store.topic(name)
+
+    def _log(self) -> Log:
+        log = self.topic.partition(LETTERS_PARTITION)
+        if log.version == 1:
+            raise UnsupportedByVersion("a dead letter, which has headers", 1)
+        return log
+
+    # --- To the dead ---
+
+    def bury(self, failed: Sequence[Failed]) -> None:
+        """Make dead letters of those whose lease is still the same."""
+        log = self._log()
+        with self._lock:
+            self._finish_all()
+            with self._ledger.changing():
+                letters = [
+                    (partition, number, lease.attempt, reason)
+                    for partition, number, lease, reason in failed
+                    if self._leases.of(partition, number) is lease
+                ]
+                if letters:
+                    self._ledger.add("bury", {"id": uuid.uuid4().hex, "since": log.end, "letters": letters})
+            self._finish_all()
+
+    def finish(self) -> None:
+        """Finish what others, or we ourselves, began and did not finish."""
+        with self._lock:
+            self._finish_all()
+
+    def _finish_all(self) -> None:
+        self._ledger.look()
+        for id, burial in list(self._leases.burials.items()):
+            self._append_letters(id, burial)
+        for id, redrive in list(self._leases.redrives.items()):
+            self._put_back(id, redrive)
+
+    def _append_letters(self, id: str, burial: Burial) -> None:
+        log, marker = self._log(), bytes.fromhex(id)
+        # The intent, on disk before what it announces.
+        self._ledger.sync()
+        missing = burial.letters[written_count(log, marker, burial.since, None) :]
+        letters = [
+            _letter(message, self._group, attempts, reason)
+            for partition, number, attempts, reason in missing
+            if (message := self._message(partition, number)) is not None
+        ]
+        if letters:
+            batch = _batch(letters)
+            log.append_many(**batch._asdict(), marker=marker)
+        log.sync()
+        self._done("buried", id)
+
+    def _message(self, partition: int, number: int) -> Message | None:
+        """The message; None where it was retired, and is nobody's any more."""
+        try:
+            return self._topic.logs[partition].at(number)
+        except NumberRetired:
+            return None
+
+    def _done(self, kind: str, id: str) -> None:
+        with self._ledger.changing():
+            self._ledger.add(kind, {"id": id})
+        self._ledger.sync()
+
+    # --- And back ---
+
+    def redrive(self, limit: int | None) -> int:
+        """Put up to `limit` letters of this group back into the partitions they came from; how many it were."""
+        count = 0
+        with self._lock:
+            self._finish_all()
+            for partition, log in enumerate(self.topic.logs):
+                end = log.end
+                while limit is None or count < limit:
+                    redriven = self._redrive_page(partition, log, end, None if limit is None else limit - count)
+                    if redriven is None:
+                        break
+                    count += redriven
+        return count
+
+    def _redrive_page(self, partition: int, log: Log, end: int, limit: int | None) -> int | None:
+        """Put back some letters of one partition; None where there are none left before `end`."""
+        start = self._leases.redriven_ends.get(partition, 0)
+        # Further than the log reaches: the topic was deleted, and this is another of the same name.
+        start = log.first if start > log.end else max(start, log.first)
+        page = self._letters(log, start, min(end, start + REDRIVE_COUNT_MAX))
+        if not page:
+            return None
+        ours = [letter for letter in page if self._is_ours(letter)][:limit]
+        stop = ours[-1].number + 1 if limit is not None and len(ours) == limit else page[-1].number + 1
+        sources = sorted({_source_partition(letter) for letter in ours})
+        since = [(source, self._topic.partition(source).end) for source in sources]
+        id, redrive = uuid.uuid4().hex, Redrive(partition, start, stop, since)
+        with self._ledger.changing():
+            self._ledger.add("redrive", {"id": id, "redrive": redrive})
+        self._put_back(id, redrive)
+        return len(ours)
+
+    def _put_back(self, id: str, redrive: Redrive) -> None:
+        # The intent, on disk before what it announces.
+        self._ledger.sync()
+        log, marker = self.topic.logs[redrive.partition], bytes.fromhex(id)
+        letters = [letter for letter in self._letters(log, redrive.start, redrive.end) if self._is_ours(letter)]
+        for partition, since in redrive.since:
+            source = self._topic.partition(partition)
+            messages = [_revived(letter) for letter in letters if _source_partition(letter) == partition]
+            if source.version == 1:
+                messages = [_with_own_id(message, id, row) for row, message in enumerate(messages)]
+            append_once(source, _batch(messages), marker, since)
+            source.sync()
+        self._done("redriven", id)
+
+    def _letters(self, log: Log, start: int, end: int) -> list[Message]:
+        """The letters from `start` up to `end` that are still there, or the first of them where they are many bytes."""
+        start = max(start, log.first)
+        return log.read(start, limit=end - start, bytes_max=REDRIVE_BYTES_MAX) if start < end else []
+
+    def _is_ours(self, letter: Message) -> bool:
+        headers = letter.headers
+        return (
+            headers.get(HEADER_PREFIX + "topic") == str(self._topic.name).encode()
+            and headers.get(HEADER_PREFIX + "group") == self._group.encode()
+            and headers.get(HEADER_PREFIX + "partition", b"").isdigit()
+            and _source_partition(letter) < self._topic.partition_count
+        )
+
+
+def _source_partition(letter: Message) -> int:
+    return int(letter.headers[HEADER_PREFIX + "partition"])
+
+
+def _letter(message: Message, group: str, attempts: int, reason: str) -> Message:
+    """The message as it goes to the dead letters."""
+    added = {
+        HEADER_PREFIX + "reason": reason.encode()[:REASON_SIZE_MAX].decode(errors="ignore").encode(),
+        HEADER_PREFIX + "attempts": b"%d" % attempts,
+        HEADER_PREFIX + "topic": str(message.topic).encode(),
+        HEADER_PREFIX + "partition": b"%d" % message.partition,
+        HEADER_PREFIX + "number": b"%d" % message.number,
+        HEADER_PREFIX + "group": group.encode(),
+    }
+    return message._replace(headers=_fitting(_without_ours(message.headers), added))
+
+
+def _without_ours(headers: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name: value for name, value in headers.items() if not name.startswith(HEADER_PREFIX)}
+
+
+def _fitting(kept: dict[str, bytes], added: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Both together; the last of those that are kept go where there is no room for all."""
+    while kept:
+        try:
+            pack_headers({**kept, **added})
+        except TooLarge:
+            kept.popitem()
+        else:
+            break
+    return {**kept, **added}
+
+
+def _revived(letter: Message) -> Message:
+    return letter._replace(headers=_without_ours(letter.headers))
+
+
+def _with_own_id(message: Message, id: str, row: int) -> Message:
+    """In version 1 an id tells whether a message was put back: one that has none gets one."""
+    return message if message.id else message._replace(id=f"{id}-{row}")
+
+
+def _batch(messages: Sequence[Message]) -> Batch:
+    """The messages as columns, without those columns that say nothing."""
+    return Batch(
+        [message.body for message in messages],
+        tags=[message.tag for message in messages] if any(message.tag for message in messages) else None,
+        keys=[message.key for message in messages] if any(message.key is not None for message in messages) else None,
+        ids=[message.id for message in messages] if any(message.id for message in messages) else None,
+        headers=[message.headers for message in messages] if any(message.headers for message in messages) else None,
+        corr_offsets=[message.corr_offset for message in messages]
+        if any(message.corr_offset != NO_CORR_OFFSET for message in messages)
+        else None,
+    )

@@ -1,0 +1,297 @@
+"""What a queue group knows of its messages: which were handed out, to whom, until when. The state of its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from warren.queue.key_order import KeyOrder
+from warren.queue.lease_order import Lease, LeaseOrder, Run
+from warren.queue.spans import Span, spans_of
+
+LEASED: Final = "leased"
+WAITING: Final = "waiting"
+"""Given back, or behind another message of its key."""
+FREED: Final = "freed"
+"""Its owner died."""
+HELD: Final = "held"
+"""Part of a transaction."""
+DYING: Final = "dying"
+"""On its way to the dead letters."""
+
+TO_BE_HANDED_OUT: Final = (LEASED, WAITING, FREED)
+BEHIND: Final = Lease(WAITING, 0, 0, "")
+DOUBLINGS_MAX: Final = 62
+
+Event = dict[str, Any]
+
+
+class Backoff(NamedTuple):
+    """How long a message waits before it is handed out again: twice as long after each further attempt."""
+
+    first_us: int
+    most_us: int
+
+    def after_us(self, attempt: int) -> int:
+        """How long it waits after this attempt, which counts from 1."""
+        return min(self.first_us << min(attempt - 1, DOUBLINGS_MAX), self.most_us) if attempt else 0
+
+
+class Burial(NamedTuple):
+    """Messages that are to be appended to the dead letters, whose log ended at `since` when it was decided.
+
+    A letter is a partition, a number in it, the attempts that failed, and the reason.
+    """
+
+    since: int
+    letters: list[tuple[int, int, int, str]]
+
+
+class Redrive(NamedTuple):
+    """Dead letters of one partition, from `start` up to `end`, to be put back.
+
+    `since` has the end of each partition that they may go to, from when it was decided.
+    """
+
+    partition: int
+    start: int
+    end: int
+    since: list[tuple[int, int]]
+
+
+class Leases:
+    """The state of a queue group, the same in every process that replayed the same events.
+
+    In each partition everything below `next` that is not outstanding is done with. Changed by the ledger alone, and
+    looked at within its `changing`. `backoff` is for leases that run out; what others wait for is in their events.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._order: LeaseOrder | None = None
+        self._handlers: Mapping[str, Callable[[Event], None]] = {
+            "begin": self._begin,
+            "boot": self._boot,
+            "take": self._take,
+            "done": self._done,
+            "nack": self._nack,
+            "extend": self._extend,
+            "free": self._free,
+            "hold": self._hold,
+            "finish": self._finish,
+            "bury": self._bury,
+            "buried": self._buried,
+            "redrive": self._redrive,
+            "redriven": self._redriven,
+        }
+        self.restore({})
+
+    # --- As the state of a ledger ---
+
+    def apply(self, kind: str, event: Event) -> None:
+        self._handlers[kind](event)
+
+    def restore(self, snapshot: Event) -> None:
+        self.next: dict[int, int] = dict(snapshot.get("next", ()))
+        self.outstanding: dict[int, dict[int, Lease]] = {partition: {} for partition in self.next}
+        self.keys: dict[int, KeyOrder] = {partition: KeyOrder() for partition in self.next}
+        self.boot: str = snapshot.get("boot", "")
+        self.taken_us: int = snapshot.get("taken", 0)
+        self.held: dict[str, list[Span]] = dict(snapshot.get("held", {}))
+        self.burials = {id: Burial(*fields) for id, fields in snapshot.get("burials", {}).items()}
+        self.redrives = {id: Redrive(*fields) for id, fields in snapshot.get("redrives", {}).items()}
+        self.redriven_ends: dict[int, int] = dict(snapshot.get("redriven", ()))
+        for *fields, spans in snapshot.get("leases", ()):
+            lease = Lease(*fields)
+            for partition, start, end in spans:
+                self.outstanding[partition].update(dict.fromkeys(range(start, end), lease))
+        for partition, number, key in sorted(snapshot.get("keys", ())):
+            self.keys[partition].add(number, key)
+        self.owners = {lease.owner for leases in self.outstanding.values() for lease in leases.values() if lease.owner}
+        self.reorder()
+
+    def snapshot(self) -> Event:
+        spans: dict[Lease, list[Span]] = {}
+        for partition, start, end, lease in self._all_runs():
+            spans.setdefault(lease, []).append([partition, start, end])
+        return {
+            "next": list(self.next.items()),
+            "boot": self.boot,
+            "taken": self.taken_us,
+            "leases": [[*lease, spans_of_it] for lease, spans_of_it in spans.items()],
+            "keys": [[partition, *pair] for partition, keys in self.keys.items() for pair in keys],
+            "held": self.held,
+            "burials": self.burials,
+            "redrives": self.redrives,
+            "redriven": list(self.redriven_ends.items()),
+        }
+
+    # --- Looking at it ---
+
+    @property
+    def count(self) -> int:
+        """How many messages are outstanding."""
+        return sum(map(len, self.outstanding.values()))
+
+    @property
+    def behind_count(self) -> int:
+        """How many of them wait for another one of their key."""
+        return sum(keys.behind_count for keys in self.keys.values())
+
+    def of(self, partition: int, number: int) -> Lease | None:
+        """What is known of a message; None where it is not outstanding."""
+        leases = self.outstanding.get(partition)
+        return None if leases is None else leases.get(number)
+
+    def floor(self, partition: int) -> int:
+        """Everything before this number is done with."""
+        return min(self.outstanding[partition], default=self.next[partition])
+
+    def pop_due(self, now_us: int, limit: int) -> list[Run]:
+        """Up to `limit` messages that may be handed out again, the earliest first.
+
+        Whoever asks either changes them by an event, or calls `reorder`.
+        """
+        if self._order is None or self._order.is_overgrown():
+            self._order = LeaseOrder(self.outstanding)
+            for partition, start, end, lease in self._all_runs():
+                self._push(partition, start, end, lease)
+        return self._order.pop_due(now_us, limit)
+
+    def earliest_us(self) -> int | None:
+        """When the next one may be handed out again; None where none may, and 0 where it is not known."""
+        return 0 if self._order is None else self._order.earliest_us()
+
+    def reorder(self) -> None:
+        """The order in which messages are handed out again is found out anew when it is needed."""
+        self._order = None
+
+    # --- Runs of messages that share a lease ---
+
+    def _all_runs(self) -> Iterator[tuple[int, int, int, Lease]]:
+        for partition, leases in self.outstanding.items():
+            for start, end, lease in _runs(leases, sorted(leases)):
+                yield partition, start, end, lease
+
+    def _push(self, partition: int, start: int, end: int, lease: Lease) -> None:
+        if self._order is None or lease.kind not in TO_BE_HANDED_OUT:
+            return
+        time_us = lease.time_us + (self._backoff.after_us(lease.attempt) if lease.kind == LEASED else 0)
+        keys = self.keys[partition]
+        if not keys:
+            self._order.push(Run(time_us, partition, start, end, lease))
+            return
+        for number in range(start, end):
+            if keys.is_first(number):
+                self._order.push(Run(time_us, partition, number, number + 1, lease))
+
+    def _put(self, partition: int, start: int, end: int, lease: Lease) -> None:
+        self.outstanding[partition].update(dict.fromkeys(range(start, end), lease))
+        self._push(partition, start, end, lease)
+
+    def _change(self, spans: Iterable[Span], change: Callable[[Lease], Lease]) -> None:
+        for partition, start, end in spans:
+            leases = self.outstanding[partition]
+            for first, last, lease in list(_runs(leases, range(start, end))):
+                self._put(partition, first, last, change(lease))
+
+    def _remove(self, spans: Iterable[Span]) -> None:
+        for partition, start, end in spans:
+            leases, keys = self.outstanding[partition], self.keys[partition]
+            for number in range(start, end):
+                leases.pop(number, None)
+            if keys:
+                for number in range(start, end):
+                    following = keys.remove(number)
+                    if following is not None and following in leases:
+                        self._push(partition, following, following + 1, leases[following])
+
+    # --- What can happen ---
+
+    def _begin(self, event: Event) -> None:
+        for partition, number in event["next"]:
+            self.next[partition] = number
+            self.outstanding[partition], self.keys[partition] = {}, KeyOrder()
+
+    def _boot(self, event: Event) -> None:
+        """The machine was started anew; where a log lost messages, what comes in their place is new."""
+        self.boot = event["boot"]
+        for partition, end in event["ends"]:
+            self.next[partition] = end
+            self._remove(spans_of((partition, number) for number in self.outstanding[partition] if number >= end))
+
+    def _take(self, event: Event) -> None:
+        owner, until_us = event["owner"], event["until"]
+        self.owners.add(owner)
+        self.taken_us = event["at"]
+        for partition, number, key in event.get("keys", ()):
+            self.keys[partition].add(number, key)
+        for partition, end, spans in event["new"]:
+            self.next[partition] = end
+            lease = Lease(LEASED, until_us, 1, owner)
+            for start, stop in spans:
+                self._put(partition, start, stop, lease)
+        for partition, number in event.get("behind", ()):
+            self._put(partition, number, number + 1, BEHIND)
+        for partition, start, end, attempt in event["again"]:
+            self._put(partition, start, end, Lease(LEASED, until_us, attempt, owner))
+
+    def _done(self, event: Event) -> None:
+        self._remove(event["spans"])
+
+    def _nack(self, event: Event) -> None:
+        self._change(event["spans"], lambda lease: Lease(WAITING, event["until"], lease.attempt, ""))
+
+    def _extend(self, event: Event) -> None:
+        self._change(event["spans"], lambda lease: lease._replace(time_us=event["until"]))
+
+    def _free(self, event: Event) -> None:
+        owners, backoff = set(event["owners"]), Backoff(*event["backoff"])
+        self.owners -= owners
+        for partition, start, end, lease in list(self._all_runs()):
+            if lease.kind == LEASED and lease.owner in owners:
+                time_us = event["at"] + backoff.after_us(lease.attempt)
+                self._put(partition, start, end, Lease(FREED, time_us, lease.attempt, ""))
+
+    def _hold(self, event: Event) -> None:
+        id = event["id"]
+        self.held[id] = [*self.held.get(id, ()), *event["spans"]]
+        self._change(event["spans"], lambda lease: Lease(HELD, 0, lease.attempt, id))
+
+    def _finish(self, event: Event) -> None:
+        spans = self.held.pop(event["id"])
+        if event["committed"]:
+            self._remove(spans)
+        else:
+            self._change(spans, lambda lease: Lease(WAITING, 0, lease.attempt, ""))
+
+    def _bury(self, event: Event) -> None:
+        burial = self.burials[event["id"]] = Burial(event["since"], event["letters"])
+        spans = [[partition, number, number + 1] for partition, number, _, _ in burial.letters]
+        self._change(spans, lambda lease: Lease(DYING, 0, lease.attempt, ""))
+
+    def _buried(self, event: Event) -> None:
+        burial = self.burials.pop(event["id"])
+        self._remove([partition, number, number + 1] for partition, number, _, _ in burial.letters)
+
+    def _redrive(self, event: Event) -> None:
+        self.redrives[event["id"]] = Redrive(*event["redrive"])
+
+    def _redriven(self, event: Event) -> None:
+        redrive = self.redrives.pop(event["id"])
+        self.redriven_ends[redrive.partition] = redrive.end
+
+
+def _runs(leases: Mapping[int, Lease], numbers: Iterable[int]) -> Iterator[tuple[int, int, Lease]]:
+    """The runs of these numbers, which are sorted, that share a lease. Those that are not outstanding are left out."""
+    start, end, shared = 0, 0, None
+    for number in numbers:
+        lease = leases.get(number)
+        if number == end and lease is shared:
+            end += 1
+            continue
+        if shared is not None:
+            yield start, end, shared
+        start, end, shared = number, number + 1, lease
+    if shared is not None:
+        yield start, end, shared

@@ -82,6 +82,8 @@ class Life:
         (name,) = self.random.choices(names, weights=(10, 6, 2, 4, 2, 2))
         if self.world.log.end - self.world.log.first > MESSAGES_MAX:
             name = "retire"
+        if name == "retire" and not self.world.setup.can_retire:
+            name = "append"
         return Step(name, self._actions()[name]())
 
     def _actions(self) -> dict[str, Callable[[], Callable[[], None]]]:
@@ -128,7 +130,7 @@ def draw_setup(random: Random) -> Setup:
     """Mostly what is promised most: version 2 with every commit synced."""
     version = random.choice((2, 2, 2, 1))
     compressions: tuple[Compression, ...] = ("none", "none", "zstd", "lz4") if version == 2 else ("none",)
-    durabilities = ("commit", "commit", "commit", "os", "interval:50ms") if version == 2 else ("commit",)
+    durabilities = ("commit", "commit", "commit", "os", "interval:50ms")
     is_shared = random.random() < 0.3
     return Setup(
         version=version,

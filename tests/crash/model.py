@@ -43,6 +43,11 @@ class Setup:
     """That of a second writer, open at the same time, as another process would have it."""
 
     @property
+    def can_retire(self) -> bool:
+        """Version 1 keeps no number for a block but that of its first record, which must be on disk when others go."""
+        return self.version == 2 or self.keeps_commits
+
+    @property
     def keeps_commits(self) -> bool:
         """Whether what was acknowledged survives a power cut, whoever appended it."""
         return self.durability == "commit" and self.second_durability in (None, "commit")
@@ -97,6 +102,13 @@ class Model:
     def end_bounds(self, crash: Crash) -> tuple[int, int]:
         """The least and the greatest end that the log may have after `crash`."""
         return (self.durable if crash == "power cut" else self.acknowledged), len(self.messages)
+
+    def unchecked(self, crash: Crash) -> int:
+        """The number from which on messages may come back with bytes missing after `crash`.
+
+        Version 1 has no checksums: of what was not yet on disk when the power failed only the structure is checked.
+        """
+        return self.durable if crash == "power cut" and self.setup.version == 1 else len(self.messages)
 
     def first_bounds(self, crash: Crash) -> tuple[int, int]:
         """The least and the greatest first number that the log may have after `crash`."""

@@ -194,7 +194,7 @@ class World:
         assert least <= end <= greatest, f"the log ends at {end}, not between {least} and {greatest}, after a {crash}"
         self._check_first(crash, first, end)
         found = self._read_all(first, end)
-        self._compare(found, adopt=crash == "power cut" and self.setup.version == 1)
+        self._compare(found, self.model.unchecked(crash))
         self.model.settle(crash, found, first, end)
         self._check_readers(crash, end)
         log.verify()
@@ -212,7 +212,7 @@ class World:
                 first, end = log.first, log.end
                 _, greatest = self.model.end_bounds(self._last_crash)
                 assert 0 <= first <= end <= greatest, f"read only, the log goes from {first} to {end} of {greatest}"
-                self._compare(log.read(first, limit=LIMIT), adopt=self.setup.version == 1)
+                self._compare(log.read(first, limit=LIMIT), self.model.unchecked(self._last_crash))
         except StorageError:
             assert self._last_crash == "power cut" or not self.disk.exists(LOG_PATH + "/index")
         assert self.disk.contents() == before, "reading changed a file"
@@ -268,17 +268,14 @@ class World:
         assert [message.number for message in found] == wanted[:limit]
         self._compare(found)
 
-    def _compare(self, found: Sequence[Message], *, adopt: bool = False) -> None:
-        """Times that never decrease, and the very messages that were sent.
-
-        With `adopt`, what was in flight is taken as it is found.
-        """
+    def _compare(self, found: Sequence[Message], end: int | None = None) -> None:
+        """Numbers that increase, times that never decrease, and, before `end`, the very messages that were sent."""
         for before, after in pairwise(found):
             assert after.number > before.number, f"{after.number} follows {before.number}"
             assert after.timestamp >= before.timestamp, f"time runs backwards at {after.number}"
         for message in found:
-            if adopt and message.number >= self.model.acknowledged:
-                continue
+            if end is not None and message.number >= end:
+                break
             sent = self.model.messages[message.number]
             assert sent.matches(message), f"message {message.number} is {Sent.of(message)}, and {sent} was sent"
 

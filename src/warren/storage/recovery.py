@@ -179,28 +179,36 @@ class _Recoverer:
         names = self._files.filesystem.names(self._files.directory)
         bases = [base for name in names if (base := paths.block_base_offset(name, version)) is not None]
         first_live = min(self._old) if self._old else 0
+        # A block of version 1 whose first record is lost does not even tell its number: nothing can follow it.
+        is_cut_by_gap = not self._files.format.has_meta_data and self._index is not None
         found: list[_Found] = []
         for base_offset in sorted(bases):
             path = paths.block_path(self._files.directory, base_offset, version)
             if base_offset < first_live:
                 self._retired.append(path)
+            elif self._leftovers and is_cut_by_gap:
+                self._leftovers.append(path)
             elif (described := self._describe(base_offset, path, found)) is not None:
                 found.append(described)
             else:
                 # The crash cut its making short.
                 self._leftovers.append(path)
         # A block that came after the last sync of the index may be gone with nothing lost that was promised.
-        missing = [base for base, (_, slot) in self._old.items() if base not in bases and self._was_on_disk(slot)]
+        missing = [base for base in self._old if base not in bases and self._was_on_disk(base, found)]
         if missing and not self._force:
             path = paths.block_path(self._files.directory, missing[0], version)
             raise CorruptRecord(path, 0, "the block is missing")
         return found
 
-    def _was_on_disk(self, slot: Slot) -> bool:
-        """Whether a block held messages below the floor. Version 1 has no numbers: a sealed one did."""
+    def _was_on_disk(self, base_offset: int, found: Sequence[_Found]) -> bool:
+        """Whether a block that is missing held messages below the floor.
+
+        The index of version 1 has no numbers: there the first number of a later block tells. Where there is no later
+        one, the log ends before the missing block, and whether that is too early is seen then.
+        """
         if self._files.format.has_meta_data:
-            return slot.base_number < self._floor
-        return slot.base_offset < max(self._old)
+            return self._old[base_offset][1].base_number < self._floor
+        return any(later.base_offset > base_offset and later.base_number <= self._floor for later in found)
 
     def _describe(self, base_offset: int, path: str, before: Sequence[_Found]) -> _Found | None:
         """What the head of a block file says; None where it was never written."""

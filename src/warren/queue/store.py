@@ -64,8 +64,8 @@ class Store:
         self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
         self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
         self.keeper.add(self._retire)
-        self._mover = Mover(self)
-        self.keeper.add(self._mover.run)
+        self.mover = Mover(self)
+        self.keeper.add(self.mover.run)
         process_residents().register(self)
 
     def _found_lock(self) -> SharedLock:
@@ -247,7 +247,7 @@ class Store:
         if self.is_closed:
             return
         self.keeper.stop()
-        self._mover.stop()
+        self.mover.stop()
         with self._mutex:
             self.is_closed = True
             for topic in self._topics.values():
@@ -268,7 +268,7 @@ class Store:
         if not self.is_closed:
             self.lock.after_fork()
             self.session.after_fork()
-            self._mover.after_fork()
+            self.mover.after_fork()
             for topic in self._topics.values():
                 topic.delay.after_fork()
             self.keeper.after_fork()

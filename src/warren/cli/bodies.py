@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
@@ -15,21 +16,46 @@ READ_SIZE: Final = 1 << 20
 STDIN: Final = "-"
 
 
-def argument_bytes(text: str) -> bytes:
-    """An argument of the command line as the bytes that the shell gave."""
-    return os.fsencode(text)
+class Bodies:
+    """The bodies to put. BadInput where none were given, and where they come from two places at once.
 
+    `separator` ends each body of a file or of stdin; None makes one body of each whole file.
+    """
 
-def whole(stream: BinaryIO, size_max: int = BODY_SIZE_MAX) -> bytes:
-    """Everything that `stream` holds, as one body; TooLarge before more memory is taken than a body may have."""
-    body = stream.read(size_max + 1)
-    if len(body) > size_max:
-        raise TooLarge("body", len(body), size_max)
-    return body
+    def __init__(self, arguments: Sequence[str], files: Sequence[str], separator: bytes | None) -> None:
+        if arguments and (files or separator is not None):
+            raise BadInput("give the bodies as arguments, or in files and lines, not both")
+        if not arguments and not files:
+            if separator is None and sys.stdin.isatty():
+                raise BadInput("nothing to put: give a BODY, --file, or lines on stdin")
+            files, separator = [STDIN], b"\n" if separator is None else separator
+        for path in files:
+            _check_file(path)
+        self._arguments, self._files, self._separator = arguments, files, separator
+
+    def batches(self) -> Iterator[Sequence[bytes]]:
+        """What is put together: all arguments, each whole file, and the lines that arrived at once."""
+        if self._arguments:
+            yield [os.fsencode(text) for text in self._arguments]
+        for path in self._files:
+            with _opened(path) as stream:
+                if self._separator is None:
+                    yield [_whole(stream)]
+                else:
+                    yield from lines(stream, self._separator)
+
+    @property
+    def size(self) -> int | None:
+        """How many bytes there are to read; None where a pipe or a terminal does not tell."""
+        sizes = [_size(path) for path in self._files]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def lines(stream: BinaryIO, separator: bytes, size_max: int = BODY_SIZE_MAX) -> Iterator[list[bytes]]:
-    """The bodies that `separator` ends, in batches: what has arrived is given at once, and never waits for more."""
+    """The bodies that `separator` ends, in batches: what has arrived is given at once, and never waits for more.
+
+    TooLarge before more memory is taken than a body may have.
+    """
     begun = bytearray()
     while arrived := stream.read1(READ_SIZE):  # type: ignore[attr-defined]
         ended, found, rest = arrived.rpartition(separator)
@@ -44,31 +70,31 @@ def lines(stream: BinaryIO, separator: bytes, size_max: int = BODY_SIZE_MAX) -> 
         yield [bytes(begun)]
 
 
-def check_file(path: str) -> None:
-    """BadInput for a directory, and OSError for what is not there; `-` is stdin."""
+def _whole(stream: BinaryIO) -> bytes:
+    body = stream.read(BODY_SIZE_MAX + 1)
+    if len(body) > BODY_SIZE_MAX:
+        raise TooLarge("body", len(body), BODY_SIZE_MAX)
+    return body
+
+
+def _check_file(path: str) -> None:
+    """Before anything is made or put: BadInput for a directory, and OSError for what is not there."""
     if path != STDIN and stat.S_ISDIR(os.stat(path).st_mode):
         raise BadInput(f"{path} is a directory; name the files in it")
 
 
 @contextmanager
-def opened(path: str, stdin: BinaryIO) -> Iterator[BinaryIO]:
-    """The file `path` for reading; `-` is stdin."""
+def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN:
-        yield stdin
+        yield sys.stdin.buffer
         return
     with open(path, "rb") as file:
         yield file
 
 
-def total_size(paths: Iterable[str], stdin: BinaryIO) -> int | None:
-    """How many bytes there are to read; None where a pipe or a terminal does not tell."""
-    sizes = [_size(path, stdin) for path in paths]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
-
-
-def _size(path: str, stdin: BinaryIO) -> int | None:
+def _size(path: str) -> int | None:
     try:
-        found = os.fstat(stdin.fileno()) if path == STDIN else os.stat(path)
+        found = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
     except OSError:
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None

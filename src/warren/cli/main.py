@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import demo, log, put, read, topic
+from warren.cli import demo, log, put, read, scheduled, topic
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.add_typer(log.app, name="log")
 app.add_typer(topic.app, name="topic")
+app.add_typer(scheduled.app, name="scheduled")
 app.command("put")(put.put)
 app.command("read")(read.read)
 app.command("demo")(demo.demo)

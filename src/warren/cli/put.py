@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from warren.cli.bodies import STDIN, argument_bytes, check_file, lines, opened, total_size, whole
+from warren.cli.bar import Bar
+from warren.cli.bodies import Bodies
+from warren.cli.quantities import duration_s, time_us
 from warren.cli.receipts import Receipts
 from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
-from warren.clock import Clock
 from warren.config import Durability
 from warren.errors import BadInput
-from warren.message import Place
+from warren.queue.message_fields import Columns
 from warren.queue.names import checked_name
 from warren.queue.store import Store
 from warren.queue.topic import Topic
 
-PROGRESS_AFTER_S: Final = 1.0
-"""What is done sooner needs no bar."""
-
-Bodies = Annotated[list[str] | None, typer.Argument(metavar="BODY", help="One message each.", show_default=False)]
-Files = Annotated[
+BodyArguments = Annotated[
+    list[str] | None, typer.Argument(metavar="BODY", help="One message each.", show_default=False)
+]
+FileOption = Annotated[
     list[str] | None,
     typer.Option("--file", metavar="PATH", help="A file that is one message; again for more, - for stdin."),
-]
-Headers = Annotated[
-    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; again for more.")
 ]
 LinesOption = Annotated[
     bool,
@@ -41,23 +38,40 @@ LinesOption = Annotated[
 NullOption = Annotated[
     bool, typer.Option("--null-separated", "-0", help="As --lines, with messages that end in a zero byte.")
 ]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="Messages of one key keep their order.")
+]
+PutTagOption = Annotated[str, typer.Option("--tag", "-t", metavar="TAG", help="What filters match, e.g. eu.de.")]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; again for more.")
+]
+DelayOption = Annotated[
+    str | None, typer.Option("--delay", "-d", metavar="DURATION", help="Deliver after so long, e.g. 30s or 2h.")
+]
+AtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="Deliver then, e.g. 2026-03-01T12:00 (UTC).")
+]
+ToPartitionOption = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="To this partition.")
+]
+DurabilityOption = Annotated[
+    str | None, typer.Option(metavar="LEVEL", help="For these: commit, os, or e.g. interval:50ms.")
+]
 
 
 def put(
     topic: TopicArgument,
-    bodies: Bodies = None,
-    files: Files = None,
+    bodies: BodyArguments = None,
+    files: FileOption = None,
     is_by_line: LinesOption = False,
     is_by_null: NullOption = False,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Messages of one key keep their order.")] = None,
-    tag: Annotated[str, typer.Option("--tag", "-t", help="What filters match, e.g. eu.de.")] = "",
-    headers: Headers = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="To this partition.")
-    ] = None,
-    durability: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="For these: commit, os, or e.g. interval:50ms.")
-    ] = None,
+    key: KeyOption = None,
+    tag: PutTagOption = "",
+    headers: HeaderOption = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
+    partition: ToPartitionOption = None,
+    durability: DurabilityOption = None,
     is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write no receipts.")] = False,
     is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
@@ -66,95 +80,60 @@ def put(
 
     The messages are the BODY arguments, the files, or else the lines of stdin, which are put as they arrive.
     """
-    source = Source(bodies or [], files or [], _separator(is_by_line=is_by_line, is_by_null=is_by_null))
-    columns = Columns(None if key is None else argument_bytes(key), tag, _parsed_headers(headers or []), partition)
+    source = Bodies(bodies or [], files or [], b"\0" if is_by_null else b"\n" if is_by_line else None)
+    shared = Shared(
+        key=None if key is None else os.fsencode(key),
+        tag=tag,
+        headers=_parsed_headers(headers or []),
+        partition=partition,
+        delay_s=None if delay is None else duration_s(delay),
+        at_us=None if at is None else time_us(at),
+    )
     checked_name("topic", topic)
     if durability is not None:
         Durability.parse(durability)
     receipts = Receipts(topic, is_json=is_json, is_quiet=is_quiet)
-    with open_store(store, creates=True, keeps=True) as opened_store:
-        target = _topic_to_put(opened_store, topic, durability, is_quiet=is_quiet)
-        bar = Bar(source.size, opened_store.clock, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
+    with open_store(store, creates=True, keeps=True) as opened:
+        target = _topic_to_put(opened, topic, durability, is_quiet=is_quiet)
+        bar = Bar(source.size, opened.clock, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
         try:
             for batch in source.batches():
-                receipts.add(columns.put(target, batch))
+                shared.put(target, batch, receipts)
                 bar.advance(sum(map(len, batch)) + len(batch))
         finally:
             bar.finish()
             receipts.finish()
 
 
-class Source:
-    """The bodies to put, in batches. BadInput where there are none to find, and where they come from two places."""
-
-    def __init__(self, arguments: Sequence[str], files: Sequence[str], separator: bytes | None) -> None:
-        if arguments and (files or separator):
-            raise BadInput("give the bodies as arguments, or in files and lines, not both")
-        if not arguments and not files:
-            if separator is None and sys.stdin.isatty():
-                raise BadInput("nothing to put: give a BODY, --file, or lines on stdin")
-            files, separator = [STDIN], separator or b"\n"
-        for path in files:
-            check_file(path)
-        self._arguments, self._files, self._separator = arguments, files, separator
-        self.size = total_size(files, sys.stdin.buffer)
-
-    def batches(self) -> Iterator[Sequence[bytes]]:
-        """What is put together: all arguments, each whole file, and the lines that arrived at once."""
-        if self._arguments:
-            yield list(map(argument_bytes, self._arguments))
-        for path in self._files:
-            with opened(path, sys.stdin.buffer) as stream:
-                if self._separator is None:
-                    yield [whole(stream)]
-                else:
-                    yield from lines(stream, self._separator)
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """What all messages of one command share."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all messages of one command have in common. They are put at once, unless `delay_s` or `at_us` is given."""
 
     key: bytes | None
     tag: str
     headers: Mapping[str, bytes] | None
     partition: int | None
+    delay_s: float | None
+    at_us: int | None
 
-    def put(self, topic: Topic, bodies: Sequence[bytes]) -> Sequence[Place]:
-        """Put the bodies together."""
-        keys = None if self.key is None else [self.key] * len(bodies)
-        headers = None if self.headers is None else [self.headers] * len(bodies)
-        return topic.put_many(bodies, tag=self.tag, keys=keys, headers=headers, partition=self.partition)
+    def __post_init__(self) -> None:
+        if self.delay_s is not None and self.at_us is not None:
+            raise BadInput("give either --delay or --at")
 
-
-class Bar:
-    """How far reading has come, on a terminal, once it takes longer than a moment."""
-
-    def __init__(self, size: int | None, clock: Clock, *, is_shown: bool) -> None:
-        console = Console(stderr=True, highlight=False)
-        self._is_shown = is_shown and console.is_terminal
-        self._clock, self._start_s = clock, clock.steady_s()
-        columns = (
-            TextColumn("putting"),
-            BarColumn(bar_width=24),
-            DownloadColumn(binary_units=True),
-            TimeElapsedColumn(),
-        )
-        self._progress = Progress(
-            *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
-        )
-        self._task = self._progress.add_task("", total=size)
-
-    def advance(self, size: int) -> None:
-        """Another `size` bytes were put."""
-        self._progress.advance(self._task, size)
-        if self._is_shown and self._clock.steady_s() - self._start_s > PROGRESS_AFTER_S:
-            self._progress.start()
-
-    def finish(self) -> None:
-        """Take the bar off the screen, if it was on it."""
-        if self._progress.live.is_started:
-            self._progress.stop()
+    def put(self, topic: Topic, bodies: Sequence[bytes], receipts: Receipts) -> None:
+        """Put the bodies together, and show where they went."""
+        columns: Columns = {
+            "tag": self.tag,
+            "keys": None if self.key is None else [self.key] * len(bodies),
+            "headers": None if self.headers is None else [self.headers] * len(bodies),
+            "partition": self.partition,
+        }
+        if self.delay_s is not None:
+            receipts.add_delayed(topic.put_many(bodies, delay=self.delay_s, **columns))
+        elif self.at_us is not None:
+            receipts.add_delayed(topic.put_many(bodies, deliver_at=self.at_us, **columns))
+        else:
+            receipts.add(topic.put_many(bodies, **columns))
 
 
 def _topic_to_put(store: Store, name: str, durability: str | None, *, is_quiet: bool) -> Topic:
@@ -167,17 +146,11 @@ def _topic_to_put(store: Store, name: str, durability: str | None, *, is_quiet: 
     return topic
 
 
-def _separator(*, is_by_line: bool, is_by_null: bool) -> bytes | None:
-    if is_by_null:
-        return b"\0"
-    return b"\n" if is_by_line else None
-
-
 def _parsed_headers(texts: Sequence[str]) -> dict[str, bytes] | None:
     headers = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise BadInput(f"header {text!r}: expected NAME=VALUE")
-        headers[name] = argument_bytes(value)
+        headers[name] = os.fsencode(value)
     return headers or None

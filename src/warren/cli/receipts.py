@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import typer
 
+from warren.cli.show import time_text
 from warren.message import Place
+from warren.queue.delayed import Delayed
 
 
 class Receipts:
@@ -21,27 +23,29 @@ class Receipts:
     def __init__(self, topic: str, *, is_json: bool, is_quiet: bool) -> None:
         self._topic, self._is_json, self._is_quiet = topic, is_json, is_quiet
         self._runs: dict[int, range] = {}
-        self.count = 0
 
     def add(self, places: Sequence[Place]) -> None:
         """These were put."""
-        self.count += len(places)
-        if self._is_quiet:
-            return
         if self._is_json:
-            self._write_json(places)
-            return
-        for partition, number in places:
-            self._extend(partition, number)
-
-    def _write_json(self, places: Sequence[Place]) -> None:
-        sys.stdout.write(
-            "".join(
-                json.dumps({"topic": self._topic, "partition": partition, "number": number}) + "\n"
-                for partition, number in places
+            self._write(
+                {"topic": self._topic, "partition": partition, "number": number} for partition, number in places
             )
-        )
-        sys.stdout.flush()
+        elif not self._is_quiet:
+            for partition, number in places:
+                self._extend(partition, number)
+
+    def add_delayed(self, handles: Sequence[Delayed]) -> None:
+        """These were put, and will be delivered later."""
+        if self._is_json:
+            self._write({"topic": self._topic, "id": handle.id, "due": handle.due_us} for handle in handles)
+        elif not self._is_quiet:
+            for handle in handles:
+                typer.echo(f"due {time_text(handle.due_us)} UTC, id {handle.id}")
+
+    def _write(self, receipts: Iterable[Mapping[str, object]]) -> None:
+        if not self._is_quiet:
+            sys.stdout.write("".join(f"{json.dumps(receipt)}\n" for receipt in receipts))
+            sys.stdout.flush()
 
     def _extend(self, partition: int, number: int) -> None:
         run = self._runs.get(partition, range(number, number))

@@ -19,6 +19,8 @@ from warren.storage.inspection import BlockInfo, LogInfo
 
 WIDE: Final = 110
 STATES: Final[Mapping[str, str]] = {"clean": "closed cleanly", "open": "open, or left by a crash"}
+BODY_SHOWN_MAX: Final = 200
+"""How many bytes of a body are looked at for a cell of a table."""
 SIZE_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -55,6 +57,11 @@ def duration_text(seconds: float) -> str:
 def write_json(document: object) -> None:
     """One document of JSON to stdout."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def shortened(text: str) -> Text:
+    """`text` for a cell that gives way first where the terminal is narrow, and never takes a second line."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def table(title: str) -> Table:

@@ -8,18 +8,20 @@ from typing import Annotated, Final
 
 import typer
 
+import warren
 from warren.cli.failure import complain_of_duties
 from warren.errors import NotAStore
 from warren.queue import store_paths
 from warren.queue.group_settings import group_names
-from warren.queue.store import Store
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
 
+CATCH_UP_S_MAX: Final = 10.0
+"""How long a command waits at most for what became due while the store was closed."""
 STORE_DEFAULT: Final = "data"
 STORE_VARIABLE: Final = "WARREN_STORE"
 
 
-def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> Store:
+def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> warren.Store:
     """The store in `path`; NotAStore where there is none, unless it `creates` one.
 
     It has delivered what is due when this returns. With `keeps` it begins to, and goes on for as long as it is open.
@@ -27,9 +29,10 @@ def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> Stor
     if not creates:
         require_store(path)
     complain_of_duties()
-    store = Store(path, keeps=keeps)
-    if not keeps:
-        store.keep()
+    store = warren.open(path, keeps=keeps)
+    deadline_s = store.clock.steady_s() + CATCH_UP_S_MAX
+    while not keeps and store.keep() <= 0 and store.clock.steady_s() < deadline_s:
+        pass
     return store
 
 

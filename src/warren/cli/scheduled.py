@@ -1,0 +1,127 @@
+"""`warren scheduled …`: the messages that wait until they are due, and calling them off."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Final, NamedTuple
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from warren.cli.failure import EXIT_FAILED, FailureGroup
+from warren.cli.lines import json_bytes, printable
+from warren.cli.show import BODY_SHOWN_MAX, shortened, span_text, table, time_text, write_json
+from warren.cli.store import STORE_DEFAULT, AsJson, EveryTopicArgument, StoreOption, TopicArgument, open_store
+from warren.clock import microseconds
+from warren.queue.delayed import Scheduled, parse_handle_id
+from warren.queue.store import Store
+
+app = typer.Typer(cls=FailureGroup, help="List and cancel the messages that are not due yet.", no_args_is_help=True)
+
+LIMIT_DEFAULT: Final = 20
+
+
+class Entry(NamedTuple):
+    """One message that waits, with the topic it waits for. Sorts by when it is due."""
+
+    due_us: int
+    topic: str
+    scheduled: Scheduled
+
+
+@app.command("list")
+def list_scheduled(
+    topic: EveryTopicArgument = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="The first so many to become due.")
+    ] = LIMIT_DEFAULT,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Show what waits, by the time it is due."""
+    with open_store(store) as opened:
+        names = opened.topics() if topic is None else [opened.existing_topic(topic).name]
+        merged = heapq.merge(*(_entries(opened, name, limit + 1) for name in names), key=lambda entry: entry.due_us)
+        entries = list(islice(merged, limit + 1))
+        now_us = opened.clock.now_ns() // 1000
+    shown, is_cut = entries[:limit], len(entries) > limit
+    if is_json:
+        for entry in shown:
+            typer.echo(json.dumps(_fields(entry), ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    console.print(_table(shown, now_us, has_topic=topic is None) if shown else Text("nothing scheduled", style="dim"))
+    if is_cut:
+        console.print(Text(f"and more: --limit shows more than {limit}", style="dim"))
+
+
+@app.command()
+def cancel(
+    topic: TopicArgument,
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID", help="What `warren scheduled list` shows.", show_default=False)
+    ],
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Cancel messages before they are delivered; exit with 1 where it was too late for one of them."""
+    with open_store(store) as opened:
+        found = opened.existing_topic(topic)
+        for id in ids:
+            parse_handle_id(id)
+        cancelled = {id: found.cancel(id) for id in dict.fromkeys(ids)}
+    if is_json:
+        write_json([{"topic": topic, "id": id, "cancelled": was} for id, was in cancelled.items()])
+    else:
+        for id, was in cancelled.items():
+            typer.echo(f"cancelled {id}" if was else f"too late for {id}: it was delivered or cancelled before")
+    if not all(cancelled.values()):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _entries(store: Store, topic: str, limit: int) -> Iterator[Entry]:
+    for scheduled in store.existing_topic(topic).scheduled(limit):
+        yield Entry(microseconds(scheduled.due), topic, scheduled)
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    scheduled = entry.scheduled
+    return {
+        "topic": entry.topic,
+        "id": scheduled.id,
+        "due": entry.due_us,
+        "partition": scheduled.partition,
+        "message_id": scheduled.message_id,
+        "tag": scheduled.tag,
+        "key": None if scheduled.key is None else json_bytes(scheduled.key),
+        "headers": {name: json_bytes(value) for name, value in scheduled.headers.items()},
+        "corr_offset": scheduled.corr_offset,
+        "body": json_bytes(scheduled.body),
+    }
+
+
+def _table(entries: list[Entry], now_us: int, *, has_topic: bool) -> RenderableType:
+    found = table("Scheduled")
+    if has_topic:
+        found.add_column("topic", no_wrap=True)
+    found.add_column("due (UTC)", no_wrap=True)
+    found.add_column("in", justify="right", no_wrap=True)
+    # Whoever cancels needs all of it.
+    found.add_column("id", overflow="fold", no_wrap=True)
+    found.add_column("tag")
+    found.add_column("body")
+    for due_us, topic, scheduled in entries:
+        left = span_text(due_us - now_us) if due_us > now_us else "now"
+        cells = (
+            time_text(due_us),
+            left,
+            scheduled.id,
+            shortened(scheduled.tag),
+            shortened(printable(scheduled.body[:BODY_SHOWN_MAX])),
+        )
+        found.add_row(*((Text(topic), *cells) if has_topic else cells))
+    return found

@@ -23,7 +23,7 @@ Opener = Callable[[Path], tuple[Callable[[bytes], Any], Callable[[], Any]]]
 
 
 def synced(workspace: Workspace) -> list[Row]:
-    persistqueue, count = _module("persistqueue"), workspace.scale.puts_synced
+    persistqueue, count = installed("persistqueue"), workspace.scale.puts_synced
 
     def opener(kind: str) -> Opener:
         def make(path: Path) -> tuple[Callable[[bytes], Any], Callable[[], Any]]:
@@ -51,7 +51,7 @@ def synced(workspace: Workspace) -> list[Row]:
 
 
 def unsynced(workspace: Workspace) -> list[Row]:
-    litequeue, diskcache, scale = _module("litequeue"), _module("diskcache"), workspace.scale
+    litequeue, diskcache, scale = installed("litequeue"), installed("diskcache"), workspace.scale
 
     def open_lite(path: Path) -> tuple[Callable[[bytes], Any], Callable[[], Any]]:
         path.mkdir()
@@ -81,9 +81,10 @@ def unsynced(workspace: Workspace) -> list[Row]:
     ]
 
 
-def _module(name: str) -> ModuleType:
+def installed(name: str) -> ModuleType:
+    """A module of somebody else's; NotMeasured where it is not installed."""
     try:
-        return importlib.import_module(name)
+        return importlib.importinstalled(name)
     except ImportError as error:
         raise NotMeasured(f"{name} is not installed; the extra 'bench' brings it") from error
 

@@ -42,6 +42,9 @@ class Scale:
     puts_synced: int
     puts_unsynced: int
     puts_os: int
+    takes: int
+    gets_unsynced: int
+    gets_os: int
     memory_bytes: int
 
 
@@ -59,6 +62,9 @@ FULL: Final = Scale(
     puts_synced=100,
     puts_unsynced=5_000,
     puts_os=50_000,
+    takes=200_000,
+    gets_unsynced=1_000,
+    gets_os=20_000,
     memory_bytes=10_000_000_000,
 )
 
@@ -76,6 +82,9 @@ QUICK: Final = Scale(
     puts_synced=30,
     puts_unsynced=500,
     puts_os=10_000,
+    takes=50_000,
+    gets_unsynced=300,
+    gets_os=5_000,
     memory_bytes=1_000_000_000,
 )
 

@@ -1,6 +1,23 @@
-"""The asyncio twins: the same queues for the tasks of one event loop."""
+"""The asyncio twins: the same stores, topics, groups and queues for the tasks of one event loop."""
 
+from warren.aio.durable_queue import DurableQueue
+from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.handover_queue import HandoverQueue, handover
 from warren.aio.memory_queue import MemoryQueue, memory
+from warren.aio.store import Store, Transaction, open
+from warren.aio.topic import Topic
 
-__all__ = ["HandoverQueue", "MemoryQueue", "handover", "memory"]
+__all__ = [
+    "Broadcast",
+    "DurableQueue",
+    "HandoverQueue",
+    "MemoryQueue",
+    "QueueGroup",
+    "Store",
+    "StreamGroup",
+    "Topic",
+    "Transaction",
+    "handover",
+    "memory",
+    "open",
+]

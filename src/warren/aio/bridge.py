@@ -1,0 +1,82 @@
+"""From the event loop to the threads behind it: the synchronous objects are called there, one call at a time each."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from warren.clock import SYSTEM_CLOCK
+from warren.config import WAIT_S_MAX
+from warren.errors import BadInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CALL_THREADS: Final = 8
+WAIT_THREADS: Final = 32
+"""Those who wait take turns in these, and so never keep anybody from putting."""
+SLICE_S: Final = 0.1
+"""How long a thread waits at a stretch: a task that is cancelled ends no later."""
+
+
+class Bridge:
+    """The threads of one store. Tasks of one event loop may call it."""
+
+    def __init__(self) -> None:
+        self._calls = ThreadPoolExecutor(CALL_THREADS, "warren-aio")
+        self._waits = ThreadPoolExecutor(WAIT_THREADS, "warren-aio-wait")
+
+    async def call(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """Call `function` in a thread. A task that is cancelled meanwhile does not undo it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._calls, functools.partial(function, *arguments, **options))
+
+    async def wait(self, function: Callable[[float], R], seconds: float, undo: Callable[[R], object]) -> R:
+        """Call `function` with a part of `seconds` at a time until it gives something that is true, or they are over.
+
+        What it gave to a task that was cancelled meanwhile is handed to `undo`.
+        """
+        if not 0 <= seconds <= WAIT_S_MAX:
+            raise BadInput(f"wait {seconds!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
+        loop, end_s = asyncio.get_running_loop(), SYSTEM_CLOCK.steady_s() + seconds
+        while True:
+            left_s = max(0.0, end_s - SYSTEM_CLOCK.steady_s())
+            future = loop.run_in_executor(self._waits, function, min(left_s, SLICE_S))
+            try:
+                found = await asyncio.shield(future)
+            except asyncio.CancelledError:
+                found = await future
+                if found:
+                    await self.call(undo, found)
+                raise
+            if found or left_s <= SLICE_S:
+                return found
+
+    def close(self) -> None:
+        """No thread is left when what they do has ended."""
+        self._calls.shutdown(wait=False)
+        self._waits.shutdown(wait=False)
+
+
+class Twin:
+    """The asyncio twin of the object `sync`: the same methods, to be awaited."""
+
+    def __init__(self, sync: Any, bridge: Bridge) -> None:
+        self.sync, self._bridge = sync, bridge
+
+    def __repr__(self) -> str:
+        return f"<aio {self.sync!r}>"
+
+
+def passed(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method of a Twin that calls `method` of its synchronous object in a thread."""
+
+    @functools.wraps(method)
+    async def call(twin: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
+        result: R = await twin._bridge.call(functools.partial(method, twin.sync, *arguments, **options))
+        return result
+
+    return call

@@ -1,0 +1,122 @@
+"""The asyncio twin of a store and of its transactions: `async with warren.aio.open("data") as store`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Self
+
+from warren.aio.bridge import Bridge, Twin, passed
+from warren.aio.durable_queue import DurableQueue
+from warren.aio.topic import Topic
+from warren.transaction import store, transaction
+
+
+class Transaction(Twin):
+    """Committed at the end of an `async with` block, aborted by an exception. Its methods are those of its twin."""
+
+    sync: transaction.Transaction
+
+    @property
+    def id(self) -> str:
+        return self.sync.id
+
+    put = passed(transaction.Transaction.put)
+    put_many = passed(transaction.Transaction.put_many)
+    prepare = passed(transaction.Transaction.prepare)
+    abort = passed(transaction.Transaction.abort)
+
+    async def commit(self, *arguments: Any) -> None:
+        """Without a group: commit the transaction. With one: commit its positions with the transaction."""
+        await self._bridge.call(self.sync.commit, *map(_sync, arguments))
+
+    async def ack(self, group: Any, messages: Any) -> None:
+        """Acknowledge messages of a queue group with the transaction."""
+        await self._bridge.call(self.sync.ack, _sync(group), messages)
+
+    async def __aenter__(self) -> Self:
+        await self._bridge.call(self.sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._bridge.call(self.sync.__exit__, kind, error, trace)
+
+
+def _sync(value: Any) -> Any:
+    return value.sync if isinstance(value, Twin) else value
+
+
+class Store(Twin):
+    """A data directory, for the tasks of one event loop."""
+
+    sync: store.Store
+
+    async def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Topic:
+        """As `Store.topic`."""
+        return Topic(await self._bridge.call(self.sync.topic, name, partitions, **settings), self._bridge)
+
+    async def queue(self, name: str, maxsize: int = 0, **settings: Any) -> DurableQueue:
+        """As `Store.queue`."""
+        return DurableQueue(await self._bridge.call(self.sync.queue, name, maxsize, **settings), self._bridge)
+
+    async def transaction(self, **options: Any) -> Transaction:
+        """As `Store.transaction`: `async with await store.transaction() as tx`."""
+        return Transaction(await self._bridge.call(self.sync.transaction, **options), self._bridge)
+
+    topics = passed(store.Store.topics)
+    has_topic = passed(store.Store.has_topic)
+    delete_topic = passed(store.Store.delete_topic)
+    commit = passed(store.Store.commit)
+    abort = passed(store.Store.abort)
+    recover = passed(store.Store.recover)
+
+    async def close(self) -> None:
+        """Close all topics."""
+        await self._bridge.call(self.sync.close)
+        self._bridge.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Opening:
+    """A store that is about to be opened: to be awaited, or used with `async with`."""
+
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        self._open = functools.partial(store.open, path, **options)
+        self._store: Store | None = None
+
+    async def _opened(self) -> Store:
+        bridge = Bridge()
+        try:
+            self._store = Store(await bridge.call(self._open), bridge)
+        except BaseException:
+            bridge.close()
+            raise
+        return self._store
+
+    def __await__(self) -> Generator[Any, None, Store]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> Store:
+        return await self._opened()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def open(path: str | os.PathLike[str], **options: Any) -> Opening:
+    """The store in the directory `path`, made where there is none: `async with warren.aio.open("data") as store`."""
+    return Opening(path, options)

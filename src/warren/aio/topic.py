@@ -1,0 +1,130 @@
+"""The asyncio twin of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, Literal, Unpack, overload
+
+from warren.aio.bridge import Twin, passed
+from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
+from warren.message import Message, Place, TopicReceipt
+from warren.queue import topic
+from warren.queue.delayed import Delayed, Scheduled
+from warren.queue.groups import GroupOptions
+from warren.queue.message_fields import Columns, Fields
+from warren.queue.positions import Where
+from warren.queue.settings import TopicSettings
+
+PAGE: Final = 256
+"""How many messages an iteration fetches at a time."""
+
+
+class Topic(Twin):
+    """One topic of an open store. Any task may use it."""
+
+    sync: topic.Topic
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    @property
+    def partition_count(self) -> int:
+        return self.sync.partition_count
+
+    # --- Putting ---
+
+    @overload
+    async def put(
+        self, body: bytes, *, delay: None = None, deliver_at: None = None, **fields: Unpack[Fields]
+    ) -> TopicReceipt: ...
+    @overload
+    async def put(self, body: bytes, *, delay: float, deliver_at: None = None, **fields: Unpack[Fields]) -> Delayed: ...
+    @overload
+    async def put(
+        self, body: bytes, *, delay: None = None, deliver_at: datetime | float | int, **fields: Unpack[Fields]
+    ) -> Delayed: ...
+    async def put(self, body: bytes, **options: Any) -> TopicReceipt | Delayed:
+        """As `Topic.put`."""
+        put: Callable[..., TopicReceipt | Delayed] = self.sync.put
+        return await self._bridge.call(put, body, **options)
+
+    @overload
+    async def put_many(
+        self, bodies: Sequence[bytes], *, delay: None = None, deliver_at: None = None, **columns: Unpack[Columns]
+    ) -> Sequence[Place]: ...
+    @overload
+    async def put_many(
+        self, bodies: Sequence[bytes], *, delay: float, deliver_at: None = None, **columns: Unpack[Columns]
+    ) -> list[Delayed]: ...
+    @overload
+    async def put_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        delay: None = None,
+        deliver_at: datetime | float | int,
+        **columns: Unpack[Columns],
+    ) -> list[Delayed]: ...
+    async def put_many(self, bodies: Sequence[bytes], **options: Any) -> Sequence[Place] | list[Delayed]:
+        """As `Topic.put_many`."""
+        put_many: Callable[..., Sequence[Place] | list[Delayed]] = self.sync.put_many
+        return await self._bridge.call(put_many, bodies, **options)
+
+    request = passed(topic.Topic.request)
+    cancel = passed(topic.Topic.cancel)
+
+    # --- Consuming ---
+
+    @overload
+    async def group(
+        self, name: str, *, mode: Literal["stream"] = "stream", **options: Unpack[GroupOptions]
+    ) -> StreamGroup: ...
+    @overload
+    async def group(self, name: str, *, mode: Literal["queue"], **options: Unpack[GroupOptions]) -> QueueGroup: ...
+    async def group(self, name: str, *, mode: Any = "stream", **options: Any) -> StreamGroup | QueueGroup:
+        """As `Topic.group`."""
+        group: Callable[..., Any] = self.sync.group
+        member = await self._bridge.call(group, name, mode=mode, **options)
+        kind = QueueGroup if mode == "queue" else StreamGroup
+        return kind(member, self._bridge)
+
+    async def broadcast(self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None) -> Broadcast:
+        """As `Topic.broadcast`, without an end."""
+        return Broadcast(await self._bridge.call(self.sync.broadcast, tag=tag, start=start), self._bridge)
+
+    groups = passed(topic.Topic.groups)
+    delete_group = passed(topic.Topic.delete_group)
+
+    # --- Reading by place and time ---
+
+    last = passed(topic.Topic.last)
+
+    def since(self, when: datetime | float | int, *, tag: str | None = None) -> AsyncIterator[Message]:
+        """As `Topic.since`."""
+        return self._iterate(lambda: self.sync.since(when, tag=tag))
+
+    def between(
+        self, start: datetime | float | int, end: datetime | float | int, *, tag: str | None = None
+    ) -> AsyncIterator[Message]:
+        """As `Topic.between`."""
+        return self._iterate(lambda: self.sync.between(start, end, tag=tag))
+
+    def scheduled(self, limit: int | None = None) -> AsyncIterator[Scheduled]:
+        """As `Topic.scheduled`."""
+        return self._iterate(lambda: self.sync.scheduled(limit))
+
+    async def _iterate(self, start: Any) -> AsyncIterator[Any]:
+        found: Iterator[Any] = await self._bridge.call(start)
+        while page := await self._bridge.call(lambda: list(islice(found, PAGE))):
+            for item in page:
+                yield item
+
+    async def configure(self, **changes: Any) -> TopicSettings:
+        """As `Topic.configure`."""
+        return await self._bridge.call(self.sync.configure, **changes)
+
+    refresh = passed(topic.Topic.refresh)
+    retire = passed(topic.Topic.retire)

@@ -60,7 +60,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def waiting(log: Log) -> int:
     """How many puts wait for the next group."""
-    return log._commit._group.waiting_count
+    return log._commit.group.waiting_count
 
 
 def hold_first_sync(disk: MoodyFileSystem, log: Log, puts: Puts) -> None:
@@ -253,6 +253,20 @@ def test_a_write_that_fails_fails_the_put_and_the_next_one_recovers(tmp_path: Pa
     assert log.append(b"after").number == 1
     assert log.recovery is not None
     assert [message.body for message in log.read(0)] == [b"before", b"after"]
+
+
+def test_a_child_may_use_the_append_that_its_parent_kept(tmp_path: Path) -> None:
+    log = quick_log(tmp_path, durability="commit")
+    append = log.append
+    append(b"one")
+    assert log._commit.group.try_lead()
+    assert log._files.mutex.acquire(timeout=TIMEOUT_S)
+
+    log._files.after_fork()
+
+    assert [append(b"two").number, log.append(b"three").number, append(b"four").number] == [1, 2, 3]
+    assert not log._files.mutex.locked()
+    assert log._commit.group.try_lead()
 
 
 # --- By itself ---

@@ -66,7 +66,7 @@ class Commit:
         if durability.mode == "commit":
             # After each sync the first store to a page of the map takes a fault, which costs more than a write.
             self.writer.stores_through_map = False
-        self._group = GroupCommit(self._commit)
+        self.group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None
 
     # --- Putting ---
@@ -77,7 +77,7 @@ class Commit:
         StorageFull leaves the log as it was, or, where the batch is larger than a block, with whole records of it.
         """
         if self._durability.mode == "commit":
-            return self._group.put(batch)
+            return self.group.put(batch)
         with self.changing() as writer:
             receipt = self._lay(writer, batch)
         if self._has_sealed or self._durability.mode == "interval":
@@ -113,7 +113,7 @@ class Commit:
             return None
         if self._durability.mode == "commit":
             return make_synced_shortcut(
-                self, self._group, self._clock.now_ns, is_shared=not self._exclusive, compression=compression
+                self, self._clock.now_ns, is_shared=not self._exclusive, compression=compression
             )
         return make_shortcut(
             self,
@@ -380,7 +380,7 @@ class Commit:
         self._has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
         self._syncing = threading.Lock()
         self._view.let_go()
-        self._group = GroupCommit(self._commit)
+        self.group = GroupCommit(self._commit)
         self.writer.let_go()
         if self._exclusive:
             self.close_because("it was opened with exclusive=True by the parent process")

@@ -15,7 +15,6 @@ from warren.errors import BadInput, SyncFailed
 from warren.message import NO_CORR_OFFSET, Receipt
 from warren.storage.checksum import crc32c
 from warren.storage.filesystem import Lock
-from warren.storage.group_commit import GroupCommit
 from warren.storage.layout import (
     PAYLOAD_AT,
     SIZE_WORD,
@@ -144,11 +143,13 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
 
 
 def make_synced_shortcut(  # noqa: C901  # like the other one
-    commit: Commit, group: GroupCommit, now_ns: Callable[[], int], *, is_shared: bool, compression: int
+    commit: Commit, now_ns: Callable[[], int], *, is_shared: bool, compression: int
 ) -> Append:
-    """An `append` with durability `commit`: by itself where nobody else is about to commit, else with those who are."""
-    writer, files, mutex, pid = commit.writer, commit.files, commit.files.mutex, commit.pid
-    put, try_lead, let_lead, make = group.put, group.try_lead, group.let_lead, tuple.__new__
+    """An `append` with durability `commit`: by itself where nobody else is about to commit, else with those who are.
+
+    What a fork replaces is looked up each time: a child may have kept the `append` of its parent.
+    """
+    writer, files, make = commit.writer, commit.files, tuple.__new__
 
     def append(
         body: bytes,
@@ -167,21 +168,21 @@ def make_synced_shortcut(  # noqa: C901  # like the other one
             check_body(body)
             payload = PLAIN_HEAD + body
             packed = make(Packed, (payload, crc32c(payload), 1))
-        receipt = None
-        if try_lead():
+        group, receipt = commit.group, None
+        if group.try_lead():
             try:
                 receipt = commit_alone(packed)
             finally:
-                let_lead()
+                group.let_lead()
         if receipt is None:
-            receipt = put((packed,))
+            receipt = group.put((packed,))
         return receipt._replace(id=id) if id else receipt
 
     def commit_alone(packed: Packed) -> Receipt | None:  # noqa: C901
         """Commit one record with a sync of its own; None where only the long way will do."""
         size = len(packed.payload) + PAYLOAD_AT
         lock: Lock | None = None
-        with mutex:
+        with files.mutex:
             words, block, number = writer.words, writer.block, writer.number
             if block is None or not commit.is_ready or writer.position + size > writer.room_end:
                 return None
@@ -197,7 +198,7 @@ def make_synced_shortcut(  # noqa: C901  # like the other one
                     lock = wanted
                     if words[WORD_MESSAGE_COUNT] != number or words[WORD_WRITING] or words[WORD_STATE] != STATE_OPEN:
                         return None
-                    words[WORD_WRITING] = pid
+                    words[WORD_WRITING] = commit.pid
                 if number == writer.next_due and not writer.lay_entry(size):
                     if is_shared:
                         words[WORD_WRITING] = 0

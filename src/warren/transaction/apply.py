@@ -1,31 +1,46 @@
-"""Carrying out what a transaction decided: every message to its log, exactly once, by whichever process is there."""
+"""Carrying out what a transaction decided, exactly once, by whichever process is there: messages, positions, acks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, NamedTuple
 
-from warren.errors import NoSuchTopic
+from warren.errors import NoSuchGroup, NoSuchTopic
+from warren.queue.group_settings import read_settings
 from warren.queue.once import append_once
+from warren.queue.positions import store_positions, stored_position
+from warren.queue.queue_group import QueueGroup
 from warren.queue.store import Store
+from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import GONE, Topic
-from warren.storage import Log
+from warren.storage import Log, paths
 from warren.storage.columns import Batch
 from warren.storage.filesystem import SystemFileSystem
-from warren.transaction.entry import Entry, Piece, Place, Target
+from warren.transaction.entry import Entry, GroupName, Piece, Place, Target
 from warren.transaction.journal import Journal
 
 APPENDS_AT_ONCE_MAX: Final = 8
 
-InMemory = Mapping[Piece, Batch]
-"""The rows that need not be read from the journal."""
+
+class AtHand(NamedTuple):
+    """What whoever committed has, and others look up: the rows in memory, and the groups as it opened them."""
+
+    rows: Mapping[Piece, Batch]
+    streams: Mapping[GroupName, StreamGroup]
+    queues: Mapping[GroupName, QueueGroup]
+
+
+NOTHING_AT_HAND: Final = AtHand({}, {}, {})
 
 
 class Apply:
-    """Appends what committed transactions hold. Any thread may call, but only one at a time for one transaction.
+    """Does what transactions decided. Any thread may call, but only one at a time for one transaction.
 
-    Logs are appended to side by side, so that their syncs overlap.
+    What is done twice is done once, and all of it is on disk when a method returns. A topic or group that was deleted
+    took its part with it. Logs are appended to side by side, so that their syncs overlap.
     """
 
     def __init__(self, store: Store) -> None:
@@ -34,42 +49,25 @@ class Apply:
 
     def find_log(self, place: Place) -> Log:
         """The log that a transaction puts to; NoSuchTopic where it was deleted."""
-        return self._find_log(place)[1]
-
-    def _find_log(self, place: Place) -> tuple[Topic, Log]:
         topic = self._store.existing_topic(place.topic)
-        return topic, topic.partition(place.partition)
+        return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
 
-    def ends(self, places: Sequence[Place]) -> list[int]:
-        """Where the logs end now; 0 for one that was deleted."""
-        return [self._end(place) for place in places]
+    # --- Messages ---
 
-    def _end(self, place: Place) -> int:
-        try:
-            return self.find_log(place).end
-        except (NoSuchTopic, *GONE):
-            return 0
-
-    def put_all(self, entry: Entry, journal: Journal, in_memory: InMemory) -> None:
-        """Append every message of the transaction that is not there yet; they are on disk when this returns."""
-        jobs = [
-            lambda number=number, target=target: self._put(entry, number, target, journal, in_memory)
-            for number, target in enumerate(entry.targets)
-        ]
+    def put_all(self, entry: Entry, journal: Journal, rows: Mapping[Piece, Batch]) -> None:
+        """Append every message of the transaction that is not there yet."""
+        jobs: list[Callable[[], None]] = []
+        for number, target in enumerate(entry.targets):
+            with _unless_deleted():
+                log, is_synced = self.find_log(target.place), self._is_synced(target.place.topic)
+                jobs.append(partial(_put, log, is_synced, entry, number, target, journal, rows))
         self._side_by_side(jobs)
+        if any(target.place.horizon is not None for target in entry.targets):
+            # Some of them may be due.
+            self._store.wakeup.ring()
 
-    def _put(self, entry: Entry, number: int, target: Target, journal: Journal, in_memory: InMemory) -> None:
-        try:
-            topic, log = self._find_log(target.place)
-            for place, piece in enumerate(target.pieces):
-                batch = in_memory.get(piece) or journal.rows(piece)
-                append_once(log, batch, entry.marker(number, place), target.since)
-            if topic.settings.durability != "commit":
-                # The journal forgets the rows once they are here.
-                log.sync()
-        except (NoSuchTopic, *GONE):
-            # Whoever deleted the topic deleted these messages with it.
-            return
+    def _is_synced(self, topic: str) -> bool:
+        return self._store.topic(topic).settings.durability == "commit"
 
     def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
         if len(jobs) < 2 or not isinstance(self._store.filesystem, SystemFileSystem):
@@ -87,6 +85,52 @@ class Apply:
             if error is not None:
                 raise error
 
+    # --- Groups ---
+
+    def move_positions(self, entry: Entry, streams: Mapping[GroupName, StreamGroup]) -> None:
+        """Commit the positions. They only go forward: whoever came later may have got further."""
+        for name, positions in entry.positions.items():
+            with _unless_deleted():
+                topic = self._existing_group(name)
+                ahead = {
+                    partition: number
+                    for partition, number in positions.items()
+                    if number > stored_position(topic.partition(partition), name.group)
+                }
+                member = streams.get(name)
+                if member is not None:
+                    member.apply_positions(ahead)
+                else:
+                    store_positions(topic, name.group, ahead)
+                if not self._is_synced(name.topic):
+                    self._sync_positions(topic, name.group, positions)
+
+    def _sync_positions(self, topic: Topic, group: str, partitions: Mapping[int, int]) -> None:
+        """The journal forgets the positions once they are stored."""
+        for partition in partitions:
+            path = paths.reader_path(topic.partition(partition).path, group)
+            file = self._store.filesystem.open(path, writable=True)
+            file.sync()
+            file.close()
+
+    def end_holds(self, entry: Entry, queues: Mapping[GroupName, QueueGroup], *, committed: bool) -> None:
+        """What the transaction holds of queue groups is acknowledged, or given back."""
+        for name in entry.acks:
+            with _unless_deleted():
+                opened = queues.get(name)
+                if opened is not None:
+                    opened.finish(entry.token, committed)
+                    continue
+                with self._existing_group(name).group(name.group, mode="queue") as group:
+                    group.finish(entry.token, committed)
+
+    def _existing_group(self, name: GroupName) -> Topic:
+        """The topic of a group that is there."""
+        topic = self._store.existing_topic(name.topic)
+        if read_settings(self._store.filesystem, topic.directory, name.group) is None:
+            raise NoSuchGroup(name.topic, name.group)
+        return topic
+
     def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -95,3 +139,30 @@ class Apply:
     def after_fork(self) -> None:
         """A child has none of the parent's threads."""
         self._pool = None
+
+
+def _put(
+    log: Log,
+    is_synced: bool,
+    entry: Entry,
+    number: int,
+    target: Target,
+    journal: Journal,
+    rows: Mapping[Piece, Batch],
+) -> None:
+    with _unless_deleted():
+        for place, piece in enumerate(target.pieces):
+            batch = rows.get(piece) or journal.rows(piece)
+            append_once(log, batch, entry.marker(number, place), target.since)
+        if not is_synced:
+            # The journal forgets the rows once they are here.
+            log.sync()
+
+
+@contextmanager
+def _unless_deleted() -> Iterator[None]:
+    """What concerns a topic or a group that somebody deleted is left out."""
+    try:
+        yield
+    except (NoSuchTopic, NoSuchGroup, *GONE):
+        return

@@ -1,4 +1,4 @@
-"""Coordinator: begins, decides and finishes the transactions of a store, those of dead processes too."""
+"""Coordinator: begins and decides the transactions of a store, by id and from any process."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from warren.config import (
 from warren.errors import (
     BadInput,
     NoSuchTransaction,
+    StorageError,
     TransactionAborted,
     TransactionCommitted,
+    TransactionError,
     TransactionExists,
-    WarrenError,
+    WrongState,
 )
 from warren.queue import store_paths
 from warren.queue.store import Store
-from warren.storage.columns import Batch
 from warren.storage.record import text_bytes
-from warren.transaction.apply import InMemory
-from warren.transaction.entry import Entry, Piece
+from warren.transaction.apply import AtHand
+from warren.transaction.entry import Entry
 from warren.transaction.finishing import Finishing
 from warren.transaction.journal import Journal
+from warren.transaction.recording import Recording
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
 
@@ -46,18 +48,19 @@ class Prepared(NamedTuple):
 class Coordinator:
     """The transactions of one opening of a store. Any thread may call.
 
-    Invariant: a transaction is decided by one event in the journal, on disk before anything of it is in a log. Whoever
-    is at work on a decided one is named there by session; others finish it only once that session is dead.
+    Invariant: a transaction is decided by one event in the journal, on disk before anything of it is in a log; or,
+    where all of it is one record, by that record. What goes wrong before aborts it, what goes wrong later does not.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._directory = store_paths.transactions_directory(store.path)
         self._finishing = Finishing(store)
+        self._recording = Recording(store, self._finishing)
         self._journal: Journal | None = None
         self._open: dict[str, Transaction] = {}
         self._ended_here: dict[str, State] = {}
-        """Committed without the journal, as one record that is there wholly or not at all."""
+        """What became of those that the journal never knew of: aborted, or committed as one record."""
         self._mutex = threading.Lock()
 
     # --- The journal ---
@@ -72,7 +75,6 @@ class Coordinator:
         with self._mutex:
             if self._journal is None:
                 store = self._store
-                store.check_open()
                 directory = store_paths.journal_directory(self._directory)
                 self._journal = Journal(directory, store.filesystem, store.clock)
             return self._journal
@@ -80,13 +82,15 @@ class Coordinator:
     def state(self, id: str) -> State:
         """Where a transaction stands; UNKNOWN where there is none, or was none for long."""
         self._store.check_open()
-        ours = self._open.get(id)
-        if ours is not None:
+        if id in self._open:
             return State.OPEN
-        if id in self._ended_here:
-            return self._ended_here[id]
+        journal = self._journal_of(id)
+        return self._ended_here.get(id, State.UNKNOWN) if journal is None else journal.state(id)
+
+    def _journal_of(self, id: str) -> Journal | None:
+        """The journal, where it knows the transaction."""
         journal = self._found_journal()
-        return State.UNKNOWN if journal is None else journal.state(id)
+        return None if journal is None or journal.state(id) is State.UNKNOWN else journal
 
     # --- While it is open ---
 
@@ -104,53 +108,56 @@ class Coordinator:
             if transaction.id in self._open:
                 raise TransactionExists(transaction.id, State.OPEN)
             self._open[transaction.id] = transaction
+            self._ended_here.pop(transaction.id, None)
         return transaction
 
     def spill(self, transaction: Transaction) -> None:
         """Move the rows of an open transaction from memory to the journal."""
-        journal = self._made_journal()
-        with journal.changing():
-            self._check_id(journal, transaction)
-            if transaction.first is None:
-                transaction.first = journal.end_number
-                # From here on nobody retires what comes behind this event.
-                journal.change(self._entry(transaction, State.OPEN))
-            _move_rows(journal, transaction)
+        try:
+            self._recording.spill(self._made_journal(), transaction)
+        except BaseException:
+            self._drop(transaction)
+            raise
 
-    def _check_id(self, journal: Journal, transaction: Transaction) -> None:
-        """Within `changing`: that the id is nobody else's, and nobody aborted what the journal has of it."""
-        if transaction.first is None:
-            next_state(transaction.id, journal.transactions.state(transaction.id), Event.BEGIN)
-            return
-        entry = journal.transactions.entries.get(transaction.id)
-        if entry is None or entry.token != transaction.token or entry.state is not State.OPEN:
-            raise TransactionAborted(transaction.id)
-
-    def _check_time(self, transaction: Transaction) -> None:
+    def check_time(self, transaction: Transaction) -> None:
+        """TransactionAborted where its time is over; from then on it is aborted."""
         next_state(transaction.id, transaction.last_state, Event.CHANGE)
         if transaction.deadline_s <= self._store.clock.steady_s():
             self._drop(transaction)
             raise TransactionAborted(transaction.id)
 
     def _drop(self, transaction: Transaction) -> None:
-        """An open transaction of ours comes to nothing."""
+        """An open transaction of ours comes to nothing. What the journal has of it is aborted now, or by the keeper."""
         self._forget(transaction, State.ABORTED)
-        if transaction.first is not None and self._journal is not None:
-            with suppress(TransactionAborted, NoSuchTransaction):
-                self._abort_in_journal(self._journal, transaction.id, Event.ABORT)
+        if transaction.first is not None:
+            # What cannot be written now is written by the keeper.
+            with suppress(StorageError, TransactionAborted, NoSuchTransaction):
+                try:
+                    self._abort_in_journal(self._made_journal(), transaction.id, Event.ABORT)
+                except TransactionCommitted:
+                    # Something went wrong just after it was decided.
+                    transaction.last_state = State.COMMITTED
+        else:
+            self._remember(transaction.id, State.ABORTED)
 
     def _forget(self, transaction: Transaction, state: State) -> None:
         transaction.forget(state)
         self._open.pop(transaction.id, None)
 
-    # --- Deciding ---
+    def _remember(self, id: str, state: State) -> None:
+        with self._mutex:
+            self._ended_here[id] = state
+            if len(self._ended_here) > TRANSACTIONS_REMEMBERED_MAX:
+                del self._ended_here[next(iter(self._ended_here))]
+
+    # --- Committing ---
 
     def prepare(self, transaction: Transaction) -> None:
         """All of it is on disk, and any process may decide it from now on."""
         with transaction.mutex:
             if next_state(transaction.id, transaction.state, Event.PREPARE) is transaction.last_state:
                 return
-            self._check_time(transaction)
+            self.check_time(transaction)
             journal, _, _ = self._write(transaction, State.PREPARED)
             self._forget(transaction, State.PREPARED)
         journal.sync()
@@ -158,81 +165,53 @@ class Coordinator:
     def commit(self, id: str) -> State:
         """Decide that it happens, and carry it out: DONE. COMMITTED where somebody else is still at work on it."""
         self._store.check_open()
-        with self._finishing.working_on(id):
-            state = self._commit(id)
+        transaction = self._open.get(id)
+        if transaction is None:
+            with self._finishing.working_on(id):
+                state = self._commit_prepared(id)
+        else:
+            with transaction.mutex, self._finishing.working_on(id):
+                is_open = transaction.last_state is State.OPEN
+                state = self._commit_open(transaction) if is_open else self._commit_prepared(id)
         if state is State.COMMITTED:
             # Somebody else decided it. Is there nobody left to carry it out?
             self.settle()
             state = self.state(id)
         return state
 
-    def _commit(self, id: str) -> State:
-        transaction = self._open.get(id)
-        if transaction is not None:
-            with transaction.mutex:
-                if transaction.last_state is State.OPEN:
-                    return self._commit_open(transaction)
-        return self._commit_prepared(id)
-
     def _commit_open(self, transaction: Transaction) -> State:
-        self._check_time(transaction)
-        if transaction.is_one_record():
-            return self._commit_one_record(transaction)
-        journal, entry, in_memory = self._write(transaction, State.COMMITTED)
+        self.check_time(transaction)
+        if transaction.needs_no_journal():
+            return self._commit_at_once(transaction)
+        journal, entry, at_hand = self._write(transaction, State.COMMITTED)
         self._forget(transaction, State.COMMITTED)
         # The sync decides: from here on it happens, whoever dies.
         journal.sync()
-        transaction.last_state = self._finishing.carry_out(journal, entry, in_memory)
+        transaction.last_state = self._finishing.carry_out(journal, entry, at_hand)
         return transaction.last_state
 
-    def _commit_one_record(self, transaction: Transaction) -> State:
+    def _commit_at_once(self, transaction: Transaction) -> State:
         try:
             transaction.append()
         except BaseException:
             self._drop(transaction)
             raise
         self._forget(transaction, State.DONE)
-        self._ended_here[transaction.id] = State.DONE
-        while len(self._ended_here) > TRANSACTIONS_REMEMBERED_MAX:
-            del self._ended_here[next(iter(self._ended_here))]
+        self._remember(transaction.id, State.DONE)
         return State.DONE
 
-    def _write(self, transaction: Transaction, state: State) -> tuple[Journal, Entry, InMemory]:
-        """Put all of it into the journal, to be synced. What goes wrong aborts it: nothing was decided."""
+    def _write(self, transaction: Transaction, state: State) -> tuple[Journal, Entry, AtHand]:
+        """Put all of it into the journal, to be synced."""
         try:
-            for place, target in transaction.targets.items():
-                target.since = self._finishing.end(place)
             journal = self._made_journal()
-            with journal.changing():
-                self._check_id(journal, transaction)
-                if transaction.first is None:
-                    transaction.first = journal.end_number
-                in_memory = _move_rows(journal, transaction)
-                entry = self._entry(transaction, state)
-                journal.change(entry)
+            return journal, *self._recording.write(journal, transaction, state)
         except BaseException:
             self._drop(transaction)
             raise
-        return journal, entry, in_memory
-
-    def _entry(self, transaction: Transaction, state: State) -> Entry:
-        now_us = self._store.clock.now_ns() // 1000
-        lasting_s = transaction.prepared_timeout_s
-        assert transaction.first is not None
-        return Entry(
-            id=transaction.id,
-            state=state,
-            session=self._store.session.id,
-            token=transaction.token,
-            when=now_us,
-            first=transaction.first,
-            deadline=0 if lasting_s is None else now_us + int(lasting_s * 1_000_000),
-            targets=list(transaction.targets.values()) if state is not State.OPEN else [],
-        )
 
     def _commit_prepared(self, id: str) -> State:
-        journal = self._found_journal()
-        if journal is None or id in self._ended_here:
+        journal = self._journal_of(id)
+        if journal is None:
             return next_state(id, self.state(id), Event.COMMIT)
         found = journal.entry(id)
         ends = self._finishing.ends(found) if found is not None else []
@@ -242,6 +221,9 @@ class Coordinator:
             state = transactions.state(id)
             after = next_state(id, state, Event.COMMIT)
             entry = transactions.entries.get(id)
+            if state is State.OPEN:
+                # Only its own process knows all of it.
+                raise WrongState(id, state, Event.COMMIT)
             if state is State.PREPARED and entry is not None:
                 targets = [replace(target, since=end) for target, end in zip(entry.targets, ends, strict=True)]
                 entry = replace(entry, state=after, session=self._store.session.id, targets=targets)
@@ -249,7 +231,9 @@ class Coordinator:
         if entry is None or entry.session != self._store.session.id:
             return after
         journal.sync()
-        return self._finishing.carry_out(journal, entry, {})
+        return self._finishing.carry_out(journal, entry)
+
+    # --- Aborting ---
 
     def abort(self, id: str) -> State:
         """Decide that nothing of it happens."""
@@ -260,25 +244,33 @@ class Coordinator:
                 if transaction.last_state is State.OPEN:
                     self._drop(transaction)
                     return State.ABORTED
-        journal = self._found_journal()
-        if journal is None or id in self._ended_here:
+        journal = self._journal_of(id)
+        if journal is None:
             return next_state(id, self.state(id), Event.ABORT)
         return self._abort_in_journal(journal, id, Event.ABORT)
 
     def _abort_in_journal(self, journal: Journal, id: str, event: Event) -> State:
-        with journal.changing() as transactions:
-            state = transactions.state(id)
-            next_state(id, state, event)
-            if state is not State.ABORTED:
-                journal.end(id, State.ABORTED)
-        if state is State.PREPARED:
-            journal.sync()
-        return State.ABORTED
+        with self._finishing.working_on(id):
+            with journal.changing() as transactions:
+                state, entry = transactions.state(id), transactions.entries.get(id)
+                next_state(id, state, event)
+                if entry is None:
+                    return State.ABORTED
+                entry = replace(entry, state=State.ABORTED, session=self._store.session.id)
+                if entry.acks:
+                    journal.change(entry)
+                else:
+                    journal.end(id, State.ABORTED)
+            if state is not State.OPEN or entry.acks:
+                journal.sync()
+            if entry.acks:
+                self._finishing.carry_out(journal, entry)
+            return State.ABORTED
 
     def _is_past(self, entry: Entry) -> bool:
         return entry.state is State.PREPARED and 0 < entry.deadline <= self._store.clock.now_ns() // 1000
 
-    # --- What waits, and what others left ---
+    # --- What waits, and what was left ---
 
     def settle(self) -> None:
         """Finish what sessions that died had committed, and abort what they had open."""
@@ -307,23 +299,24 @@ class Coordinator:
     def keep(self) -> float:
         """The duty of the store: what ran out of time is aborted, what was left is finished."""
         for transaction in list(self._open.values()):
-            with transaction.mutex, suppress(WarrenError):
-                if transaction.last_state is State.OPEN:
-                    self._check_time(transaction)
+            with transaction.mutex, suppress(TransactionError):
+                self.check_time(transaction)
         journal = self._found_journal()
         if journal is not None:
             for entry in journal.entries():
-                self._keep_entry(journal, entry)
-            self.settle()
+                with suppress(TransactionError):
+                    self._keep_entry(journal, entry)
+            self._finishing.settle(journal)
         return TRANSACTION_LOOK_S
 
     def _keep_entry(self, journal: Journal, entry: Entry) -> None:
-        if self._is_past(entry):
-            with suppress(TransactionAborted, NoSuchTransaction, TransactionCommitted):
-                self._abort_in_journal(journal, entry.id, Event.EXPIRE)
         is_ours = entry.session == self._store.session.id
-        if entry.state is State.COMMITTED and is_ours and not self._finishing.is_at_work(entry.id):
-            self.commit(entry.id)
+        if self._is_past(entry):
+            self._abort_in_journal(journal, entry.id, Event.EXPIRE)
+        elif entry.state is State.OPEN and is_ours and entry.id not in self._open:
+            self._abort_in_journal(journal, entry.id, Event.ABORT)
+        elif self._finishing.is_left(entry):
+            self._finishing.try_again(journal, entry)
 
     def close(self) -> None:
         """Abort what is open. Called before the store closes."""
@@ -344,20 +337,6 @@ class Coordinator:
         self._finishing.after_fork()
         if self._journal is not None:
             self._journal.after_fork()
-
-
-def _move_rows(journal: Journal, transaction: Transaction) -> InMemory:
-    """Within `changing`: write the rows that are in memory to the journal, and give them."""
-    moved: dict[Piece, Batch] = {}
-    for place, rows in transaction.rows.items():
-        if rows.rows:
-            batch = rows.batch()
-            piece = journal.add_rows(batch)
-            transaction.targets[place].pieces.append(piece)
-            rows.clear()
-            moved[piece] = batch
-    transaction.size = 0
-    return moved
 
 
 def checked_id(id: object) -> str:

@@ -10,11 +10,11 @@ from warren.transaction.states import State
 
 
 class Place(NamedTuple):
-    """One log that a transaction puts to: a partition of a topic, or what is parked there up to a horizon."""
+    """One log that a transaction puts to: a partition of a topic, or what is parked for it with a horizon."""
 
     topic: str
     partition: int
-    horizon: int | None = None
+    horizon: str | None = None
 
 
 class Piece(NamedTuple):

@@ -13,10 +13,10 @@ from warren.errors import NoSuchTopic
 from warren.queue import store_paths
 from warren.queue.shared_lock import SharedLock
 from warren.queue.store import Store
-from warren.transaction.apply import Apply, InMemory
+from warren.transaction.apply import NOTHING_AT_HAND, Apply, AtHand
 from warren.transaction.entry import Entry, Place
 from warren.transaction.journal import Journal
-from warren.transaction.states import State
+from warren.transaction.states import Event, State, next_state
 
 LOGGER: Final = logging.getLogger("warren")
 
@@ -30,7 +30,8 @@ class Finishing:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._apply = Apply(store)
-        self._at_work: set[str] = set()
+        self._at_work: dict[str, int] = {}
+        """The transactions that threads of this process work on, each with its thread."""
         self._changed = threading.Condition()
         lock_path = store_paths.settling_lock(store_paths.transactions_directory(store.path))
         self._settling = SharedLock(store.filesystem, lock_path, store.clock)
@@ -50,46 +51,67 @@ class Finishing:
                 ends.append(0)
         return ends
 
-    def is_at_work(self, id: str) -> bool:
-        """Whether a thread of this process works on the transaction."""
-        return id in self._at_work
+    # --- Who is at work ---
+
+    def is_left(self, entry: Entry) -> bool:
+        """Whether it was decided by this process, and no thread of it is at work on it."""
+        is_decided = entry.state in (State.COMMITTED, State.ABORTED)
+        return is_decided and entry.session == self._store.session.id and entry.id not in self._at_work
 
     @contextmanager
     def working_on(self, id: str) -> Iterator[None]:
-        """One thread of this process at a time works on a transaction."""
+        """One thread of this process at a time works on a transaction. Where it is open, its mutex is taken before."""
+        me = threading.get_ident()
+        is_nested = self._at_work.get(id) == me
         with self._changed:
-            while id in self._at_work:
+            while not is_nested and id in self._at_work:
                 self._changed.wait()
-            self._at_work.add(id)
+            self._at_work[id] = me
         try:
             yield
         finally:
-            with self._changed:
-                self._at_work.discard(id)
-                self._changed.notify_all()
+            if not is_nested:
+                with self._changed:
+                    del self._at_work[id]
+                    self._changed.notify_all()
 
-    def carry_out(self, journal: Journal, entry: Entry, in_memory: InMemory) -> State:
-        """What was decided happens. What cannot be done now is tried again by the keeper: it stays decided."""
+    # --- Carrying out ---
+
+    def carry_out(self, journal: Journal, entry: Entry, at_hand: AtHand = NOTHING_AT_HAND) -> State:
+        """What was decided, and is on disk, happens. What cannot be done now stays decided, and is tried again."""
+        is_committed = entry.state is State.COMMITTED
         try:
-            self._apply.put_all(entry, journal, in_memory)
+            if is_committed:
+                self._apply.put_all(entry, journal, at_hand.rows)
+                self._apply.move_positions(entry, at_hand.streams)
+            self._apply.end_holds(entry, at_hand.queues, committed=is_committed)
         except Exception:
-            LOGGER.exception("transaction %r is committed, and could not be carried out yet", entry.id)
-            return State.COMMITTED
+            LOGGER.exception("transaction %r is %s, and could not be carried out yet", entry.id, entry.state)
+            return entry.state
+        state = next_state(entry.id, entry.state, Event.FINISH)
         with journal.changing():
-            journal.end(entry.id, State.DONE)
-        return State.DONE
+            journal.end(entry.id, state)
+        return state
+
+    def try_again(self, journal: Journal, entry: Entry) -> None:
+        """Carry out what could not be before."""
+        with self.working_on(entry.id):
+            found = journal.entry(entry.id)
+            if found is not None and found.token == entry.token:
+                journal.sync()
+                self.carry_out(journal, found)
 
     # --- What others left ---
 
     def settle(self, journal: Journal) -> None:
-        """Finish what sessions that died had committed, and abort what they had open."""
+        """Finish what sessions that died had decided, and abort what they had open."""
         # A group that is told what was decided may itself ask for this.
         if self._settling_thread == threading.get_ident() or not self._orphans(journal):
             return
         with self._settling:
             self._settling_thread = threading.get_ident()
             try:
-                self._settle(journal)
+                self._settle(journal, self._orphans(journal))
             finally:
                 self._settling_thread = 0
 
@@ -101,37 +123,29 @@ class Finishing:
             if entry.state is not State.PREPARED and entry.session != session.id and not session.is_alive(entry.session)
         ]
 
-    def _settle(self, journal: Journal) -> None:
-        orphans = self._orphans(journal)
-        with journal.changing() as transactions:
-            for entry in orphans:
-                if transactions.state(entry.id) is State.OPEN:
-                    journal.end(entry.id, State.ABORTED)
-        decided = [entry for entry in orphans if entry.state is State.COMMITTED]
+    def _settle(self, journal: Journal, orphans: Sequence[Entry]) -> None:
         with ExitStack() as stack:
-            for entry in decided:
+            for entry in orphans:
                 stack.enter_context(self.working_on(entry.id))
-            taken = self._take_over(journal, decided)
+            taken = [self._taken_over(entry) for entry in orphans]
+            with journal.changing():
+                for entry in taken:
+                    journal.change(entry)
             # A killed process may have written its decision, and not have synced it.
             journal.sync()
             for entry in taken:
-                self.carry_out(journal, entry, {})
+                self.carry_out(journal, entry)
 
-    def _take_over(self, journal: Journal, entries: Sequence[Entry]) -> list[Entry]:
-        """From here on they are ours to carry out.
+    def _taken_over(self, entry: Entry) -> Entry:
+        """The same, ours to carry out. What nobody decided is aborted.
 
         A power cut may have taken the end of a log that is not synced with every put: then the first try is gone too,
         and the next one is looked for from where the log ends now.
         """
-        taken = []
-        for entry in entries:
-            ends = zip(entry.targets, self.ends(entry), strict=True)
-            targets = [replace(target, since=min(target.since, end)) for target, end in ends]
-            taken.append(replace(entry, session=self._store.session.id, targets=targets))
-        with journal.changing():
-            for entry in taken:
-                journal.change(entry)
-        return taken
+        ends = zip(entry.targets, self.ends(entry), strict=True)
+        targets = [replace(target, since=min(target.since, end)) for target, end in ends]
+        state = State.ABORTED if entry.state is State.OPEN else entry.state
+        return replace(entry, state=state, session=self._store.session.id, targets=targets)
 
     def close(self) -> None:
         self._apply.close()

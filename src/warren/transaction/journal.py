@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from warren.clock import Clock
 from warren.config import BLOCK_SIZE_MAX, TRANSACTIONS_REMEMBERED_MAX
+from warren.errors import StorageError
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log
 from warren.storage.columns import Batch
@@ -17,6 +19,7 @@ from warren.transaction.entry import Entry, Piece
 from warren.transaction.rows import batch_of
 from warren.transaction.states import State
 
+LOGGER: Final = logging.getLogger("warren")
 SNAPSHOT: Final = b"snapshot"
 CHANGED: Final = b"changed"
 ENDED: Final = b"ended"
@@ -94,7 +97,7 @@ class Journal:
             self._catch_up()
             yield self.transactions
             if self._is_snapshot_due():
-                self._write_snapshot()
+                self._try_snapshot()
 
     def state(self, id: str) -> State:
         """The state of a transaction now."""
@@ -231,6 +234,13 @@ class Journal:
         if self._row_size >= ROWS_PER_SNAPSHOT:
             return True
         return self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size
+
+    def _try_snapshot(self) -> None:
+        """What was decided stays decided, whether there is room for a snapshot or not."""
+        try:
+            self._write_snapshot()
+        except StorageError:
+            LOGGER.exception("the journal of transactions could not be shortened; it is tried again")
 
     def _write_snapshot(self) -> None:
         """Write all that is known, and retire what nobody needs any more. What is not ended keeps its rows."""

@@ -43,6 +43,16 @@ class Limits(NamedTuple):
     def of(cls, version: int, block_size: int, body_size: int) -> Self:
         return cls(version, record_size_max(FORMATS[version], block_size), body_size)
 
+    def parked(self) -> Self:
+        """What the log takes in which messages of the topic are parked."""
+        return self if self.version == 2 else self._replace(version=2)
+
+    def row_of(self, batch: Batch) -> Row:
+        """The one message of a batch."""
+        (message,) = zip(*(column if column is not None else [None] for column in batch), strict=True)
+        body, tag, key, id, headers, corr_offset = message
+        return self.row(body, tag or "", key, id or "", headers, NO_CORR_OFFSET if corr_offset is None else corr_offset)
+
     def row(
         self,
         body: bytes,

@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a transaction. EXPIRE: its time ran out. FINISH: all of it is where it belongs."""
+    """What can happen to a transaction. EXPIRE: its time ran out. FINISH: nothing is left to be done."""
 
     BEGIN = "begin"
     CHANGE = "change"
@@ -47,7 +47,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.OPEN, Event.EXPIRE): State.ABORTED,
     (State.PREPARED, Event.EXPIRE): State.ABORTED,
     (State.COMMITTED, Event.FINISH): State.DONE,
-    (State.DONE, Event.FINISH): State.DONE,
+    (State.ABORTED, Event.FINISH): State.ABORTED,
 }
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from warren.config import TRANSACTION_MEMORY_MAX
 from warren.errors import BadInput, NoSuchTopic
-from warren.message import NO_CORR_OFFSET
+from warren.message import NO_CORR_OFFSET, Message
+from warren.queue.queue_group import QueueGroup
 from warren.queue.routing import rows_by_partition
+from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import GONE, Topic
-from warren.transaction.entry import Place, Target
+from warren.transaction.entry import GroupName, Place, Target
 from warren.transaction.rows import Limits, Row, Rows
 from warren.transaction.states import Event, State, next_state
 
@@ -45,6 +48,10 @@ class Transaction:
         self.mutex = threading.RLock()
         self.rows: dict[Place, Rows] = {}
         self.targets: dict[Place, Target] = {}
+        self.positions: dict[GroupName, dict[int, int]] = {}
+        self.acks: dict[GroupName, list[Message]] = {}
+        self.streams: dict[GroupName, StreamGroup] = {}
+        self.queues: dict[GroupName, QueueGroup] = {}
         self.size = 0
         self.last_state = State.OPEN
         self._is_named = id is not None
@@ -72,10 +79,30 @@ class Transaction:
         id: str = "",
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
+        delay: float | None = None,
+        deliver_at: datetime | float | int | None = None,
     ) -> None:
-        """Put one message when the transaction is committed. The topic is made now where there is none."""
+        """Put one message when the transaction is committed. The topic is made now where there is none.
+
+        With `delay`, which counts from now, or `deliver_at` it is then parked until it is due.
+        """
         with self.mutex:
             found, limits = self._change(topic)
+            if delay is not None or deliver_at is not None:
+                due_us = found.delay.due_us(delay, deliver_at)
+                found.check_body(body)
+                horizon, batch = found.delay.row(
+                    body,
+                    due_us,
+                    key=key,
+                    tag=tag,
+                    headers=headers,
+                    id=id,
+                    corr_offset=corr_offset,
+                    partition=partition,
+                )
+                self._add(Place(found.name, 0, horizon), limits.parked().row_of(batch))
+                return
             row = limits.row(body, tag, key, id, headers, corr_offset)
             number = found.route(key) if partition is None else partition
             found.partition(number)
@@ -116,9 +143,44 @@ class Transaction:
                 for place in places:
                     self._add(Place(found.name, number), rows[place])
 
+    def ack(self, group: QueueGroup, messages: Message | Sequence[Message]) -> None:
+        """Acknowledge messages, which this process took and still has, when the transaction is committed.
+
+        LeaseLost at that time, and nothing happens, where one of them went to somebody else meanwhile.
+        """
+        self._check_group(group, QueueGroup, "queue")
+        given: list[Any] = [messages] if isinstance(messages, Message) else list(messages)
+        for message in given:
+            if not isinstance(message, Message) or message.topic != group.topic.name:
+                raise BadInput(f"{message!r} is no message of topic {str(group.topic.name)!r}")
+        with self.mutex:
+            self._check_open()
+            name = GroupName(str(group.topic.name), group.name)
+            self.queues[name] = group
+            self.acks.setdefault(name, []).extend(given)
+
+    def _commit_positions(self, group: StreamGroup, positions: Mapping[int, int] | None) -> None:
+        self._check_group(group, StreamGroup, "stream")
+        with self.mutex:
+            self._check_open()
+            wanted = group.read_positions() if positions is None else _checked_positions(group.topic, positions)
+            group.check_owned(wanted)
+            name = GroupName(str(group.topic.name), group.name)
+            self.streams[name] = group
+            self.positions.setdefault(name, {}).update(wanted)
+
+    def _check_group(self, group: Any, kind: type[StreamGroup | QueueGroup], mode: str) -> None:
+        if not isinstance(group, kind) or group.topic.store is not self._store:
+            raise BadInput(f"{group!r}: expected a {mode} group of this store")
+
+    def _check_open(self) -> None:
+        """The error that says why it can be changed no more."""
+        next_state(self.id, self.state, Event.CHANGE)
+        self._coordinator.check_time(self)
+
     def _change(self, topic: str | Topic) -> tuple[Topic, Limits]:
         """The topic and what it takes, where the transaction may still be changed."""
-        next_state(self.id, self.state, Event.CHANGE)
+        self._check_open()
         known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
             found = self._find(topic)
@@ -144,28 +206,33 @@ class Transaction:
         if self.size > TRANSACTION_MEMORY_MAX:
             self._coordinator.spill(self)
 
-    def is_one_record(self) -> bool:
-        """Whether all it does is one record in one log, which is there wholly or not at all by itself."""
-        if len(self.rows) != 1 or self.first is not None or self._is_named:
+    def needs_no_journal(self) -> bool:
+        """Whether all it does is one record in one partition, which is there wholly or not at all by itself.
+
+        One that was given an id does: others may ask what became of it.
+        """
+        if self.first is not None or self._is_named or self.acks or self.positions or len(self.rows) > 1:
             return False
-        ((place, rows),) = self.rows.items()
-        return rows.is_one_record(self._topics[place.topic][1])
+        return all(
+            place.horizon is None and rows.is_one_record(self._topics[place.topic][1])
+            for place, rows in self.rows.items()
+        )
 
     def append(self) -> None:
-        """Append its one record."""
-        ((place, rows),) = self.rows.items()
-        batch = rows.batch()
-        try:
-            self._topics[place.topic][0].partition(place.partition).append_many(
-                batch.bodies,
-                tags=batch.tags,
-                keys=batch.keys,
-                ids=batch.ids,
-                headers=batch.headers,
-                corr_offsets=batch.corr_offsets,
-            )
-        except GONE as error:
-            raise NoSuchTopic(place.topic) from error
+        """Append its one record, if it has one."""
+        for place, rows in self.rows.items():
+            batch = rows.batch()
+            try:
+                self._topics[place.topic][0].partition(place.partition).append_many(
+                    batch.bodies,
+                    tags=batch.tags,
+                    keys=batch.keys,
+                    ids=batch.ids,
+                    headers=batch.headers,
+                    corr_offsets=batch.corr_offsets,
+                )
+            except GONE as error:
+                raise NoSuchTopic(place.topic) from error
 
     # --- What becomes of it ---
 
@@ -174,9 +241,16 @@ class Transaction:
         self._is_left = True
         self._coordinator.prepare(self)
 
-    def commit(self) -> None:
-        """Everything happens, and is where it belongs when this returns."""
+    def commit(self, group: StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
+        """With a group: what it read, or `positions`, is committed when the transaction is. It only goes forward.
+
+        Without one: everything happens, and is where it belongs when this returns.
+        """
+        if group is not None:
+            self._commit_positions(group, positions)
+            return
         self._is_left = True
+        next_state(self.id, self.last_state, Event.COMMIT)
         self._coordinator.commit(self.id)
 
     def abort(self) -> None:
@@ -187,7 +261,8 @@ class Transaction:
     def forget(self, state: State) -> None:
         """It is over, or out of our hands: keep nothing in memory."""
         self.last_state, self.size = state, 0
-        self.rows.clear()
+        for kept in (self.rows, self.acks, self.positions, self.streams, self.queues):
+            kept.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -212,3 +287,12 @@ def _filled(name: str, column: Sequence[Any] | None, count: int, usual: Any) -> 
     if len(column) != count:
         raise BadInput(f"{name} has {len(column)} entries for {count} bodies")
     return column
+
+
+def _checked_positions(topic: Topic, positions: Mapping[int, int]) -> dict[int, int]:
+    number: Any
+    for partition, number in positions.items():
+        log = topic.partition(partition)
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= log.end:
+            raise BadInput(f"position {number!r} of partition {partition}: expected a number from 0 to {log.end}")
+    return dict(positions)

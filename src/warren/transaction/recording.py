@@ -1,0 +1,109 @@
+"""Recording: what an open transaction holds is written to the journal."""
+
+from __future__ import annotations
+
+from warren.errors import TransactionAborted, TransactionExists
+from warren.queue.store import Store
+from warren.storage.columns import Batch
+from warren.transaction.apply import AtHand
+from warren.transaction.entry import Entry, Piece
+from warren.transaction.finishing import Finishing
+from warren.transaction.journal import Journal
+from warren.transaction.states import Event, State, next_state
+from warren.transaction.transaction import Transaction
+
+
+class Recording:
+    """Writes transactions of this process. Whoever calls holds the mutex of the transaction.
+
+    Invariant: while rows of a transaction are in the journal, so is an entry that keeps them from being retired.
+    """
+
+    def __init__(self, store: Store, finishing: Finishing) -> None:
+        self._store, self._finishing = store, finishing
+
+    def spill(self, journal: Journal, transaction: Transaction) -> None:
+        """Move the rows from memory to the journal."""
+        with journal.changing():
+            self._begin(journal, transaction)
+            _move_rows(journal, transaction)
+
+    def _begin(self, journal: Journal, transaction: Transaction) -> None:
+        """Within `changing`: from here on the journal knows of the transaction, and keeps what comes behind."""
+        _check_id(journal, transaction)
+        if transaction.first is None:
+            transaction.first = journal.end_number
+            journal.change(self._entry(transaction, State.OPEN))
+
+    def write(self, journal: Journal, transaction: Transaction, state: State) -> tuple[Entry, AtHand]:
+        """Write all of it, prepared or committed, for the caller to sync. The entry, and what is at hand of it."""
+        for name, stream in transaction.streams.items():
+            stream.check_owned(transaction.positions[name])
+        if transaction.acks:
+            self._hold(journal, transaction)
+        for place, target in transaction.targets.items():
+            target.since = self._finishing.end(place)
+        with journal.changing():
+            _check_id(journal, transaction)
+            if transaction.first is None:
+                transaction.first = journal.end_number
+            rows = _move_rows(journal, transaction)
+            entry = self._entry(transaction, state)
+            journal.change(entry)
+        return entry, AtHand(rows, dict(transaction.streams), dict(transaction.queues))
+
+    def _hold(self, journal: Journal, transaction: Transaction) -> None:
+        """Keep what is to be acknowledged from everybody else, until this is decided."""
+        with journal.changing():
+            self._begin(journal, transaction)
+            # Also one that was begun without these: whoever finds it gives back what it holds.
+            journal.change(self._entry(transaction, State.OPEN))
+        # On disk before the holds are: a hold that no transaction is known for would last for ever.
+        journal.sync()
+        for name, messages in transaction.acks.items():
+            transaction.queues[name].hold(transaction.token, messages)
+
+    def _entry(self, transaction: Transaction, state: State) -> Entry:
+        assert transaction.first is not None
+        now_us = self._store.clock.now_ns() // 1000
+        lasting_s = transaction.prepared_timeout_s
+        is_whole = state is not State.OPEN
+        return Entry(
+            id=transaction.id,
+            state=state,
+            session=self._store.session.id,
+            token=transaction.token,
+            when=now_us,
+            first=transaction.first,
+            deadline=0 if lasting_s is None else now_us + int(lasting_s * 1_000_000),
+            targets=list(transaction.targets.values()) if is_whole else [],
+            positions=dict(transaction.positions) if is_whole else {},
+            acks={name: len(messages) for name, messages in transaction.acks.items()},
+        )
+
+
+def _check_id(journal: Journal, transaction: Transaction) -> None:
+    """Within `changing`: that the id is nobody else's, and nobody aborted what the journal has of it."""
+    id, transactions = transaction.id, journal.transactions
+    entry = transactions.entries.get(id)
+    if transaction.first is None:
+        next_state(id, transactions.state(id), Event.BEGIN)
+        if entry is not None:
+            # Aborted, and what it held is not given back yet.
+            raise TransactionExists(id, entry.state)
+    elif entry is None or entry.token != transaction.token or entry.state is not State.OPEN:
+        raise TransactionAborted(id)
+
+
+def _move_rows(journal: Journal, transaction: Transaction) -> dict[Piece, Batch]:
+    """Within `changing`: write the rows that are in memory to the journal, and give them."""
+    moved: dict[Piece, Batch] = {}
+    for place, rows in transaction.rows.items():
+        if rows.rows:
+            batch = rows.batch()
+            piece = journal.add_rows(batch)
+            transaction.targets[place].pieces.append(piece)
+            rows.clear()
+            moved[piece] = batch
+    transaction.size = 0
+    return moved

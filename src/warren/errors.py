@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from queue import Full
 
 
@@ -368,3 +369,59 @@ class SequenceGap(ProducerError):
     def __init__(self, producer: str, sequence: int, expected: int) -> None:
         super().__init__(f"producer {producer!r} was given number {sequence}, and the next one is {expected}")
         self.producer, self.sequence, self.expected = producer, sequence, expected
+
+
+class FellBehind(NumberRetired):
+    """Whoever reads a partition was so slow that retention removed what came next. `seek` says where to go on."""
+
+    code = "fell_behind"
+
+    def __init__(self, topic: str, partition: int, number: int, first: int) -> None:
+        StorageError.__init__(
+            self,
+            f"message {number} of partition {partition} of topic {topic!r} was retired before it was read; "
+            f"the partition now starts at {first}",
+        )
+        self.topic, self.partition, self.number, self.first = topic, partition, number, first
+
+
+class GroupError(StoreError):
+    """Something about a group and its members."""
+
+    code = "group"
+
+
+class NotOwner(GroupError):
+    """Another member owns the partitions, or may do so at any moment. Nothing was changed."""
+
+    code = "not_owner"
+
+    def __init__(self, topic: str, group: str, partitions: Sequence[int]) -> None:
+        named = ", ".join(map(str, partitions))
+        super().__init__(f"this member of group {group!r} of topic {topic!r} does not own partition {named}")
+        self.topic, self.group, self.partitions = topic, group, list(partitions)
+
+
+class GroupClosed(GroupError):
+    """This member of the group was closed."""
+
+    code = "group_closed"
+
+    def __init__(self, topic: str, group: str) -> None:
+        super().__init__(f"this member of group {group!r} of topic {topic!r} is closed; open it again with group()")
+        self.topic, self.group = topic, group
+
+
+class LeaseLost(GroupError):
+    """Messages are no longer leased to whoever took them: handed out again, given back, or acknowledged already."""
+
+    code = "lease_lost"
+
+    def __init__(self, topic: str, group: str, places: Sequence[tuple[int, int]]) -> None:
+        partition, number = places[0]
+        others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        super().__init__(
+            f"message {number} of partition {partition} of topic {topic!r}{others} is no longer leased to whoever took "
+            f"it from group {group!r}"
+        )
+        self.topic, self.group, self.places = topic, group, list(places)

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import heapq
 import itertools
 import os
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
 from warren.clock import Clock, microseconds
 from warren.config import BODY_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, NoSuchTopic, NotALog, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue import store_paths
+from warren.queue.broadcast import Broadcast
 from warren.queue.delay import Delay
 from warren.queue.delayed import Delayed, Scheduled
+from warren.queue.group_settings import group_names
+from warren.queue.groups import GroupOptions, delete_group, open_group
+from warren.queue.json_file import read_json
 from warren.queue.message_fields import Columns, Fields
+from warren.queue.positions import Where
+from warren.queue.queue_group import QueueGroup
 from warren.queue.request import answer, reply_headers, request
 from warren.queue.retention import first_to_keep
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
+from warren.queue.stream_group import StreamGroup
 from warren.storage import Log
 from warren.storage.columns import Batch
 from warren.storage.filesystem import FileSystem
@@ -49,6 +58,7 @@ class Topic:
         self.delay = Delay(self)
         self._turn = itertools.count()
         self._logs: list[Log] = []
+        self._members: weakref.WeakSet[StreamGroup | QueueGroup] = weakref.WeakSet()
         self.take_settings(settings)
 
     # --- Its partitions ---
@@ -56,13 +66,17 @@ class Topic:
     def take_settings(self, settings: TopicSettings) -> None:
         """These are the settings now: logs are opened anew where they concern them."""
         old, self.settings = self.settings, settings
-        if any(getattr(old, name) != getattr(settings, name) for name in ("durability", "block_size", "compression")):
-            with self.delay.standing_still():
-                self.close()
-        while len(self._logs) < settings.partitions:
-            self._logs.append(self._open_log(len(self._logs)))
+        concerned = ("durability", "block_size", "compression")
+        closing = self._logs if any(getattr(old, name) != getattr(settings, name) for name in concerned) else []
+        kept = [] if closing else self._logs
+        # A new list: other threads always find a whole one, and come to the same when they do this at once.
+        self._logs = [*kept, *map(self._open_log, range(len(kept), settings.partitions))]
         self._partition_count = settings.partitions
         self._size_max = settings.message_size_max
+        if closing:
+            with self.delay.standing_still():
+                self.delay.close()
+                _close(closing)
 
     def _open_log(self, partition: int) -> Log:
         settings, store = self.settings, self.store
@@ -77,6 +91,17 @@ class Topic:
             filesystem=store.filesystem,
             clock=store.clock,
         )
+
+    def see_partitions(self) -> int:
+        """How many partitions there are, with those that another process added."""
+        path = store_paths.partition_directory(self.directory, self._partition_count)
+        if self.filesystem.exists(path):
+            path = store_paths.topic_file(self.directory)
+            data = read_json(self.filesystem, path)
+            if data is not None:
+                count = TopicSettings.from_json(path, data).partitions
+                self.take_settings(dataclasses.replace(self.settings, partitions=count))
+        return self._partition_count
 
     @property
     def logs(self) -> Sequence[Log]:
@@ -326,6 +351,47 @@ class Topic:
             *(_messages(log, first, last, tag) for log, first, last in ranges), key=attrgetter("timestamp")
         )
 
+    # --- Consuming ---
+
+    @overload
+    def group(self, name: str, *, mode: Literal["stream"] = ..., **options: Unpack[GroupOptions]) -> StreamGroup: ...
+
+    @overload
+    def group(self, name: str, *, mode: Literal["queue"], **options: Unpack[GroupOptions]) -> QueueGroup: ...
+
+    def group(
+        self, name: str, *, mode: Literal["stream", "queue"] = "stream", **options: Unpack[GroupOptions]
+    ) -> StreamGroup | QueueGroup:
+        """A member of the group `name`, which is made where there is none. Members share the messages of a group.
+
+        In a stream group each owns partitions, and reads them in order; in a queue group each takes messages, one by
+        one. What is not given stays as the group has it; what is given holds for all members.
+        """
+        self.store.check_open()
+        member = open_group(self, name, mode, options)
+        self._members.add(member)
+        return member
+
+    def broadcast(
+        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: float | None = None
+    ) -> Broadcast:
+        """Everything that is put from now on, or from `start` on, to iterate or to `read`. It keeps no position.
+
+        `start` is START, END, a time, or a number for each partition. Iterating ends after `wait` seconds of silence.
+        """
+        self.store.check_open()
+        return Broadcast(self, tag=tag, start=start, wait=wait)
+
+    def groups(self) -> list[str]:
+        """The names of the groups, sorted."""
+        self.store.check_open()
+        return group_names(self.filesystem, self.directory)
+
+    def delete_group(self, name: str) -> None:
+        """Remove a group with its positions and leases, for every process; NoSuchGroup where there is none."""
+        self.store.check_open()
+        delete_group(self, name)
+
     # --- Keeping house ---
 
     def refresh(self) -> None:
@@ -352,13 +418,12 @@ class Topic:
                 raise SettingsDiffer(f"topic {str(self.name)!r}", name, value, kept, "change it with topic.configure()")
 
     def close(self) -> None:
-        """Close the logs. The store does this."""
+        """Close the members of groups, and the logs. The store does this."""
+        for member in list(self._members):
+            member.close()
         self.delay.close()
         logs, self._logs = self._logs, []
-        for log in logs:
-            # Whoever deleted the topic left nothing to close.
-            with suppress(*GONE):
-                log.close()
+        _close(logs)
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}, {self._partition_count} partitions, in {os.path.basename(self.store.path)}>"
@@ -380,6 +445,13 @@ class Places(Sequence[Place]):
 
     def __repr__(self) -> str:
         return f"<Places: partition {self.partition}, {self.numbers}>"
+
+
+def _close(logs: Sequence[Log]) -> None:
+    for log in logs:
+        # Whoever deleted the topic left nothing to close.
+        with suppress(*GONE):
+            log.close()
 
 
 def _messages(log: Log, start: int, end: int, tag: str | None) -> Iterator[Message]:

@@ -1,0 +1,92 @@
+"""Opening and deleting the groups of a topic, of either mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from warren.clock import microseconds
+from warren.errors import BadInput, NoSuchGroup
+from warren.queue import store_paths
+from warren.queue.group_settings import open_settings
+from warren.queue.names import checked_name
+from warren.queue.queue_group import QueueGroup
+from warren.queue.stream_group import StreamGroup
+from warren.storage.filesystem import remove_tree
+from warren.storage.reader import Place
+
+if TYPE_CHECKING:
+    from warren.queue.topic import Topic
+
+SETTING_NAMES: Final[Mapping[str, str]] = {
+    "tag": "tag",
+    "start": "start",
+    "lease": "lease_s",
+    "attempts_max": "attempts_max",
+    "backoff": "backoff_s",
+    "backoff_max": "backoff_s_max",
+    "ordered_by_key": "ordered_by_key",
+}
+"""What a group may be opened with, and what that is called in its settings."""
+
+
+class GroupOptions(TypedDict, total=False):
+    """What a group may be opened with.
+
+    `tag` is the filter. `start` says where a new group begins: "start", "end" or a time. The others concern queue
+    groups, in seconds: how long a lease lasts, after how many attempts a message becomes a dead letter, and how long it
+    waits between two of them, at first and at most; whether messages of one key are leased one after the other.
+    """
+
+    tag: str | None
+    start: str | Place | datetime | float
+    lease: float
+    attempts_max: int
+    backoff: float
+    backoff_max: float
+    ordered_by_key: bool
+
+
+def open_group(topic: Topic, name: str, mode: str, options: GroupOptions) -> StreamGroup | QueueGroup:
+    """A new member of the group `name`, which is made where there is none. SettingsDiffer for another mode."""
+    given: dict[str, Any] = {"mode": mode}
+    for option, value in options.items():
+        if option not in SETTING_NAMES:
+            raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
+        if option == "start":
+            value = _start(value)
+        # No filter given is the filter that the group has.
+        if option != "tag" or value is not None:
+            given[SETTING_NAMES[option]] = value
+    settings = open_settings(topic.filesystem, topic.directory, name, given, topic.store.lock)
+    if settings.mode == "queue":
+        return QueueGroup(topic, name, settings)
+    return StreamGroup(topic, name, settings)
+
+
+def _start(start: object) -> object:
+    """What stands for `start` in the settings of a group."""
+    if isinstance(start, Place):
+        return start.value
+    return microseconds(start) if isinstance(start, datetime | float) else start
+
+
+def delete_group(topic: Topic, name: str) -> None:
+    """Remove a group, for every process: its members get NoSuchGroup."""
+    checked_name("group", name)
+    directory = store_paths.group_directory(topic.directory, name)
+    store = topic.store
+    with store.lock:
+        if not store.filesystem.exists(store_paths.group_file(directory)):
+            raise NoSuchGroup(topic.name, name)
+        # Before the group itself: whoever is stopped in between can delete what is left.
+        for log in topic.logs:
+            log.remove_reader(name)
+        store.filesystem.remove(store_paths.group_file(directory))
+        store.filesystem.sync_directory(directory)
+        # A member may be joining.
+        with suppress(OSError):
+            remove_tree(store.filesystem, directory)
+    store.wakeup.ring()

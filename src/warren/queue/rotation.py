@@ -1,0 +1,103 @@
+"""Reading several partitions in turn: each in its order, and none at the cost of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+from warren.clock import Clock
+from warren.config import WAIT_S_MAX
+from warren.errors import BadInput, FellBehind, NumberRetired
+from warren.message import Message
+from warren.storage import Log
+from warren.storage.log import wait_for_any
+from warren.storage.read import Page
+from warren.storage.tags import TagFilter
+
+LOOK_WAITING_S: Final = 0.1
+"""How often whoever waits for messages looks at what no log tells: members, and partitions that were added."""
+READ_LIMIT_MAX: Final = 1 << 31
+
+
+def checked_limit(limit: object) -> int:
+    """A number of messages to ask for; BadInput for what is none."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 0 < limit <= READ_LIMIT_MAX:
+        raise BadInput(f"limit {limit!r}: expected a whole number from 1 to {READ_LIMIT_MAX}")
+    return limit
+
+
+def checked_wait_s(wait: object) -> float:
+    """For how long to wait for messages; BadInput for what is no time."""
+    if not isinstance(wait, int | float) or not 0 <= wait <= WAIT_S_MAX:
+        raise BadInput(f"wait {wait!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
+    return float(wait)
+
+
+class Cursor:
+    """Where the reading of one partition stands: `position` is the number to go on from."""
+
+    __slots__ = ("partition", "position")
+
+    def __init__(self, partition: int, position: int) -> None:
+        self.partition, self.position = partition, position
+
+
+AnyCursor = TypeVar("AnyCursor", bound=Cursor)
+
+
+class Rotation(Generic[AnyCursor]):
+    """The cursors that are read, and whose turn it is. One thread at a time."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._cursors: list[AnyCursor] = []
+        self._turn = 0
+
+    def put(self, cursors: Sequence[AnyCursor]) -> None:
+        """Read these from now on."""
+        self._cursors, self._turn = sorted(cursors, key=lambda cursor: cursor.partition), 0
+
+    def next_page(self, logs: Sequence[Log], limit: int, tag: TagFilter | None) -> tuple[AnyCursor, Page] | None:
+        """Up to `limit` messages of the partition whose turn it is, among those that have any; its cursor stays.
+
+        FellBehind, or what else is wrong with a partition, when it is its turn: the next call goes on with the others.
+        """
+        cursors = self._cursors
+        count = len(cursors)
+        for place in range(self._turn, self._turn + count):
+            cursor = cursors[place % count]
+            log = logs[cursor.partition]
+            if log.end <= cursor.position:
+                continue
+            self._turn = (place + 1) % count
+            try:
+                page = log.read_page(cursor.position, limit=limit, tag=tag, wait=0.0)
+            except NumberRetired as error:
+                raise FellBehind(self._topic, cursor.partition, error.number, error.first) from error
+            if page.messages:
+                return cursor, page
+            # What the filter leaves out is behind the reader.
+            cursor.position = page.next_number
+        return None
+
+    def turn_back(self) -> None:
+        """The partition whose turn it was last is the next one again."""
+        self._turn = (self._turn - 1) % max(1, len(self._cursors))
+
+    def wait(self, logs: Sequence[Log], seconds: float, clock: Clock) -> None:
+        """Return when a partition has a message at its cursor, after `seconds`, or earlier."""
+        ends = [(logs[cursor.partition], cursor.position) for cursor in self._cursors]
+        wait_for_any(ends, min(seconds, LOOK_WAITING_S), clock)
+
+
+class Collected:
+    """Messages of several pages, up to `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self.messages: list[Message] = []
+        self.room = limit
+
+    def add(self, page: Page) -> None:
+        # The first page is most often the only one, and not copied.
+        self.messages = self.messages + page.messages if self.messages else page.messages
+        self.room -= len(page.messages)

@@ -6,7 +6,7 @@ import mmap as mmap_module
 import re
 from contextlib import suppress
 from mmap import mmap
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from warren.config import INDEX_SPACING
 from warren.errors import CorruptRecord
@@ -27,6 +27,8 @@ from warren.storage.layout import (
 from warren.storage.record import Damage, DiskMessage
 
 HEADER_SIZE_MAX = 1024
+VERIFIED_MAX: Final = 1024
+"""Of so many records a block remembers that they match their checksums: of a full block of batches of 64 KiB, all."""
 
 
 class BlockHeader(NamedTuple):
@@ -96,6 +98,7 @@ class Block:
         self.index: BlockIndex | None = None
         self.start = 0
         self._known: list[int] = []
+        self._verified: dict[int, int] = {}
 
     @classmethod
     def open(
@@ -122,6 +125,7 @@ class Block:
             raise CorruptRecord(self.path, 0, "an empty block")
         self.view = self.file.map(size, writable=self.writable)
         self.mapped_size = size
+        self._verified.clear()
         self._size_words = memoryview(self.view)[: size - size % SIZE_WORD.size].cast("I")
         if self.index is not None:
             self.index.remap(self.view)
@@ -144,6 +148,7 @@ class Block:
         """Give back the memory behind the map. What is read again comes from the file again."""
         if hasattr(mmap_module, "MADV_DONTNEED"):
             self.view.madvise(mmap_module.MADV_DONTNEED)
+        self._verified.clear()
 
     @property
     def has_meta_data(self) -> bool:
@@ -258,6 +263,20 @@ class Block:
             raise self.corrupt(damage) from damage
 
     # --- Reading ---
+
+    def is_verified(self, position: int, checksum: int) -> bool:
+        """Whether the record at `position`, which has this checksum, was seen to match it since the block is mapped."""
+        return self._verified.get(position) == checksum
+
+    def remember_verified(self, position: int, checksum: int) -> None:
+        """The record matches its checksum, and is on disk: it stays as it is while this block is the one to ask.
+
+        Whatever is cut and written anew comes with a new index, and that with new blocks.
+        """
+        if len(self._verified) >= VERIFIED_MAX:
+            with suppress(KeyError, StopIteration, RuntimeError):
+                del self._verified[next(iter(self._verified))]
+        self._verified[position] = checksum
 
     def read(self, position: int, limit: int) -> DiskMessage:
         """The record at `position`, checked."""

@@ -227,6 +227,9 @@ SECTION_HEADERS: Final = 11
 SECTION_CORR_OFFSETS: Final = 12
 SECTION_MARKER: Final = 13
 SECTION_COUNT_MAX: Final = 16
+PIECE: Final = Struct("<II")
+"""Two ends that stand side by side in a section of ends: where one piece starts, and where it ends."""
+PIECE_STEP: Final = PIECE.size // 2
 
 
 STEP: Final = Struct("<I12xQ12xI")

@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from warren.message import NO_HEADERS, Message
 from warren.storage import read
 from warren.storage.block import Block
 from warren.storage.checksum import crc32c
+from warren.storage.columns import Columns, decoded
 from warren.storage.layout import (
+    CODEC_COLUMNS,
     CODEC_SINGLE,
     META_DATA,
     NO_KEY,
     NOT_READY,
     PAYLOAD_AT,
     PAYLOAD_HEAD,
+    PIECE,
+    PIECE_STEP,
     RECORD_HEAD,
+    SECTION_BODY_ENDS,
+    SECTION_CORR_OFFSETS,
+    SECTION_HEADERS_ENDS,
+    SECTION_ID_ENDS,
+    SECTION_KEY_ENDS,
+    SECTION_KEY_PRESENT,
+    SECTION_TAG_CODES,
     SIZE_WORD,
     STAMP_AT,
     STAMP_END,
+    RecordHead,
+    aligned,
 )
 from warren.storage.read import Label
-from warren.storage.record import unpack_headers
+from warren.storage.record import Damage, unpack_headers
 from warren.storage.view import LogView
+
+PLAIN_SECTION_COUNT: Final = 2
+"""Of a batch that has bodies and nothing else."""
 
 
 def look_up(view: LogView, label: Label, number: int) -> Message | None:
     """Message `number`; None past the end."""
     found = view.quick(number)
     if found is not None:
-        message = _single(found[0], found[1], number, label)
+        message = _find(view, found[0], found[1], number, label)
         if message is not None:
             return message
     messages = read.read(view, label, number, limit=1).messages
     return messages[0] if messages else None
 
 
-def _single(block: Block, limit: int, number: int, label: Label) -> Message | None:
-    """The message, where it is alone in its record and every check of it passes.
+def _find(log_view: LogView, block: Block, limit: int, number: int, label: Label) -> Message | None:
+    """The message, where it is alone in its record, or in a batch that is not compressed, and every check passes.
 
     None in any other case: reading it the long way then finds it, or says what is wrong.
     """
@@ -47,8 +66,10 @@ def _single(block: Block, limit: int, number: int, label: Label) -> Message | No
     word, checksum, offset, at, timestamp, stamp_checksum, _, corr_offset, codec = head[:9]
     id_size, tag_size, compression, key_size, headers_size = head[9:]
     end = position + SIZE_WORD.size + word
-    if word & (META_DATA | NOT_READY) or end > limit or codec != CODEC_SINGLE or compression:
+    if word & (META_DATA | NOT_READY) or end > limit or compression:
         return None
+    if codec != CODEC_SINGLE:
+        return _find_row(log_view, block, position, number, label) if codec == CODEC_COLUMNS else None
     payload = view[position + PAYLOAD_AT : end]
     if at != number or offset != block.base_offset + position or crc32c(payload) != checksum:
         return None
@@ -75,3 +96,75 @@ def _single(block: Block, limit: int, number: int, label: Label) -> Message | No
         0,
     )
     return tuple.__new__(Message, fields)
+
+
+def _find_row(log_view: LogView, block: Block, position: int, number: int, label: Label) -> Message | None:
+    """The message in the batch at `position`, which ends where it may; None where a check of the batch does not pass.
+
+    The whole of a batch that is on disk is checked once, and its stamp whenever it is asked for.
+    """
+    view = memoryview(block.view)
+    head: RecordHead = tuple.__new__(RecordHead, RECORD_HEAD.unpack_from(view, position))
+    size_word, checksum, offset, first, _, stamp_checksum, count, *_ = head
+    row, end = number - first, position + SIZE_WORD.size + size_word
+    if not 0 <= row < count or offset != block.base_offset + position:
+        return None
+    if head.id_size or head.headers_size or head.key_size != NO_KEY:
+        return None
+    if crc32c(view[position + STAMP_AT : position + STAMP_END]) != stamp_checksum:
+        return None
+    is_verified = block.is_verified(position, checksum)
+    if not is_verified and crc32c(view[position + PAYLOAD_AT : end]) != checksum:
+        return None
+    tag_at = position + RECORD_HEAD.size
+    tag_end = tag_at + head.tag_size
+    try:
+        batch = Columns(view[aligned(tag_end) : end], count)
+        if not is_verified:
+            _check(batch)
+            if first + count <= log_view.synced:
+                block.remember_verified(position, checksum)
+        return _row(batch, row, head, decoded(view[tag_at:tag_end]) if head.tag_size else "", label)
+    except (Damage, ValueError):
+        return None
+
+
+def _check(batch: Columns) -> None:
+    """Damage where a section does not fit the others."""
+    for kind in (SECTION_BODY_ENDS, SECTION_KEY_ENDS, SECTION_ID_ENDS, SECTION_HEADERS_ENDS):
+        if kind in batch:
+            batch.ends(kind)
+    if SECTION_TAG_CODES in batch:
+        batch.tag_codes(len(batch.tags()))
+    if SECTION_KEY_PRESENT in batch:
+        batch.keys_present()
+    if SECTION_CORR_OFFSETS in batch:
+        batch.corr_offsets()
+
+
+def _row(batch: Columns, row: int, head: RecordHead, tag: str, label: Label) -> Message:
+    """One message of a batch that is known to fit together."""
+    id, corr_offset = "", head.corr_offset
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = NO_HEADERS
+    if len(batch.kinds) > PLAIN_SECTION_COUNT:
+        if SECTION_ID_ENDS in batch:
+            id = _piece(batch, SECTION_ID_ENDS, row).decode()
+        if SECTION_TAG_CODES in batch:
+            tags = batch.tags()
+            tag = tags[int(batch.tag_codes(len(tags))[row])]
+        if SECTION_KEY_ENDS in batch and (SECTION_KEY_PRESENT not in batch or batch.section(SECTION_KEY_PRESENT)[row]):
+            key = _piece(batch, SECTION_KEY_ENDS, row)
+        if SECTION_HEADERS_ENDS in batch:
+            headers = unpack_headers(_piece(batch, SECTION_HEADERS_ENDS, row))
+        if SECTION_CORR_OFFSETS in batch:
+            corr_offset = int(batch.corr_offsets()[row])
+    body = _piece(batch, SECTION_BODY_ENDS, row)
+    fields = head.number + row, head.offset, label.partition, label.topic, head.timestamp
+    return tuple.__new__(Message, (*fields, id, tag, key, headers, corr_offset, body, 0))
+
+
+def _piece(batch: Columns, kind: int, row: int) -> bytes:
+    """What two of the ends in section `kind` cut out of the section behind it."""
+    start, end = PIECE.unpack_from(batch.section(kind), row * PIECE_STEP)
+    return bytes(batch.section(kind + 1)[start:end])

@@ -52,6 +52,11 @@ class LogView:
         """The number that the next message will get."""
         return self._files.index().message_count
 
+    @property
+    def synced(self) -> int:
+        """The number below which every message is on disk."""
+        return self._files.index().synced
+
     def _look(self) -> Index:
         """See which blocks there are now."""
         index = self._files.index()

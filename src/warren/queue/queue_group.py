@@ -84,14 +84,12 @@ class QueueGroup:
                 raise GroupClosed(self.topic.name, self.name)
             self.topic.store.check_open()
             yield
-        except (NotALog, FileNotFoundError) as error:
+        except (NotALog, FileNotFoundError, LogClosed) as error:
+            if self._is_closed:
+                raise GroupClosed(self.topic.name, self.name) from error
             if self.topic.store.has_topic(self.topic.name):
                 raise
             raise NoSuchTopic(self.topic.name) from error
-        except LogClosed as error:
-            if not self._is_closed:
-                raise
-            raise GroupClosed(self.topic.name, self.name) from error
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -152,6 +150,7 @@ class QueueGroup:
         if self._clock.steady_s() < self._look_s:
             return
         self._look_s = self._clock.steady_s() + LOOK_S
+        self._ledger.look()
         session = self.topic.store.session
         dead = [owner for owner in list(self._leases.owners) if not session.is_alive(owner)]
         if not dead:

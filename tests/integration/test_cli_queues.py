@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.tidy.source import SOURCE
+import warren
+from tests.tidy.documents import fenced
+from tests.tidy.source import ROOT, SOURCE
 from warren.cli.main import app
-from warren.queue.store import Store
 
 Run = Callable[..., Result]
 
@@ -38,12 +41,12 @@ def run(place: Path) -> Run:
     return run
 
 
-def start(place: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
+def start(place: Path, *arguments: str | Path, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """The program in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-c", "from warren.cli.main import main; main()", *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(SOURCE), "WARREN_STORE": str(place)},
-        stdin=subprocess.PIPE,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -86,7 +89,7 @@ def test_a_topic_is_made_with_its_store_and_shows_its_settings(run: Run, place: 
 
     assert result.exit_code == 0
     assert "for 7 d" in result.stdout
-    with Store(place, keeps=False) as store:
+    with warren.open(place, keeps=False) as store:
         settings = store.existing_topic("orders").settings
     assert (settings.partitions, settings.retention_age_s, settings.block_size) == (3, 604_800.0, 1 << 20)
 
@@ -143,7 +146,7 @@ def test_the_list_has_a_row_for_each_topic_within_the_terminal(run: Run, columns
 
 
 def test_the_list_of_a_store_without_topics_says_so(run: Run, place: Path) -> None:
-    Store(place, keeps=False).close()
+    warren.open(place, keeps=False).close()
 
     assert run("topic", "list").stdout == "no topics\n"
     assert document(run("topic", "list", "--json")) == []
@@ -208,6 +211,24 @@ def test_a_topic_is_deleted_only_by_those_who_are_sure(run: Run, place: Path) ->
 
     assert failed(run("topic", "delete", "orders", "--yes"), 1, "no topic 'orders'")
     assert list((place / "topics").iterdir()) == []
+
+
+@pytest.mark.parametrize(("answer", "is_there"), [("n", True), ("y", False)])
+def test_whoever_sits_at_a_terminal_is_asked_before_a_topic_is_deleted(
+    run: Run, place: Path, answer: str, is_there: bool
+) -> None:
+    run("put", "orders", "a", "b")
+    keyboard, terminal = os.openpty()
+
+    with start(place, "topic", "delete", "orders", stdin=terminal) as deleting:
+        os.write(keyboard, f"{answer}\n".encode())
+        _, question = deleting.communicate(timeout=60)
+
+    os.close(keyboard)
+    os.close(terminal)
+    assert b"Delete orders with its 2 messages?" in question
+    assert deleting.returncode == (1 if is_there else 0)
+    assert (run("topic", "describe", "orders").exit_code == 0) == is_there
 
 
 # --- Putting ---
@@ -316,6 +337,27 @@ def test_many_lines_share_their_receipts_by_partition(run: Run) -> None:
     assert sum(int(line.split()[-1]) + 1 for line in lines) == count
 
 
+@pytest.mark.parametrize(("moment_s", "is_shown"), [(-1.0, True), (3600.0, False)])
+def test_a_put_that_takes_long_shows_a_bar_at_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, moment_s: float, is_shown: bool
+) -> None:
+    monkeypatch.setattr("warren.cli.bar.MOMENT_S", moment_s)
+    run("topic", "create", "orders")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    result = run("put", "orders", stdin=b"a\nb\n")
+
+    assert result.stdout == "partition 0, numbers 0 to 1\n"
+    assert ("putting" in result.stderr) == is_shown
+
+
+def test_nobody_at_a_terminal_sees_no_bar(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.cli.bar.MOMENT_S", -1.0)
+    run("topic", "create", "orders")
+
+    assert run("put", "orders", stdin=b"a\nb\n").stderr == ""
+
+
 def test_a_body_over_the_limit_ends_the_put_and_keeps_what_came_before(run: Run) -> None:
     run("topic", "create", "orders", "--message-size-max", "10")
 
@@ -364,7 +406,7 @@ def test_a_file_that_is_missing_makes_no_store(run: Run, place: Path, tmp_path: 
 @pytest.fixture
 def orders(run: Run, place: Path) -> Run:
     """Nine messages in three partitions, put one by one: number `n` of partition `p` is `3n + p`."""
-    with Store(place, keeps=False) as store:
+    with warren.open(place, keeps=False) as store:
         topic = store.topic("orders", partitions=3, durability="os")
         for number in range(9):
             topic.put(b"%d" % number, partition=number % 3, tag=f"eu.{'de' if number < 5 else 'fr'}")
@@ -378,6 +420,15 @@ def numbers(result: Result) -> list[int]:
 
 def test_partitions_are_merged_by_time(orders: Run) -> None:
     assert numbers(orders("read", "orders", "--json")) == list(range(9))
+
+
+def test_a_message_is_one_line_whatever_is_in_it(run: Run, place: Path) -> None:
+    with warren.open(place, keeps=False) as store:
+        store.topic("odd").put(b"b\n", key=b"k\t", tag="a\nb\x1b[31m", headers={"n\n": b"v\r"})
+
+    (line,) = run("read", "odd").stdout.splitlines()
+
+    assert line.split("\t")[2:] == [r"a\nb\x1b[31m", r"k\t", r"n\n=v\r", r"b\n"]
 
 
 def test_a_line_has_place_time_tag_key_headers_and_body(orders: Run) -> None:
@@ -446,7 +497,7 @@ def test_what_cannot_be_read_is_one_line(orders: Run, arguments: list[str], code
 
 def test_a_retired_number_says_where_the_partition_starts(run: Run, place: Path) -> None:
     run("topic", "create", "orders", "--block-size", "4k", "--durability", "os")
-    with Store(place, keeps=False) as store:
+    with warren.open(place, keeps=False) as store:
         topic = store.topic("orders")
         for _ in range(20):
             topic.put(b"." * 1000)
@@ -470,6 +521,17 @@ def test_following_shows_what_other_processes_put_until_interrupted(orders: Run,
         assert pipe(following.stderr).read() == b""
 
 
+def test_following_sees_partitions_that_are_added(orders: Run, place: Path) -> None:
+    with start(place, "read", "orders", "--follow", "--last", "1", "--body") as following:
+        assert pipe(following.stdout).readline() == b"8\n"
+
+        orders("topic", "configure", "orders", "--partitions", "4")
+        orders("put", "orders", "in the fourth", "--partition", "3")
+
+        assert pipe(following.stdout).readline() == b"in the fourth\n"
+        following.send_signal(signal.SIGINT)
+
+
 def test_following_ends_by_itself_at_its_limit(orders: Run, place: Path) -> None:
     with start(place, "read", "orders", "--follow", "--limit", "10", "--body") as following:
         assert [pipe(following.stdout).readline() for _ in range(9)] == [b"%d\n" % number for number in range(9)]
@@ -490,23 +552,421 @@ def test_following_a_topic_that_is_deleted_ends_with_1(orders: Run, place: Path)
         assert b"no topic 'orders'" in pipe(following.stderr).read()
 
 
+# --- What is delivered later ---
+
+
+def test_a_delayed_message_waits_and_says_when_it_is_due(run: Run) -> None:
+    result = run("put", "jobs", "later", "--delay", "1h", "--key", "k", "--tag", "mail")
+    (receipt,) = objects(run("put", "jobs", "then", "--at", "2099-01-01T00:00", "--json"))
+
+    assert result.stdout.startswith("due 20")
+    assert receipt == {
+        "topic": "jobs",
+        "id": receipt["id"],
+        "due": int(datetime(2099, 1, 1, tzinfo=UTC).timestamp()) * 10**6,
+    }
+    assert bodies(run("read", "jobs", "--json")) == []
+    first, second = objects(run("scheduled", "list", "jobs", "--json"))
+    assert (first["body"], first["key"], first["tag"], first["topic"]) == ("later", "k", "mail", "jobs")
+    assert (second["body"], second["id"], second["due"]) == ("then", receipt["id"], receipt["due"])
+
+
+def test_what_became_due_while_nobody_had_the_store_open_is_read(run: Run) -> None:
+    run("put", "jobs", "past", "--at", "2020-01-01")
+    run("put", "jobs", *map(str, range(3)), "--delay", "0s")
+
+    assert sorted(bodies(run("read", "jobs", "--json"))) == ["0", "1", "2", "past"]
+    assert run("scheduled", "list").stdout == "nothing scheduled\n"
+
+
+def test_the_list_is_by_time_over_all_topics_and_says_when_there_is_more(run: Run) -> None:
+    for topic, delay in (("b", "3h"), ("a", "2h"), ("b", "1h")):
+        run("put", topic, f"{topic} {delay}", "--delay", delay, "-q")
+
+    result = run("scheduled", "list", "--limit", "2")
+
+    assert [line.split()[0] for line in result.stdout.splitlines()[3:]] == ["b", "a", "and"]
+    assert bodies(run("scheduled", "list", "--json")) == ["b 1h", "a 2h", "b 3h"]
+
+
+def test_the_id_is_whole_in_a_narrow_terminal(run: Run) -> None:
+    (receipt,) = objects(run("put", "jobs", "word " * 50, "--delay", "20d", "--tag", "tag" * 20, "--json"))
+
+    result = run("scheduled", "list", columns=80)
+
+    assert receipt["id"] in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_cancelling_answers_whether_it_was_in_time(run: Run) -> None:
+    ids = [each["id"] for each in objects(run("put", "jobs", "a", "b", "c", "--delay", "1h", "--json"))]
+
+    in_time = run("scheduled", "cancel", "jobs", *ids[:2])
+    too_late = run("scheduled", "cancel", "jobs", *ids[1:])
+
+    assert (in_time.exit_code, in_time.stdout) == (0, f"cancelled {ids[0]}\ncancelled {ids[1]}\n")
+    assert too_late.exit_code == 1
+    assert too_late.stdout.splitlines()[0].startswith(f"too late for {ids[1]}")
+    assert too_late.stdout.splitlines()[1] == f"cancelled {ids[2]}"
+    again = run("scheduled", "cancel", "jobs", ids[0], "--json")
+    assert (again.exit_code, json.loads(again.stdout)) == (1, [{"topic": "jobs", "id": ids[0], "cancelled": False}])
+    assert objects(run("scheduled", "list", "jobs", "--json")) == []
+
+
+def test_an_id_that_is_none_cancels_nothing(run: Run) -> None:
+    (receipt,) = objects(run("put", "jobs", "a", "--delay", "1h", "--json"))
+
+    assert failed(run("scheduled", "cancel", "jobs", receipt["id"], "nonsense"), 2, "'nonsense'")
+    assert len(objects(run("scheduled", "list", "jobs", "--json"))) == 1
+
+
+# --- Taking ---
+
+
+def test_what_was_taken_is_not_taken_again(run: Run) -> None:
+    run("put", "jobs", "a", "b", "c")
+
+    assert run("take", "jobs", "workers", "--body").stdout == "a\n"
+    assert bodies(run("take", "jobs", "workers", "--limit", "5", "--json")) == ["b", "c"]
+    assert run("take", "jobs", "others", "-n", "5", "--body").stdout == "a\nb\nc\n"
+
+
+def test_nothing_to_take_is_told_from_an_empty_message(run: Run) -> None:
+    run("put", "jobs", "")
+
+    empty = run("take", "jobs", "workers", "--body")
+    nothing = run("take", "jobs", "workers", "--body")
+
+    assert (empty.exit_code, empty.stdout) == (0, "\n")
+    assert (nothing.exit_code, nothing.stdout) == (3, "")
+
+
+def test_what_is_not_acknowledged_comes_again_and_dies_in_the_end(run: Run) -> None:
+    run("put", "jobs", "bad", "--tag", "x", "-H", "trace=7")
+
+    attempts = [objects(run("take", "jobs", "workers", "--no-ack", "--json"))[0]["attempt"] for _ in range(5)]
+
+    assert attempts == [1, 2, 3, 4, 5]
+    assert run("take", "jobs", "workers").exit_code == 3
+    assert [each["body"] for each in objects(run("dead", "list", "--json"))] == ["bad"]
+
+
+def test_more_than_a_page_is_taken_at_once(run: Run, place: Path) -> None:
+    with warren.open(place, keeps=False) as store:
+        store.topic("jobs", durability="os").put_many([b"%d" % number for number in range(2_500)])
+
+    assert run("take", "jobs", "workers", "-n", "2200", "--body").stdout.split() == list(map(str, range(2_200)))
+    assert len(run("take", "jobs", "workers", "-n", "9999", "--body").stdout.split()) == 300
+
+
+def test_a_filter_is_that_of_the_group(run: Run) -> None:
+    run("put", "jobs", "german", "--tag", "eu.de")
+    run("put", "jobs", "french", "--tag", "eu.fr")
+
+    assert run("take", "jobs", "workers", "-n", "9", "--tag", "*.fr", "--body").stdout == "french\n"
+    assert document(run("group", "list", "jobs", "--json"))[0]["tag"] == "*.fr"
+
+
+def test_what_could_not_be_written_is_handed_out_again(run: Run, place: Path) -> None:
+    with warren.open(place, keeps=False) as store:
+        store.topic("jobs", durability="os").put_many([b"." * 1_000] * 500)
+
+    with start(place, "take", "jobs", "workers", "-n", "500") as taking:
+        pipe(taking.stdout).close()
+        complaint = pipe(taking.stderr).read()
+        taking.wait(60)
+
+    assert b"Traceback" not in complaint
+    found = objects(run("take", "jobs", "workers", "-n", "999", "--json"))
+    assert [each["attempt"] for each in found] == [2] * 500
+
+
+def test_waiting_ends_with_the_first_message(run: Run, place: Path) -> None:
+    run("topic", "create", "jobs")
+    with start(place, "take", "jobs", "workers", "--wait", "1h", "--limit", "5", "--body") as taking:
+        # The group is there before it waits.
+        while not document(run("group", "list", "jobs", "--json")):
+            assert taking.poll() is None
+
+        run("put", "jobs", "here", "--delay", "0s")
+
+        assert pipe(taking.stdout).read() == b"here\n"
+        assert taking.wait(60) == 0
+
+
+def test_waiting_is_interrupted_with_130(run: Run, place: Path) -> None:
+    run("topic", "create", "jobs")
+    with start(place, "take", "jobs", "workers", "--wait", "1h") as taking:
+        while not document(run("group", "list", "jobs", "--json")):
+            assert taking.poll() is None
+
+        taking.send_signal(signal.SIGINT)
+
+        assert taking.wait(60) == 130
+        assert b"Traceback" not in pipe(taking.stderr).read()
+
+
+def test_a_stream_group_is_read_and_committed(run: Run, place: Path) -> None:
+    run("put", "jobs", "a", "b", "c")
+    with warren.open(place, keeps=False) as store:
+        store.topic("jobs").group("billing").close()
+
+    assert run("take", "jobs", "billing", "--no-ack", "--body").stdout == "a\n"
+    assert run("take", "jobs", "billing", "-n", "2", "--body").stdout == "a\nb\n"
+    assert run("take", "jobs", "billing", "-n", "2", "--body").stdout == "c\n"
+    assert run("take", "jobs", "billing").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nope", "workers"], 1, "no topic 'nope'"),
+        (["jobs", "../workers"], 2, "group name"),
+        (["jobs", "workers", "--wait", "long"], 2, "expected a duration"),
+        (["jobs", "workers", "--wait", "5w"], 2, "at most"),
+        (["jobs", "workers", "--tag", "a..b"], 2, "tag filter"),
+    ],
+)
+def test_what_cannot_be_taken_makes_no_group(run: Run, arguments: list[str], code: int, words: str) -> None:
+    run("topic", "create", "jobs")
+
+    assert failed(run("take", *arguments), code, words)
+    assert document(run("group", "list", "--json")) == []
+
+
+# --- Groups ---
+
+
+@pytest.fixture
+def consumed(run: Run, place: Path) -> Run:
+    """Ten messages in two partitions; a stream group with a filter has done with three, a queue group with one."""
+    with warren.open(place, keeps=False) as store:
+        topic = store.topic("jobs", partitions=2, durability="os")
+        for number in range(10):
+            topic.put(b"%d" % number, partition=number % 2, tag="eu.de")
+        billing = topic.group("billing", tag="eu.*")
+        billing.commit({0: 3})
+        workers = topic.group("workers", mode="queue")
+        workers.ack(workers.take(1)[0])
+    return run
+
+
+def test_the_list_shows_stream_and_queue_groups(consumed: Run) -> None:
+    billing, workers = document(consumed("group", "list", "--json"))
+
+    assert billing == {
+        "topic": "jobs",
+        "group": "billing",
+        "mode": "stream",
+        "tag": "eu.*",
+        "members": 0,
+        "leased": None,
+        "behind": 7,
+    }
+    assert (workers["group"], workers["mode"], workers["leased"], workers["behind"]) == ("workers", "queue", 0, 9)
+    rows = [line.split() for line in consumed("group", "list").stdout.splitlines()[3:]]
+    assert [(row[1], row[2], row[-1]) for row in rows] == [("billing", "stream", "7"), ("workers", "queue", "9")]
+
+
+def test_the_lag_is_that_of_each_partition(consumed: Run) -> None:
+    rows = document(consumed("group", "lag", "--json"))
+
+    assert [(row["group"], row["partition"], row["next"], row["end"], row["behind"]) for row in rows] == [
+        ("billing", 0, 3, 5, 2),
+        ("billing", 1, 0, 5, 5),
+        ("workers", 0, None, 5, 4),
+        ("workers", 1, None, 5, 5),
+    ]
+    assert document(consumed("group", "lag", "jobs", "billing", "--json")) == rows[:2]
+    assert len(consumed("group", "lag").stdout.splitlines()) == 3 + len(rows)
+
+
+def test_looking_at_groups_joins_none(consumed: Run, place: Path) -> None:
+    with warren.open(place) as store:
+        member = store.topic("jobs").group("billing")
+        before = member.partitions
+
+        (billing, _) = document(consumed("group", "list", "jobs", "--json"))
+        consumed("group", "lag")
+
+        assert billing["members"] == 1
+        assert member.partitions == before == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--to", "start"], {0: 0, 1: 0}),
+        (["--to", "end"], {0: 5, 1: 5}),
+        (["--to", "end", "--partition", "1"], {1: 5}),
+        (["--to", "4", "--partition", "0"], {0: 4}),
+        (["--to", "99", "--partition", "0"], {0: 5}),
+        (["--to", "1h"], {0: 0, 1: 0}),
+        (["--to", "2099-01-01"], {0: 5, 1: 5}),
+    ],
+)
+def test_a_stream_group_is_moved(consumed: Run, options: list[str], expected: dict[int, int]) -> None:
+    moved = document(consumed("group", "seek", "jobs", "billing", *options, "--json"))
+
+    assert {each["partition"]: each["next"] for each in moved} == expected
+    lag = document(consumed("group", "lag", "jobs", "billing", "--json"))
+    assert {each["partition"]: each["next"] for each in lag} == {0: 3, 1: 0} | expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["billing", "--to", "3"], 2, "name one with --partition"),
+        (["billing", "--to", "start", "--partition", "2"], 2, "no partition 2"),
+        (["billing", "--to", "-1"], 2, "expected a time"),
+        (["billing", "--to", "tomorrow"], 2, "expected a time"),
+        (["workers", "--to", "start"], 2, "queue group"),
+        (["nobody", "--to", "start"], 1, "`warren group list jobs`"),
+    ],
+)
+def test_what_cannot_be_moved_stays(consumed: Run, arguments: list[str], code: int, words: str) -> None:
+    before = document(consumed("group", "lag", "--json"))
+
+    assert failed(consumed("group", "seek", "jobs", *arguments), code, words)
+    assert document(consumed("group", "lag", "--json")) == before
+
+
+def test_a_group_whose_members_are_at_work_is_not_moved(consumed: Run, place: Path) -> None:
+    with warren.open(place) as store, store.topic("jobs").group("billing"):
+        assert failed(consumed("group", "seek", "jobs", "billing", "--to", "start"), 1, "1 member at work")
+
+    assert consumed("group", "seek", "jobs", "billing", "--to", "start").exit_code == 0
+
+
+def test_a_group_is_not_moved_to_what_was_retired(run: Run, place: Path) -> None:
+    with warren.open(place, keeps=False) as store:
+        topic = store.topic("jobs", block_size=4096, durability="os")
+        topic.put_many([b"." * 1_000] * 3)
+        for _ in range(20):
+            topic.put(b"." * 1_000)
+        topic.group("billing").close()
+        first = topic.partition(0).retire(before=10)
+
+    assert failed(run("group", "seek", "jobs", "billing", "--to", "1"), 1, f"start from {first}")
+
+
+@pytest.mark.parametrize("command", ["list", "lag"])
+def test_a_store_without_groups_says_so(run: Run, command: str) -> None:
+    run("topic", "create", "jobs")
+
+    assert run("group", command).stdout == "no groups\n"
+    assert failed(run("group", command, "nope"), 1, "no topic 'nope'")
+
+
+# --- Dead letters ---
+
+
+@pytest.fixture
+def deadly(run: Run, place: Path) -> Run:
+    """Three messages that a group failed at, and one that another group of the topic failed at."""
+    with warren.open(place, keeps=False) as store:
+        topic = store.topic("jobs", partitions=2, durability="os")
+        for number in range(3):
+            topic.put(b"%d" % number, partition=1, tag="eu.de", headers={"trace": b"7"})
+        for name, count in (("workers", 3), ("others", 1)):
+            group = topic.group(name, mode="queue", attempts_max=1)
+            for message in group.take(count):
+                group.nack(message, reason=f"{name} cannot")
+    return run
+
+
+def test_dead_letters_say_where_they_come_from_and_why(deadly: Run) -> None:
+    found = objects(deadly("dead", "list", "jobs", "--json"))
+
+    assert [(each["group"], each["body"]) for each in found] == [
+        ("workers", "0"),
+        ("workers", "1"),
+        ("workers", "2"),
+        ("others", "0"),
+    ]
+    last = found[2]
+    assert (last["topic"], last["partition"], last["number"], last["attempts"]) == ("jobs", 1, 2, 1)
+    assert (last["reason"], last["headers"], last["tag"]) == ("workers cannot", {"trace": "7"}, "eu.de")
+    assert (last["dead"]["topic"], last["dead"]["number"]) == ("jobs.dead", 2)
+
+
+def test_the_table_of_dead_letters_fits_and_says_when_there_is_more(deadly: Run) -> None:
+    result = deadly("dead", "list", "--limit", "3")
+
+    assert [line.split()[:3] for line in result.stdout.splitlines()[3:6]] == [
+        ["jobs", f"1:{number}", "workers"] for number in range(3)
+    ]
+    assert "and more" in result.stdout.splitlines()[6]
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "and more" not in deadly("dead", "list", "--limit", "4").stdout
+
+
+def test_dead_letters_are_put_back_once_and_are_listed_no_more(deadly: Run) -> None:
+    first = deadly("dead", "redrive", "jobs", "workers", "--limit", "1")
+    rest = document(deadly("dead", "redrive", "jobs", "--json"))
+
+    assert first.stdout == "workers: 1 message put back into jobs\n"
+    assert rest == [
+        {"topic": "jobs", "group": "others", "messages": 1},
+        {"topic": "jobs", "group": "workers", "messages": 2},
+    ]
+    assert deadly("dead", "list").stdout == "no dead letters\n"
+    assert deadly("take", "jobs", "workers", "-n", "9", "--body").stdout.split() == ["0", "0", "1", "2"]
+
+
+def test_letters_of_one_group_are_listed_and_put_back_alone(deadly: Run) -> None:
+    deadly("dead", "redrive", "jobs", "workers")
+
+    assert [each["group"] for each in objects(deadly("dead", "list", "jobs", "--json"))] == ["others"]
+    assert objects(deadly("dead", "list", "jobs", "workers", "--json")) == []
+
+
+def test_what_somebody_else_put_among_the_dead_is_no_letter(deadly: Run) -> None:
+    deadly("put", "jobs.dead", "hello", "-H", "warren.dead-topic=jobs")
+
+    assert len(objects(deadly("dead", "list", "jobs", "--json"))) == 4
+
+
+def test_asking_for_the_dead_makes_no_topic_for_them(run: Run) -> None:
+    run("put", "jobs", "a")
+    run("take", "jobs", "workers")
+
+    assert run("dead", "list").stdout == "no dead letters\n"
+    assert run("dead", "redrive", "jobs").stdout == "workers: 0 messages put back into jobs\n"
+    assert [each["topic"] for each in document(run("topic", "list", "--json"))] == ["jobs"]
+
+
+def test_only_queue_groups_have_dead_letters(consumed: Run) -> None:
+    assert failed(consumed("dead", "redrive", "jobs", "billing"), 2, "stream group")
+    assert failed(consumed("dead", "redrive", "jobs", "nobody"), 1, "no group 'nobody'")
+    assert failed(consumed("dead", "list", "nope"), 1, "no topic 'nope'")
+
+
 # --- The store ---
 
 
-LOOKING = [
+FINDING = [
     ["topic", "list"],
     ["topic", "describe", "orders"],
     ["topic", "configure", "orders", "--partitions", "2"],
     ["topic", "delete", "orders", "--yes"],
     ["read", "orders"],
+    ["take", "orders", "workers"],
+    ["group", "list"],
+    ["group", "lag"],
+    ["group", "seek", "orders", "billing", "--to", "start"],
+    ["dead", "list"],
+    ["dead", "redrive", "orders"],
+    ["scheduled", "list"],
+    ["scheduled", "cancel", "orders", "minute-0-0"],
 ]
 
 
-@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
+@pytest.mark.parametrize("arguments", FINDING, ids=" ".join)
 @pytest.mark.parametrize(
     ("kind", "reason"), [("missing", "no such directory"), ("file", "it is a file"), ("strangers", "another directory")]
 )
-def test_looking_makes_no_store(run: Run, place: Path, arguments: list[str], kind: str, reason: str) -> None:
+def test_only_put_and_create_make_a_store(run: Run, place: Path, arguments: list[str], kind: str, reason: str) -> None:
     if kind == "file":
         place.write_text("a file")
     elif kind == "strangers":
@@ -539,3 +999,71 @@ def test_the_store_is_data_below_the_current_directory_if_nothing_is_said(
     CliRunner().invoke(app, ["put", "orders", "a"])
 
     assert (tmp_path / "data" / "store.json").exists()
+
+
+# --- The document ---
+
+
+def same_at_any_time(text: str) -> list[str]:
+    """The lines of `text`, with the same time and id in all, and without what fills a table at its right."""
+    text = re.sub(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d", r"YYYY-MM-DD\1HH:MM:SS", text)
+    text = re.sub(r"\.\d{6}Z", ".000000Z", text)
+    text = re.sub(r"-\d{16}\b", "-0000000000000000", text)
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def test_the_session_in_the_document_is_what_happens(tmp_path: Path) -> None:
+    (session,) = fenced((ROOT / "docs" / "cli.md").read_text(), "console")
+    program = f"warren() {{ {sys.executable} -c 'from warren.cli.main import main; main()' \"$@\"; }}"
+    environment = {name: value for name, value in os.environ.items() if name != "WARREN_STORE"}
+
+    for step in session.removeprefix("$ ").split("\n$ "):
+        command, _, output = step.partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", f"{program}; {command}"],
+            cwd=tmp_path,
+            env=environment | {"PYTHONPATH": str(SOURCE), "COLUMNS": "80"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+        assert done.returncode == 0, command
+        assert same_at_any_time(done.stdout) == same_at_any_time(output), command
+
+
+# --- Completion ---
+
+
+def completions(place: Path, *words: str) -> list[str]:
+    """What the shell is offered for the last of `words`."""
+    environment = {
+        "WARREN_STORE": str(place),
+        "_WARREN_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("warren", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    result = CliRunner().invoke(app, [], env=environment, prog_name="warren")
+    assert result.stderr == ""
+    return result.stdout.split()
+
+
+def test_the_shell_completes_commands_topics_and_groups(consumed: Run, place: Path) -> None:
+    consumed("topic", "create", "journal")
+
+    assert completions(place, "sch") == ["scheduled"]
+    assert completions(place, "group", "") == ["list", "lag", "seek"]
+    assert completions(place, "read", "") == ["jobs", "journal"]
+    assert completions(place, "topic", "describe", "jou") == ["journal"]
+    assert completions(place, "take", "jobs", "") == ["billing", "workers"]
+    assert completions(place, "take", "journal", "") == []
+    assert completions(place, "take", "nope", "") == []
+    assert completions(place, "topic", "create", "j") == []
+
+
+def test_the_shell_completes_from_the_store_that_is_named(consumed: Run, place: Path, tmp_path: Path) -> None:
+    assert completions(tmp_path / "elsewhere", "read", "") == []
+    assert completions(tmp_path / "elsewhere", "read", "--store", str(place), "") == ["jobs"]
+    assert not (tmp_path / "elsewhere").exists()

@@ -24,6 +24,8 @@ from warren.errors import (
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_NOTHING: Final = 3
+"""There was nothing to take: a script tells that from a message with an empty body."""
 
 
 class FailureGroup(TyperGroup):

@@ -17,12 +17,12 @@ Write = Callable[[Iterable[Message]], None]
 def as_text(message: Message) -> str:
     """Number, time, tag, key, headers and body, split by tabs; what is absent is left empty.
 
-    Bytes that are not printable text are escaped, so that a message always is one line.
+    What is not printable is escaped, so that a message always is one line.
     """
-    headers = " ".join(f"{name}={printable(value)}" for name, value in message.headers.items())
+    headers = " ".join(f"{printable_text(name)}={printable(value)}" for name, value in message.headers.items())
     key = "" if message.key is None else printable(message.key)
     time = message.time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return "\t".join((str(message.number), time, message.tag, key, headers, printable(message.body)))
+    return "\t".join((str(message.number), time, printable_text(message.tag), key, headers, printable(message.body)))
 
 
 def as_json(message: Message) -> str:
@@ -91,7 +91,11 @@ def json_bytes(data: bytes) -> str | dict[str, str]:
 
 def printable(data: bytes) -> str:
     """`data` as text on one line: what cannot be printed is escaped as in a Python string."""
-    text = data.decode(errors="backslashreplace")
+    return printable_text(data.decode(errors="backslashreplace"))
+
+
+def printable_text(text: str) -> str:
+    """`text` on one line, in the same way."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 

@@ -7,20 +7,24 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import demo, log, put, read, scheduled, topic
+from warren.cli import dead, demo, group, log, put, read, scheduled, take, topic
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
     cls=FailureGroup,
     help="Warren, a durable message log.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.add_typer(log.app, name="log")
-app.add_typer(topic.app, name="topic")
-app.add_typer(scheduled.app, name="scheduled")
 app.command("put")(put.put)
+app.command("take")(take.take)
 app.command("read")(read.read)
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(dead.app, name="dead")
+app.add_typer(scheduled.app, name="scheduled")
+app.add_typer(log.app, name="log")
 app.command("demo")(demo.demo)
 
 

@@ -76,9 +76,10 @@ def put(
     is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
-    """Put messages into a topic, which is made where it is missing, and write where they went.
+    """Put messages into a topic, and write where they went.
 
-    The messages are the BODY arguments, the files, or else the lines of stdin, which are put as they arrive.
+    The messages are the BODY arguments, the files, or else the lines of stdin, which are put as they arrive. A topic
+    that is missing is made, and so is the store.
     """
     source = Bodies(bodies or [], files or [], b"\0" if is_by_null else b"\n" if is_by_line else None)
     shared = Shared(
@@ -94,7 +95,9 @@ def put(
         Durability.parse(durability)
     receipts = Receipts(topic, is_json=is_json, is_quiet=is_quiet)
     with open_store(store, creates=True, keeps=True) as opened:
-        target = _topic_to_put(opened, topic, durability, is_quiet=is_quiet)
+        if not is_quiet and not opened.has_topic(topic):
+            Console(stderr=True, highlight=False).print(f"made the topic {topic} in {store}", soft_wrap=True)
+        target = _topic_to_put(opened, topic, durability)
         bar = Bar(source.size, opened.clock, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
         try:
             for batch in source.batches():
@@ -136,9 +139,7 @@ class Shared:
             receipts.add(topic.put_many(bodies, **columns))
 
 
-def _topic_to_put(store: Store, name: str, durability: str | None, *, is_quiet: bool) -> Topic:
-    if not store.has_topic(name) and not is_quiet:
-        Console(stderr=True, highlight=False).print(f"made the topic {name} in {store.path}", soft_wrap=True)
+def _topic_to_put(store: Store, name: str, durability: str | None) -> Topic:
     topic = store.topic(name)
     if durability is not None:
         # For this process alone: what others put is as durable as the topic says.

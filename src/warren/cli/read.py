@@ -15,7 +15,6 @@ from warren.cli.lines import topic_writer
 from warren.cli.messages import FOLLOW_WAIT_S, PAGE, last_messages, pages
 from warren.cli.quantities import moment_us
 from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
-from warren.clock import Clock
 from warren.errors import BadInput, NoSuchTopic, NumberRetired
 from warren.message import Message
 from warren.queue.topic import GONE, Topic
@@ -71,9 +70,10 @@ def read(
     is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
-    """Write messages, one a line: partition and number, time, tag, key, headers and body.
+    """Write the messages of a topic, one a line.
 
-    Reading takes nothing away, and keeps no position: `warren take` does. Partitions are merged by time.
+    A line has partition and number, time, tag, key, headers and body, split by tabs. Partitions are merged by time.
+    Reading takes nothing away, and keeps no position: `warren take` does.
     """
     tag_filter = TagFilter.parse(tag) if tag is not None else None
     if is_following and until is not None:
@@ -85,7 +85,11 @@ def read(
         write = topic_writer(is_json=is_json, is_body=is_body)
         try:
             spans = spans_of(found, partition, start, since_us, until_us)
-            for batch in _limited(_batches(spans, last, tag_filter, opened.clock, is_following=is_following), limit):
+            batches = _batches(spans, last, tag_filter)
+            if is_following:
+                places = [Place(span.log, max(span.start, span.end)) for span in spans]
+                batches = chain(batches, _following(found, places, tag_filter, sees_all=partition is None))
+            for batch in _limited(batches, limit):
                 write(batch)
         except GONE as error:
             raise NoSuchTopic(topic) from error
@@ -112,10 +116,8 @@ def _bounds(log: Log, start: int | None, since_us: int | None, until_us: int | N
     return first, log.end if until_us is None else log.find_time(until_us)
 
 
-def _batches(
-    spans: Sequence[Span], last: int | None, tag: TagFilter | None, clock: Clock, *, is_following: bool
-) -> Iterator[list[Message]]:
-    """The messages to write, in the order to write them in."""
+def _batches(spans: Sequence[Span], last: int | None, tag: TagFilter | None) -> Iterator[list[Message]]:
+    """The messages of the spans, in the order to write them in."""
     if last is not None:
         found = [last_messages(span.log, span.end, last, tag, start=span.start) for span in spans]
         yield list(heapq.merge(*found, key=BY_TIME))[-last:] if last else []
@@ -125,16 +127,17 @@ def _batches(
         merged = heapq.merge(*(_messages(span, tag) for span in spans), key=BY_TIME)
         while batch := list(islice(merged, PAGE)):
             yield batch
-    if is_following:
-        yield from _following([Place(span.log, max(span.start, span.end)) for span in spans], tag, clock)
 
 
 def _messages(span: Span, tag: TagFilter | None) -> Iterator[Message]:
     return chain.from_iterable(pages(span.log, span.start, span.end, tag))
 
 
-def _following(places: Sequence[Place], tag: TagFilter | None, clock: Clock) -> Iterator[list[Message]]:
-    """Messages as they come. One that is retired before it is written is passed over."""
+def _following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_all: bool) -> Iterator[list[Message]]:
+    """Messages as they come. One that is retired before it is written is passed over.
+
+    If it `sees_all`, also those of partitions that are added.
+    """
     while True:
         found: list[Message] = []
         for place in places:
@@ -148,7 +151,9 @@ def _following(places: Sequence[Place], tag: TagFilter | None, clock: Clock) -> 
         if found:
             yield sorted(found, key=BY_TIME)
         else:
-            wait_for_any([(place.log, place.number) for place in places], FOLLOW_WAIT_S, clock)
+            wait_for_any([(place.log, place.number) for place in places], FOLLOW_WAIT_S, topic.clock)
+            if sees_all and topic.see_partitions() > len(places):
+                places += [Place(log, log.first) for log in topic.logs[len(places) :]]
 
 
 def _limited(batches: Iterator[list[Message]], limit: int | None) -> Iterator[list[Message]]:

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from warren.cli.failure import EXIT_FAILED, FailureGroup
-from warren.cli.lines import json_bytes, printable
+from warren.cli.lines import json_bytes, printable, printable_text
 from warren.cli.show import BODY_SHOWN_MAX, shortened, span_text, table, time_text, write_json
 from warren.cli.store import STORE_DEFAULT, AsJson, EveryTopicArgument, StoreOption, TopicArgument, open_store
 from warren.clock import microseconds
@@ -120,7 +120,7 @@ def _table(entries: list[Entry], now_us: int, *, has_topic: bool) -> RenderableT
             time_text(due_us),
             left,
             scheduled.id,
-            shortened(scheduled.tag),
+            shortened(printable_text(scheduled.tag)),
             shortened(printable(scheduled.body[:BODY_SHOWN_MAX])),
         )
         found.add_row(*((Text(topic), *cells) if has_topic else cells))

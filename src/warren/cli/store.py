@@ -90,4 +90,13 @@ GroupArgument = Annotated[
     str,
     typer.Argument(metavar="GROUP", help="The name of the group.", show_default=False, autocompletion=_complete_group),
 ]
+EveryGroupArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="GROUP",
+        help="The name of the group; every one, if none is given.",
+        show_default=False,
+        autocompletion=_complete_group,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]

@@ -153,7 +153,7 @@ def delete(
 ) -> None:
     """Delete a topic with its messages, its groups and what is scheduled for it."""
     with open_store(store) as opened:
-        facts = facts_or_damage(opened, opened.existing_topic(topic).name)
+        facts = facts_of(opened.existing_topic(topic))
         if not is_sure:
             if not sys.stdin.isatty():
                 raise BadInput(f"nobody is there to ask: give --yes to delete the topic {topic!r}")

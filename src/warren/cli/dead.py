@@ -1,0 +1,122 @@
+"""`warren dead …`: the messages that a queue group failed at too often, and putting them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import chain, islice
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from warren.cli.dead_letters import Letter, dead_topic, letters
+from warren.cli.failure import FailureGroup
+from warren.cli.group_facts import existing_settings
+from warren.cli.lines import printable, printable_text
+from warren.cli.show import BODY_SHOWN_MAX, shortened, table, time_text, write_json
+from warren.cli.store import (
+    STORE_DEFAULT,
+    AsJson,
+    EveryGroupArgument,
+    EveryTopicArgument,
+    StoreOption,
+    TopicArgument,
+    open_store,
+)
+from warren.errors import BadInput
+from warren.queue.group_settings import group_names
+from warren.queue.topic import Topic
+
+app = typer.Typer(cls=FailureGroup, help="List dead letters, and put them back.", no_args_is_help=True)
+
+LIMIT_DEFAULT: Final = 20
+
+
+@app.command("list")
+def list_dead(
+    topic: EveryTopicArgument = None,
+    group: EveryGroupArgument = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="The oldest so many.")
+    ] = LIMIT_DEFAULT,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Show the messages that failed too often and were not put back: where they come from, and why they died."""
+    with open_store(store) as opened:
+        names = opened.topics() if topic is None else [topic]
+        found = chain.from_iterable(letters(opened.existing_topic(name), group) for name in names)
+        some = list(islice(found, limit + 1))
+    if is_json:
+        for letter in some[:limit]:
+            typer.echo(json.dumps(letter.to_json(), ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    console.print(_table(some[:limit], has_topic=topic is None) if some else Text("no dead letters", style="dim"))
+    if len(some) > limit:
+        console.print(Text(f"and more: --limit shows more than {limit}", style="dim"))
+
+
+@app.command()
+def redrive(
+    topic: TopicArgument,
+    group: EveryGroupArgument = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="The oldest so many of a group.")
+    ] = None,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Put dead letters back where they came from, as new messages: each once."""
+    with open_store(store) as opened:
+        found = opened.existing_topic(topic)
+        counts = {name: _redrive(found, name, limit) for name in _queue_groups(found, group)}
+    if is_json:
+        write_json([{"topic": topic, "group": name, "messages": count} for name, count in counts.items()])
+    elif not counts:
+        Console(highlight=False).print(Text("no queue groups, and no dead letters", style="dim"))
+    else:
+        for name, count in counts.items():
+            typer.echo(f"{name}: {count:,} {'message' if count == 1 else 'messages'} put back into {topic}")
+
+
+def _queue_groups(topic: Topic, group: str | None) -> list[str]:
+    if group is None:
+        names = group_names(topic.filesystem, topic.directory)
+        return [name for name in names if existing_settings(topic, name).mode == "queue"]
+    if existing_settings(topic, group).mode != "queue":
+        raise BadInput(f"{group!r} is a stream group: only queue groups have dead letters")
+    return [group]
+
+
+def _redrive(topic: Topic, group: str, limit: int | None) -> int:
+    # Asked first: a group makes the topic of its dead letters where there is none.
+    if dead_topic(topic) is None:
+        return 0
+    with topic.group(group, mode="queue") as opened:
+        return opened.redrive(limit)
+
+
+def _table(found: Sequence[Letter], *, has_topic: bool) -> RenderableType:
+    rows = table("Dead letters")
+    if has_topic:
+        rows.add_column("topic", no_wrap=True)
+    rows.add_column("from", justify="right", no_wrap=True)
+    rows.add_column("group", no_wrap=True)
+    rows.add_column("died (UTC)", no_wrap=True)
+    rows.add_column("attempts", justify="right", no_wrap=True)
+    rows.add_column("reason")
+    rows.add_column("body")
+    for letter in found:
+        cells = (
+            f"{letter.partition}:{letter.number}",
+            Text(printable_text(letter.group)),
+            time_text(letter.message.timestamp),
+            f"{letter.attempts:,}",
+            shortened(printable_text(letter.reason)),
+            shortened(printable(letter.message.body[:BODY_SHOWN_MAX])),
+        )
+        rows.add_row(*((Text(letter.topic), *cells) if has_topic else cells))
+    return rows

@@ -1,0 +1,114 @@
+"""`warren group …`: the groups of a store, how far behind they are, and where they go on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from warren.cli.failure import FailureGroup, fail
+from warren.cli.group_facts import (
+    existing_settings,
+    facts_of_groups,
+    groups_table,
+    lag_rows,
+    lag_table,
+    living_members,
+)
+from warren.cli.quantities import moment_us
+from warren.cli.read import PartitionOption
+from warren.cli.show import write_json
+from warren.cli.store import (
+    STORE_DEFAULT,
+    AsJson,
+    EveryGroupArgument,
+    EveryTopicArgument,
+    GroupArgument,
+    StoreOption,
+    TopicArgument,
+    open_store,
+)
+from warren.clock import EPOCH
+from warren.errors import BadInput, NotOwner, NumberRetired
+from warren.queue.positions import Where
+from warren.queue.topic import Topic
+from warren.storage import END, START
+
+app = typer.Typer(
+    cls=FailureGroup, help="List groups, see how far behind they are, and move them.", no_args_is_help=True
+)
+
+
+@app.command("list")
+def list_groups(topic: EveryTopicArgument = None, is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
+    """Show the groups, their mode, and how many messages they have not done with."""
+    with open_store(store) as opened:
+        groups = list(facts_of_groups(opened, topic))
+    if is_json:
+        write_json([facts.to_json() for facts in groups])
+    else:
+        Console(highlight=False).print(groups_table(groups))
+
+
+@app.command()
+def lag(
+    topic: EveryTopicArgument = None,
+    group: EveryGroupArgument = None,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Show how far behind the groups are in each partition: what was put, and is not done with."""
+    with open_store(store) as opened:
+        groups = list(facts_of_groups(opened, topic, group))
+    if is_json:
+        write_json(lag_rows(groups))
+    else:
+        Console(highlight=False).print(lag_table(groups))
+
+
+@app.command()
+def seek(
+    topic: TopicArgument,
+    group: GroupArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="start|end|NUMBER|TIME|AGO", help="Where it goes on.", show_default=False)
+    ],
+    partition: PartitionOption = None,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Move a stream group that nobody is reading with: to the start, the end, a number, or a time."""
+    with open_store(store) as opened:
+        found = opened.existing_topic(topic)
+        if existing_settings(found, group).mode != "stream":
+            raise BadInput(f"{group!r} is a queue group, which has no place to move: only stream groups have")
+        where = _where(found, to, partition)
+        if members := living_members(found, group):
+            count = "1 member" if len(members) == 1 else f"{len(members)} members"
+            fail(f"the group {group!r} has {count} at work; stop them first, or let them seek")
+        with found.group(group) as member:
+            others = sorted({*range(found.partition_count)} - {*member.partitions})
+            if others and partition is None:
+                raise NotOwner(topic, group, others)
+            moved = member.seek(where, partition)
+    if is_json:
+        write_json([{"topic": topic, "group": group, "partition": each, "next": moved[each]} for each in sorted(moved)])
+    else:
+        for each in sorted(moved):
+            typer.echo(f"partition {each}, next is number {moved[each]}")
+
+
+def _where(topic: Topic, text: str, partition: int | None) -> Where:
+    """What `--to` means. A number is one of one partition, and must still be there."""
+    if text in ("start", "end"):
+        return START if text == "start" else END
+    if not text.isdecimal():
+        return EPOCH + timedelta(microseconds=moment_us(text, topic.clock.now_ns() // 1000))
+    if partition is None and topic.partition_count > 1:
+        raise BadInput(f"--to {text}: the topic has {topic.partition_count} partitions; name one with --partition")
+    number, first = int(text), topic.partition(partition or 0).first
+    if number < first:
+        raise NumberRetired(number, first)
+    return number

@@ -83,7 +83,7 @@ class GroupLife:
         self._longest: dict[tuple[str, str], int] = {}
 
     def run(self, cuts: int) -> None:
-        self.recover()
+        self.open()
         operations: list[tuple[str, Callable[[], None]]] = [
             *[("put", self.put)] * 3,
             *[("take", self.take)] * 4,

@@ -1,0 +1,103 @@
+"""Processes that share a queue group are killed at any instruction: nothing is lost, nothing done comes again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from tests.integration import group_victims
+from warren.queue.queue_group import LOOK_S, QueueGroup
+
+KILLS: Final = 40
+ALIVE_S_MAX: Final = 0.4
+END_S_MAX: Final = 30.0
+ROLES: Final = ("putter-a", "worker-a", "worker-b", "worker-c")
+
+# A server that has everything imported forks a victim in milliseconds, and has no threads that a fork would lose.
+FORKS: Final = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.integration.group_victims"])
+
+
+class Victims:
+    """A putter and three workers at one group; each new one writes notes of its own."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.path, self._notes = str(folder / "data"), folder / "notes"
+        self._notes.mkdir()
+        self._random = Random(seed)
+        self._born: Counter[str] = Counter()
+        self._alive = {role: self._bear(role) for role in ROLES}
+
+    def kill_one(self) -> None:
+        """Let them work for a moment, kill one, and put another in its place. The others go on."""
+        time.sleep(self._random.random() * ALIVE_S_MAX)
+        role = self._random.choice(ROLES)
+        self._end(role)
+        self._alive[role] = self._bear(role)
+
+    def kill_all(self) -> None:
+        for role in ROLES:
+            self._end(role)
+
+    def noted(self, what: str) -> Counter[bytes]:
+        """What was noted after this word, by all processes, in whole lines."""
+        found: Counter[bytes] = Counter()
+        for path in sorted(self._notes.iterdir()):
+            text = path.read_bytes()
+            for line in text[: text.rfind(b"\n") + 1].splitlines():
+                word, _, body = line.partition(b" ")
+                if word == what.encode():
+                    found[body] += 1
+        return found
+
+    def _bear(self, role: str) -> BaseProcess:
+        self._born[role] += 1
+        name = f"{role}-{self._born[role]}"
+        target = group_victims.put if role.startswith("putter") else group_victims.work
+        arguments = (self.path, str(self._notes / name), name, self._random.getrandbits(32))
+        process = FORKS.Process(target=target, args=arguments)
+        process.start()
+        return process
+
+    def _end(self, role: str) -> None:
+        process = self._alive[role]
+        process.kill()
+        process.join(END_S_MAX)
+        # A victim that ended by itself met an error, and has printed it.
+        assert process.exitcode == -9, f"{role} ended by itself with {process.exitcode}"
+
+
+def drained(group: QueueGroup) -> Counter[bytes]:
+    """Whatever is still to be had, dead letters as well, each message acknowledged."""
+    found: Counter[bytes] = Counter()
+    wait_s = group_victims.LEASE_S + LOOK_S
+    while (messages := group.take(100, wait=wait_s)) or group.redrive():
+        found.update(message.body for message in messages)
+        group.ack_many(messages)
+    return found
+
+
+def test_workers_that_are_killed_lose_nothing_and_repeat_nothing_that_was_acknowledged(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    victims = Victims(tmp_path, int(request.config.getoption("--hypothesis-seed") or 0))
+    for _ in range(KILLS):
+        victims.kill_one()
+    victims.kill_all()
+    topic = group_victims.open_topic(victims.path)
+    left = drained(QueueGroup(topic, "workers", group_victims.SETTINGS))
+
+    put, done = victims.noted("put"), victims.noted("done")
+    unknown = victims.noted("try") - done - victims.noted("lost")
+    assert len(done) > KILLS
+    assert [body for body, times in (done + left).items() if times > 1] == []
+    assert set(put) - set(done) - set(left) - set(unknown) == set()
+    assert [body for body in victims.noted("take") + left if not body.startswith(b"putter")] == []
+    assert topic.store.has_topic("orders.dead")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,13 @@ class DoneBits:
     """The bits of one parked log. A bit only ever goes from 0 to 1: a power cut loses none that were synced.
 
     Anybody may look. Whoever sets bits holds the topic's delay lock, and has made sure that the messages are on disk:
-    a number that a power cut gives to another message must not be done already.
+    a number that a power cut gives to another message must not be done already. What comes before `first`, the first
+    number that is still in the log, is done.
     """
 
-    def __init__(self, filesystem: FileSystem, directory: str, *, bits_per_file: int = BITS_PER_FILE) -> None:
-        self._filesystem, self._directory, self._bits_per_file = filesystem, directory, bits_per_file
+    def __init__(self, filesystem: FileSystem, directory: str, first: Callable[[], int]) -> None:
+        self._first = first
+        self._filesystem, self._directory, self._bits_per_file = filesystem, directory, BITS_PER_FILE
         self._files: dict[int, tuple[File, Bits]] = {}
         self._unsynced: set[int] = set()
         self._open_from = 0
@@ -34,19 +37,22 @@ class DoneBits:
     def is_done(self, number: int) -> bool:
         bits = self._bits(number // self._bits_per_file)
         place = number % self._bits_per_file
-        return bits is not None and bool(bits[place >> 3] >> (place & 7) & 1)
+        if bits is not None and bits[place >> 3] >> (place & 7) & 1:
+            return True
+        return number < self._first()
 
     def are_done(self, numbers: Numbers) -> npt.NDArray[np.bool_]:
         """For each of the numbers, whether it is done."""
         done = np.zeros(len(numbers), np.bool_)
         of_file = numbers // self._bits_per_file
-        for file in np.unique(of_file).tolist():
+        for file in _distinct(of_file):
             bits = self._bits(file)
             if bits is not None:
                 rows = of_file == file
                 places = numbers[rows] % self._bits_per_file
                 done[rows] = bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
-        return done
+        # Looked at last: bits are removed after the messages.
+        return done | (numbers < self._first())
 
     def first_open(self, start: int, end: int) -> int:
         """The first number from `start` on that is not done; `end` where all are."""
@@ -92,7 +98,7 @@ class DoneBits:
     def set(self, numbers: Numbers) -> None:
         """These are done, for every process; on disk after `sync`."""
         of_file = numbers // self._bits_per_file
-        for file in np.unique(of_file).tolist():
+        for file in _distinct(of_file):
             places = numbers[of_file == file] % self._bits_per_file
             bits = self._bits(file)
             if bits is None:
@@ -121,6 +127,12 @@ class DoneBits:
             self._files[file][0].sync()
         self._unsynced.clear()
 
+    def sync_range(self, numbers: range) -> None:
+        """Every bit of these numbers that is set now is on disk, whoever set it."""
+        for file in range(numbers.start // self._bits_per_file, -(-numbers.stop // self._bits_per_file)):
+            if self._bits(file) is not None:
+                self._files[file][0].sync()
+
     # --- Keeping house ---
 
     def retire(self, before: int) -> None:
@@ -133,3 +145,11 @@ class DoneBits:
                 self._files.pop(first // self._bits_per_file, None)
                 self._unsynced.discard(first // self._bits_per_file)
                 self._filesystem.remove(store_paths.done_path(self._directory, first))
+
+
+def _distinct(values: Numbers) -> list[int]:
+    if not len(values):
+        return []
+    least, greatest = int(values.min()), int(values.max())
+    # Most of the time all numbers are of one file.
+    return [least] if least == greatest else np.unique(values).tolist()

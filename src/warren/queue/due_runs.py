@@ -70,9 +70,13 @@ class Run:
         return np.concatenate(found) if found else NO_PAIRS
 
 
-def in_order(pairs: Pairs) -> Pairs:
-    """The rows sorted by due time, then by number."""
-    return pairs[np.lexsort((pairs[:, NUMBER], pairs[:, DUE]))]
+def in_order(*runs: Pairs) -> Pairs:
+    """All rows sorted by due time, then by number. The runs come in the order of their numbers, and so do rows that
+    are due at the same time.
+    """
+    pairs = np.concatenate([NO_PAIRS, *runs])
+    # A stable sort leaves the numbers of one due time in order, and goes through what is sorted in one pass.
+    return pairs[np.argsort(np.ascontiguousarray(pairs[:, DUE]), kind="stable")]
 
 
 def rows_up_to(pairs: Pairs, due_us: int, number: int) -> int:
@@ -83,7 +87,10 @@ def rows_up_to(pairs: Pairs, due_us: int, number: int) -> int:
 
 
 def merged(runs: Sequence[Pairs], rows: int) -> Iterator[Pairs]:
-    """All rows of the runs in order, in parts of about `rows`, without holding more than that."""
+    """All rows of the runs in order, in parts of about `rows`, without holding more than that.
+
+    The runs come in the order of their numbers.
+    """
     places, step = [0] * len(runs), max(1, rows // max(1, len(runs)))
     while True:
         heads = [run[place : place + step] for run, place in zip(runs, places, strict=True)]
@@ -96,7 +103,7 @@ def merged(runs: Sequence[Pairs], rows: int) -> Iterator[Pairs]:
         counts = [rows_up_to(head, *min(limits)) for head in heads] if limits else list(map(len, heads))
         if not any(counts):
             return
-        yield in_order(np.concatenate([head[:count] for head, count in zip(heads, counts, strict=True)]))
+        yield in_order(*(head[:count] for head, count in zip(heads, counts, strict=True)))
         places = [place + count for place, count in zip(places, counts, strict=True)]
 
 

@@ -25,7 +25,8 @@ class Parking:
     def __init__(self, log: Log, filesystem: FileSystem, delayed_directory: str, horizon: str) -> None:
         self.log, self.horizon, self._filesystem = log, horizon, filesystem
         self._order_directory = store_paths.order_directory(delayed_directory, horizon)
-        self.done = DoneBits(filesystem, store_paths.done_directory(delayed_directory, horizon))
+        done_directory = store_paths.done_directory(delayed_directory, horizon)
+        self.done = DoneBits(filesystem, done_directory, lambda: log.first)
         self._order: ParkingOrder | None = None
 
     @property
@@ -45,7 +46,7 @@ class Parking:
 
     def is_done(self, number: int) -> bool:
         """Whether the message was delivered or cancelled."""
-        return number < self.log.first or self.done.is_done(number)
+        return self.done.is_done(number)
 
     def at(self, number: int) -> Message | None:
         """The parked message; None where it is not there any more, or never was."""

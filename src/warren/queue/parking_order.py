@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -11,7 +11,6 @@ import numpy as np
 from warren.queue.done_bits import DoneBits
 from warren.queue.due_runs import (
     DUE,
-    NO_PAIRS,
     NUMBER,
     NUMBER_MAX,
     Pairs,
@@ -33,7 +32,7 @@ TAIL_NUMBERS_MAX: Final = 1 << 20
 """So many numbers are passed before a run speaks of them: what whoever opens the log has to look at once more."""
 FILES_MAX: Final = 8
 """With more runs than that on disk some are merged."""
-MERGE_ROWS: Final = 1 << 15
+MERGE_ROWS: Final = 1 << 16
 """How many rows of a merge are done at a time: the mover delivers in between."""
 READ_MAX: Final = 512
 """So few messages are read one by one; more are scanned."""
@@ -63,8 +62,7 @@ class ParkingOrder:
 
     def catch_up(self) -> bool:
         """Take in some of what was parked since, and go on with a merge; whether nothing is left to take in."""
-        if self._merging is not None and next(self._merging, self) is self:
-            self._merging = None
+        self._go_on_merging()
         end = min(self._log.end, self._seen + TAIL_ROWS_MAX)
         if end > self._seen:
             pairs = in_order(_open_pairs(self._log, self._done, range(self._seen, end)))
@@ -73,36 +71,41 @@ class ParkingOrder:
             self._tidy_tail()
         return self._seen >= self._log.end
 
+    def _go_on_merging(self) -> None:
+        if self._merging is None and len(self._files) > FILES_MAX:
+            self._merging = self._merge(self._merge_start())
+        if self._merging is not None and next(self._merging, self) is self:
+            self._merging = None
+
     @property
     def is_merging(self) -> bool:
-        return self._merging is not None
+        return self._merging is not None or len(self._files) > FILES_MAX
 
     def _tidy_tail(self) -> None:
         """Keep few runs in memory, and not too many rows: each run is at most half as long as the one before it."""
         tail = self._tail
         while len(tail) > 1 and len(tail[-2]) < 2 * len(tail[-1]):
             last, before = tail.pop(), tail.pop()
-            pairs = np.concatenate([before.pairs[before.at :], last.pairs[last.at :]])
-            tail.append(Run(in_order(pairs), range(before.numbers.start, last.numbers.stop)))
+            pairs = in_order(before.pairs[before.at :], last.pairs[last.at :])
+            tail.append(Run(pairs, range(before.numbers.start, last.numbers.stop)))
         rows = sum(map(len, tail))
-        if rows > TAIL_ROWS_MAX or self._seen - self._files_end > TAIL_NUMBERS_MAX:
+        if rows >= TAIL_ROWS_MAX or self._seen - self._files_end >= TAIL_NUMBERS_MAX:
             self._store_tail()
 
     def _store_tail(self) -> None:
-        pairs = in_order(np.concatenate([NO_PAIRS, *(run.pairs[run.at :] for run in self._tail)]))
-        pairs = pairs[~self._done.are_done(pairs[:, NUMBER])]
+        runs = [run.pairs[run.at :] for run in self._tail]
+        rows = sum(map(len, runs))
         numbers = range(self._files_end, self._seen)
         self._tail.clear()
         self._files_end = self._seen
-        if len(pairs) or self._files:
+        if rows or self._files:
             # A run must not speak of numbers that a power cut may give to other messages.
             self._log.sync()
             self._filesystem.make_directory(self._directory)
-            for _ in write_run(self._filesystem, self._directory, numbers, [pairs]):
+            parts = self._open_parts(numbers, [in_order(*runs)])
+            for _ in write_run(self._filesystem, self._directory, numbers, parts):
                 pass
             self._files.append(map_run(self._filesystem, self._directory, numbers))
-        if len(self._files) > FILES_MAX and self._merging is None:
-            self._merging = self._merge(self._merge_start())
 
     def _merge_start(self) -> int:
         """Which files to merge, up to the last: those that are not much longer than all after them together."""
@@ -116,15 +119,19 @@ class ParkingOrder:
         """Make one run of the files from `start` on, step by step. Files that are added meanwhile stay."""
         runs = self._files[start:]
         numbers = range(runs[0].numbers.start, runs[-1].numbers.stop)
-        parts = (
-            part[~self._done.are_done(part[:, NUMBER])]
-            for part in merged([run.pairs[run.at :] for run in runs], MERGE_ROWS)
-        )
+        parts = self._open_parts(numbers, merged([run.pairs[run.at :] for run in runs], MERGE_ROWS))
         yield from write_run(self._filesystem, self._directory, numbers, parts)
         place = self._files.index(runs[0])
         self._files[place : place + len(runs)] = [map_run(self._filesystem, self._directory, numbers)]
         for run in runs:
             self._remove(run)
+
+    def _open_parts(self, numbers: range, parts: Iterable[Pairs]) -> Iterator[Pairs]:
+        """The rows that are not done."""
+        for part in parts:
+            yield part[~self._done.are_done(part[:, NUMBER])]
+        # What a run leaves out must stay done: a power cut must not take back a bit that was not synced.
+        self._done.sync_range(numbers)
 
     def _remove(self, run: Run) -> None:
         if run.path is not None:
@@ -135,7 +142,7 @@ class ParkingOrder:
     def due(self, now_us: int, limit: int) -> Pairs:
         """The first `limit` rows that are due at `now_us` and not done, in order."""
         found = [run.open_pairs(self._done, run.at, now_us, limit) for run in self._runs()]
-        return in_order(np.concatenate([NO_PAIRS, *found]))[:limit]
+        return in_order(*found)[:limit]
 
     def next_due_us(self) -> int | None:
         """When there is something due; None where nothing is parked. What was cancelled may count."""
@@ -165,16 +172,13 @@ def pairs_after(
     """The first `limit` open rows behind the row `after`, for anybody: of the runs on disk, and what is in none yet."""
     first = done.first_open(log.first, log.end)
     chain = _chain(filesystem, directory, first, log.end)
-    best = in_order(
-        np.concatenate(
-            [NO_PAIRS, *(run.open_pairs(done, rows_up_to(run.pairs, *after), NUMBER_MAX, limit) for run in chain)]
-        )
-    )[:limit]
+    found = [run.open_pairs(done, rows_up_to(run.pairs, *after), NUMBER_MAX, limit) for run in chain]
+    best = in_order(*found)[:limit]
     start = chain[-1].numbers.stop if chain else first
     while start < (end := min(log.end, start + TAIL_ROWS_MAX)):
         pairs = in_order(_open_pairs(log, done, range(start, end)))
         pairs = pairs[rows_up_to(pairs, *after) :][:limit]
-        best = in_order(np.concatenate([best, pairs]))[:limit]
+        best = in_order(best, pairs)[:limit]
         start = end
     return best
 

@@ -1,0 +1,154 @@
+"""Each sync of the delay comes before what it protects: crashes at chosen moments, which random ones seldom meet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import PowerCut, SimulatedFile, SimulatedFileSystem
+from warren.queue import parking_order, store_paths
+from warren.queue.due_runs import run_files
+from warren.queue.intent import Intent, IntentFile
+from warren.queue.store import Store
+from warren.storage import Log
+
+PATH: Final = "/store"
+SECOND_NS: Final = 1_000_000_000
+SEEDS: Final = range(5)
+
+
+def open_store(disk: SimulatedFileSystem, clock: SimulatedClock) -> Store:
+    return Store(PATH, filesystem=disk, clock=clock, keeps=False, defaults={"durability": "os", "block_size": 8192})
+
+
+def delivered(store: Store) -> list[bytes]:
+    return sorted(message.body for log in store.topic("orders").logs for message in log.read(log.first))
+
+
+def deliver_all(store: Store) -> list[bytes]:
+    while store.mover.run() == 0:
+        pass
+    return delivered(store)
+
+
+def ways_to_end(disk: SimulatedFileSystem) -> Iterator[SimulatedFileSystem]:
+    yield disk.after_process_kill()
+    yield from map(disk.after_power_cut, SEEDS)
+
+
+def run_mover(store: Store, disk: SimulatedFileSystem, at: int) -> bool:
+    """Let the mover run up to its `at`-th call of the seam; whether it came so far."""
+    disk.cut_at_call = disk.calls + at
+    try:
+        store.mover.run()
+    except PowerCut:
+        return True
+    disk.cut_at_call = None
+    return False
+
+
+def test_what_is_on_disk_when_it_is_delivered_is_never_lost() -> None:
+    """Also where the topic itself is not synced: the message is parked, or delivered, whatever a power cut takes."""
+    for at in itertools.count(1):
+        disk, clock = SimulatedFileSystem(seed=at), SimulatedClock()
+        store = open_store(disk, clock)
+        store.topic("orders").put(b"a", delay=1.0)
+        store.topic("orders").delay.log("minute").sync()
+        clock.pass_ns(SECOND_NS)
+        is_cut = run_mover(store, disk, at)
+
+        for after in ways_to_end(disk):
+            assert deliver_all(open_store(after, clock)) == [b"a"]
+        if not is_cut:
+            break
+
+
+def test_an_intent_that_another_left_is_on_disk_before_anything_of_it_is_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for at in itertools.count(1):
+        disk, clock = SimulatedFileSystem(seed=at), SimulatedClock()
+        store = open_store(disk, clock)
+        store.topic("orders").put(b"a", delay=0.0)
+        store.mover.run()
+        store.topic("orders").put(b"b", delay=0.0)
+        kill_before_the_intent_is_synced(store, disk, monkeypatch)
+        disk = disk.after_process_kill(at)
+        is_cut = run_mover(open_store(disk, clock), disk, at)
+
+        for after in ways_to_end(disk):
+            assert deliver_all(open_store(after, clock)) == [b"a", b"b"]
+        if not is_cut:
+            break
+
+
+def kill_before_the_intent_is_synced(store: Store, disk: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = IntentFile.write
+
+    def write_and_die(self: IntentFile, intent: Intent) -> None:
+        monkeypatch.setattr(SimulatedFile, "sync", lambda file: disk.cut())
+        write(self, intent)
+
+    monkeypatch.setattr(IntentFile, "write", write_and_die)
+    with pytest.raises(PowerCut):
+        store.mover.run()
+    monkeypatch.undo()
+
+
+def test_an_intent_never_names_a_number_that_a_power_cut_may_give_to_another_message() -> None:
+    for at in itertools.count(1):
+        disk, clock = SimulatedFileSystem(seed=at), SimulatedClock()
+        store = open_store(disk, clock)
+        store.topic("orders").put(b"a", delay=0.0)
+        is_cut = run_mover(store, disk, at)
+
+        for after in ways_to_end(disk):
+            again = open_store(after, clock)
+            again.topic("orders").put(b"later", delay=50.0)
+            assert deliver_all(again) in ([b"a"], []), "what is not due was delivered in the place of what was lost"
+        if not is_cut:
+            break
+
+
+def test_a_run_speaks_of_messages_that_are_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parking_order, "TAIL_ROWS_MAX", 4)
+    disk, clock = SimulatedFileSystem(), SimulatedClock()
+    store = open_store(disk, clock)
+    topic = store.topic("orders")
+    for _ in range(6):
+        topic.put(b"a", delay=30.0)
+    store.mover.run()
+    order = store_paths.order_directory(topic.delay.directory, "minute")
+
+    assert run_files(disk, order), "the tail was stored"
+    for seed in SEEDS:
+        after = disk.after_power_cut(seed)
+        with Log.open(topic.delay.log("minute").path, filesystem=after) as log:
+            names = after.names(order) if after.exists(order) else []
+            ends = [numbers.stop for name in names if (numbers := store_paths.run_numbers(name)) is not None]
+            assert all(end <= log.end for end in ends)
+
+
+def test_a_handle_does_not_cancel_the_message_that_took_the_number_of_its_own() -> None:
+    disk, clock = SimulatedFileSystem(), SimulatedClock()
+    store = open_store(disk, clock)
+    store.topic("orders").delay.log("minute").sync()
+    handle = store.topic("orders").put(b"lost", delay=5.0)
+    after = next(found for seed in range(100) if _parked_count(found := disk.after_power_cut(seed)) == 0)
+    clock.pass_ns(SECOND_NS)
+    again = open_store(after, clock)
+    kept = again.topic("orders").put(b"kept", delay=5.0)
+
+    assert kept.number == handle.number
+    assert again.topic("orders").cancel(handle.id) is False
+    clock.pass_ns(5 * SECOND_NS)
+    assert deliver_all(again) == [b"kept"]
+
+
+def _parked_count(disk: SimulatedFileSystem) -> int:
+    with Log.open(PATH + "/topics/orders/delayed/minute", filesystem=disk) as log:
+        return log.end

@@ -82,8 +82,6 @@ class Life:
         (name,) = self.random.choices(names, weights=(10, 6, 2, 4, 2, 2))
         if self.world.log.end - self.world.log.first > MESSAGES_MAX:
             name = "retire"
-        if name == "retire" and not self.world.setup.can_retire:
-            name = "append"
         return Step(name, self._actions()[name]())
 
     def _actions(self) -> dict[str, Callable[[], Callable[[], None]]]:

@@ -43,11 +43,6 @@ class Setup:
     """That of a second writer, open at the same time, as another process would have it."""
 
     @property
-    def can_retire(self) -> bool:
-        """Version 1 keeps no number for a block but that of its first record, which must be on disk when others go."""
-        return self.version == 2 or self.keeps_commits
-
-    @property
     def keeps_commits(self) -> bool:
         """Whether what was acknowledged survives a power cut, whoever appended it."""
         return self.durability == "commit" and self.second_durability in (None, "commit")

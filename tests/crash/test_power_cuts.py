@@ -108,8 +108,6 @@ class PowerCutMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1), moment=MOMENTS, crash=CRASHES, seed=SEED)
     def retire(self, share: float, moment: Moment | None, crash: Crash, seed: int) -> None:
         log = self.world.log
-        if not self.world.setup.can_retire:
-            return
         before = log.first + int((log.end - log.first) * share)
         self._do("retire", lambda: self.world.retire(before), moment, crash, seed)
 

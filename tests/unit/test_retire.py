@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fakes import VERSIONS, WatchedDisk, quick_log
+from tests.unit.fakes import VERSIONS, WaitingJobs, WatchedDisk, quick_log
 from warren.errors import NumberRetired
 from warren.storage import Log
 
@@ -138,6 +138,7 @@ def test_a_block_that_was_retired_under_a_reader_is_told_as_retired(log: Log, mo
 def test_the_index_is_on_disk_before_the_first_file_goes(tmp_path: Path, version: int) -> None:
     disk = WatchedDisk()
     log = fill(quick_log(tmp_path / "log", version=version, block_size=4096, filesystem=disk))
+    log.sync()
     seen: list[tuple[str, int]] = []
     disk.syncs.clear()
     disk.on_sync = lambda path: seen.append((Path(path).name, len(block_files(log))))
@@ -147,6 +148,17 @@ def test_the_index_is_on_disk_before_the_first_file_goes(tmp_path: Path, version
     assert seen == [("index", 6)]
     assert disk.syncs == ["index", "log/"]
     assert len(block_files(log)) == 4
+
+
+def test_in_version_1_what_stays_is_on_disk_before_the_index(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = fill(quick_log(tmp_path / "log", version=1, block_size=4096, filesystem=disk, background=WaitingJobs()))
+    disk.syncs.clear()
+
+    log.retire(before=10)
+
+    assert disk.syncs[-2:] == ["index", "log/"]
+    assert set(block_files(log)) <= set(disk.syncs[:-2])
 
 
 def test_retiring_nothing_touches_nothing(tmp_path: Path) -> None:

@@ -386,6 +386,9 @@ class Log:
     def retire(self, *, before: int) -> int:
         """Remove whole blocks whose messages all come before `before`; the first number that is still there."""
         self.check_writable()
+        if self.version == 1:
+            # The first record of the first block is what tells the numbers of all: it must not be lost.
+            self._commit.sync()
         with self._commit.changing() as writer:
             index = writer.index
             start, slots = self._view.sealed_before(before)

@@ -17,7 +17,7 @@ from tests.soak.history import Writer, read_all
 from tests.soak.worker import PARTITIONS, TOPIC, Reader, Taker, work
 
 ROLES: Final = ("producer", "producer", "reader", "reader", "taker", "taker")
-LIFE_S_MAX: Final = 0.25
+LIFE_S_MAX: Final = 0.4
 DRAIN_S_MAX: Final = 60.0
 FAILED: Final = 70
 """What a process exits with that ended by itself."""

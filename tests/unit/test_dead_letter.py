@@ -12,10 +12,10 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.unit.fakes import QUICK_DISK, WatchedDisk
 from tests.unit.stores import quick_store
 from warren.config import HEADERS_SIZE_MAX
-from warren.errors import BadInput, StorageFull, SyncFailed, UnsupportedByVersion
+from warren.errors import BadInput, LeaseLost, StorageFull, SyncFailed, UnsupportedByVersion
 from warren.message import Message
 from warren.queue import dead_letter
-from warren.queue.dead_letter import REASON_SIZE_MAX
+from warren.queue.dead_letter import REASON_SIZE_MAX, Failed
 from warren.queue.group_settings import GroupSettings
 from warren.queue.queue_group import LOOK_S, QueueGroup
 from warren.queue.store import Store
@@ -117,6 +117,19 @@ def test_the_death_of_its_last_owner_is_its_own(bench: Bench) -> None:
     assert group.take() is None
 
     assert [facts(letter)["reason"] for letter in bench.letters()] == [b"its process died"]
+
+
+def test_what_was_acknowledged_at_the_last_moment_is_not_buried(bench: Bench) -> None:
+    bench.topic.put(b"a", partition=0)
+    group = bench.group(attempts_max=1)
+    message = group.take()
+    assert message is not None
+    lease = group._leases.outstanding[0][0]
+    group.ack(message)
+
+    group._dead.bury([Failed(0, 0, lease, "too late")])
+
+    assert bench.letters() == []
 
 
 def test_with_no_limit_of_attempts_nothing_dies(bench: Bench) -> None:
@@ -294,6 +307,20 @@ def test_letters_of_other_groups_and_topics_are_left_alone(tmp_path: Path) -> No
     assert other.redrive() == 1
 
 
+def test_letters_of_a_topic_that_was_made_anew_are_put_back(bench: Bench) -> None:
+    bench.topic.put_many([b"a", b"b", b"c"], partition=0)
+    group = bench.group(attempts_max=1)
+    fail(group)
+    assert group.redrive() == 3
+    group.ack_many(group.take(10))
+    bench.store.delete_topic("orders.dead")
+    bench.topic.put(b"d", partition=0)
+    fail(group)
+
+    assert group.redrive() == 1
+    assert [message.body for message in group.take(10)] == [b"d"]
+
+
 @pytest.mark.parametrize("limit", [0, -1, "1"])
 def test_a_limit_is_a_whole_number(bench: Bench, limit: Any) -> None:
     with pytest.raises(BadInput):
@@ -335,6 +362,8 @@ def test_whoever_comes_next_finishes_a_burial(bench: Bench, monkeypatch: pytest.
         stop_at(patch, where)
         with pytest.raises(Stopped):
             group.nack(message, reason="no luck")
+    with pytest.raises(LeaseLost):
+        group.ack(message)
 
     assert other.take(10) == []
     assert group.take(10) == []

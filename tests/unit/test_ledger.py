@@ -154,6 +154,22 @@ def test_an_event_that_has_no_room_did_not_happen() -> None:
 
 
 @pytest.mark.usefixtures("few_events")
+def test_a_snapshot_that_has_no_room_waits() -> None:
+    disk, state = SimulatedFileSystem(map_capacity=1 << 21), Words()
+    ledger = Ledger("/ledger", state, disk, SimulatedClock())
+    say(ledger, "a" * 100_000, "b", "c", "d")
+    disk.size_max = 0
+
+    say(ledger, "e", "f")
+    assert ledger.log.read(0, tag=SNAPSHOT) == []
+    disk.size_max = None
+    say(ledger, "g")
+
+    assert [message.number for message in ledger.log.read(0, tag=SNAPSHOT)] == [7]
+    assert heard(ledger, state)[1:] == ["say b", "say c", "say d", "say e", "say f", "say g"]
+
+
+@pytest.mark.usefixtures("few_events")
 def test_a_snapshot_stands_for_what_came_before(tmp_path: Path) -> None:
     ledger, _ = quick_ledger(tmp_path)
     words = [str(number) for number in range(13)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -20,6 +21,9 @@ from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchTopic, StoreCl
 from warren.message import Message
 from warren.queue import supply, taking
 from warren.queue.group_settings import GroupSettings
+from warren.queue.lease_order import Lease
+from warren.queue.leases import WAITING, Backoff, Leases
+from warren.queue.ledger import ENCODER, LEDGER_BLOCK_SIZE
 from warren.queue.queue_group import FLOOR_S, LOOK_S, QueueGroup
 from warren.queue.store import Store
 from warren.queue.topic import Topic
@@ -340,6 +344,10 @@ def test_what_a_session_held_is_free_when_it_ends(bench: Bench) -> None:
     bench.wait(LOOK_S)
 
     assert taken(group) == [(2, 2)]
+    end = group._ledger.log.end
+    bench.wait(LOOK_S)
+    assert taken(group) == []
+    assert group._ledger.log.end == end
 
 
 def test_what_a_living_session_holds_is_not_free(bench: Bench) -> None:
@@ -459,6 +467,7 @@ def test_a_key_goes_on_when_its_first_message_is_dead(bench: Bench) -> None:
 
 def test_keys_wait_in_a_new_session_as_in_the_old(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.queue.ledger.EVENTS_PER_SNAPSHOT", 1)
+    monkeypatch.setattr("warren.queue.ledger.SNAPSHOT_SHARE_MAX", 0)
     bench.put(3, key=b"a")
     first = bench.group(ordered_by_key=True)
     message = one(first)
@@ -550,6 +559,26 @@ def test_the_order_does_not_grow_with_what_was_done(bench: Bench, monkeypatch: p
     assert taken(group, 1) == [(kept.number, 2)]
 
 
+def test_the_largest_state_fits_a_snapshot() -> None:
+    """Every other message is outstanding, each with another time and key."""
+    backoff = Backoff(0, 0)
+    leases = Leases(backoff)
+    leases.apply("begin", {"next": [(0, 10**15)]})
+    share = 20
+    numbers = range(10**15, 10**15 + 2 * taking.IN_FLIGHT_MAX // share, 2)
+    for row, number in enumerate(numbers):
+        leases.outstanding[0][number] = Lease(WAITING, 2 * 10**15 + row, 5, "")
+        leases.keys[0].add(number, 4 * 10**9 + row)
+
+    snapshot = ENCODER.encode(leases.snapshot())
+
+    assert len(snapshot) * share < LEDGER_BLOCK_SIZE * 0.9
+    restored = Leases(backoff)
+    restored.restore(json.loads(snapshot))
+    assert restored.outstanding == leases.outstanding
+    assert list(restored.keys[0]) == list(leases.keys[0])
+
+
 # --- Where it begins, and what was retired ---
 
 
@@ -592,6 +621,16 @@ def test_the_readers_of_the_partitions_tell_what_is_consumed(bench: Bench) -> No
     group.close()
 
     assert log.reader("workers").position == 5
+
+
+def test_closing_the_group_of_a_closed_store_tells_what_is_consumed(bench: Bench) -> None:
+    bench.put(2)
+    group = bench.topic.group("workers", mode="queue")
+    group.ack(one(group))
+
+    bench.store.close()
+
+    assert bench.topic_of(bench.open()).partition(0).reader("workers").position == 1
 
 
 def test_a_reader_moves_after_the_ledger_is_on_disk(tmp_path: Path) -> None:
@@ -689,6 +728,7 @@ def test_what_was_held_is_acknowledged_or_given_back_once(bench: Bench) -> None:
     group.finish("c", True)
 
     assert group.held() == set()
+    assert group.lag() == {0: 2}
     assert taken(group) == [(2, 2), (3, 2)]
 
 
@@ -829,7 +869,7 @@ def test_a_wait_is_in_seconds(bench: Bench, wait: Any) -> None:
         bench.group().take(wait=wait)
 
 
-@pytest.mark.parametrize("wrong", [{"delay": -1}, {"delay": "1"}, {"reason": b"bytes"}])
+@pytest.mark.parametrize("wrong", [{"delay": -1}, {"delay": "1"}, {"reason": b"bytes"}, {"reason": "\ud800"}])
 def test_what_cannot_be_given_back_stays_leased(bench: Bench, wrong: dict[str, Any]) -> None:
     bench.put()
     group = bench.group()

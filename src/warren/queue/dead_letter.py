@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HEADER_PREFIX: Final = "warren.dead-"
 REASON_SIZE_MAX: Final = 1000
+"""In bytes: what is longer is cut before it comes here."""
 BURIAL_COUNT_MAX: Final = 100
 """How many messages become dead letters with one commit."""
 REDRIVE_COUNT_MAX: Final = 1000
@@ -199,7 +200,7 @@ def _source_partition(letter: Message) -> int:
 def _letter(message: Message, group: str, attempts: int, reason: str) -> Message:
     """The message as it goes to the dead letters."""
     added = {
-        HEADER_PREFIX + "reason": reason.encode()[:REASON_SIZE_MAX].decode(errors="ignore").encode(),
+        HEADER_PREFIX + "reason": reason.encode(),
         HEADER_PREFIX + "attempts": b"%d" % attempts,
         HEADER_PREFIX + "topic": str(message.topic).encode(),
         HEADER_PREFIX + "partition": b"%d" % message.partition,

@@ -249,7 +249,7 @@ class Leases:
         owners, backoff = set(event["owners"]), Backoff(*event["backoff"])
         self.owners -= owners
         for partition, start, end, lease in list(self._all_runs()):
-            if lease.kind == LEASED and lease.owner in owners:
+            if lease.owner in owners:
                 time_us = event["at"] + backoff.after_us(lease.attempt)
                 self._put(partition, start, end, Lease(FREED, time_us, lease.attempt, ""))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from warren.clock import Clock
+from warren.errors import StorageFull
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log
 from warren.storage.background import Background
@@ -81,7 +82,9 @@ class Ledger:
             self._catch_up()
             yield
             if self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size:
-                self._write_snapshot()
+                # Where there is no room for it now, there may be later: what happened, happened.
+                with suppress(StorageFull):
+                    self._write_snapshot()
 
     def look(self) -> None:
         """Bring the state up to date, to look at it."""

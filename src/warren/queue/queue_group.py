@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, overload
@@ -13,7 +13,7 @@ from warren.config import Durability
 from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, WarrenError
 from warren.message import Message
 from warren.queue import store_paths
-from warren.queue.dead_letter import BURIAL_COUNT_MAX, DeadLetters, Failed
+from warren.queue.dead_letter import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failed
 from warren.queue.group_settings import LEASE_S_MAX, GroupSettings
 from warren.queue.leases import WAITING, Backoff, Leases
 from warren.queue.ledger import Ledger
@@ -64,6 +64,7 @@ class QueueGroup:
         self._taking = Taking(topic, name, settings, self._ledger, self._leases)
         self._look_s = 0.0
         self._floor_s = self._clock.steady_s() + FLOOR_S
+        self._logs = topic.logs
         self._is_closed = False
         self._begin()
         process_residents().register(self)
@@ -124,6 +125,7 @@ class QueueGroup:
         self._free_the_dead()
         if self._leases.burials or self._leases.redrives:
             self._dead.finish()
+        self._logs = self.topic.logs
         if self._clock.steady_s() >= self._floor_s:
             self._move_readers()
         chosen = self._taking.choose(count, self._now_us())
@@ -214,7 +216,7 @@ class QueueGroup:
         After `attempts_max` attempts it becomes a dead letter, with the reason.
         """
         delay_us = None if delay is None else round(checked_delay_s(delay) * 1_000_000)
-        _check_reason(reason)
+        reason = _checked_reason(reason)
         with self._changing():
             spans = self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
@@ -306,13 +308,13 @@ class QueueGroup:
     def _move_readers(self) -> None:
         """Tell retention what is consumed."""
         self._floor_s = self._clock.steady_s() + FLOOR_S
-        with self._changing():
+        with self._ledger.changing():
             floors = {partition: self._leases.floor(partition) for partition in self._leases.next}
         # On disk before what was consumed may be retired.
         self._ledger.sync()
-        for partition, floor in floors.items():
-            reader = self.topic.logs[partition].reader(self.name)
-            reader.seek(floor)
+        for partition, log in enumerate(self._logs):
+            reader = log.reader(self.name)
+            reader.seek(floors.get(partition, 0))
             reader.commit()
 
     def close(self) -> None:
@@ -322,10 +324,12 @@ class QueueGroup:
         """
         if self._is_closed:
             return
-        if not self.topic.store.is_closed and self.topic.store.has_topic(self.topic.name):
+        # Where the topic is gone, there is nothing to be told; and where it cannot be, whoever comes next does it.
+        with suppress(WarrenError, FileNotFoundError):
             self._move_readers()
         self._is_closed = True
-        self._ledger.close()
+        with suppress(NotALog, FileNotFoundError):
+            self._ledger.close()
         self._dead_lock.close()
 
     # --- As a resident of the process: told when it forks, asked for no files ---
@@ -352,9 +356,12 @@ class QueueGroup:
         return f"<QueueGroup {self.name} of {self.topic.name}{' closed' if self._is_closed else ''}>"
 
 
-def _check_reason(reason: object) -> None:
-    if not isinstance(reason, str):
-        raise BadInput(f"reason {reason!r}: expected a str")
+def _checked_reason(reason: object) -> str:
+    """The reason, cut where it is too long."""
+    try:
+        return str.encode(reason)[:REASON_SIZE_MAX].decode(errors="ignore")  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError) as error:
+        raise BadInput(f"reason {reason!r}: expected a str") from error
 
 
 def _checked_us(seconds: object) -> int:

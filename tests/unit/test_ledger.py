@@ -46,6 +46,13 @@ class Count(Words):
         return {"said": self.said[-1:]}
 
 
+class Verbose(Words):
+    """A state whose snapshot is far larger than what happened."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"said": self.said, "more": "x" * 200_000}
+
+
 def quick_ledger(path: Path, state: Words | None = None) -> tuple[Ledger, Words]:
     state = state or Words()
     return Ledger(str(path / "ledger"), state, QUICK_DISK, SYSTEM_CLOCK), state
@@ -155,9 +162,9 @@ def test_an_event_that_has_no_room_did_not_happen() -> None:
 
 @pytest.mark.usefixtures("few_events")
 def test_a_snapshot_that_has_no_room_waits() -> None:
-    disk, state = SimulatedFileSystem(map_capacity=1 << 21), Words()
+    disk, state = SimulatedFileSystem(map_capacity=1 << 21), Verbose()
     ledger = Ledger("/ledger", state, disk, SimulatedClock())
-    say(ledger, "a" * 100_000, "b", "c", "d")
+    say(ledger, *"abcd")
     disk.size_max = 0
 
     say(ledger, "e", "f")
@@ -166,7 +173,7 @@ def test_a_snapshot_that_has_no_room_waits() -> None:
     say(ledger, "g")
 
     assert [message.number for message in ledger.log.read(0, tag=SNAPSHOT)] == [7]
-    assert heard(ledger, state)[1:] == ["say b", "say c", "say d", "say e", "say f", "say g"]
+    assert heard(ledger, state) == [f"say {word}" for word in "abcdefg"]
 
 
 @pytest.mark.usefixtures("few_events")

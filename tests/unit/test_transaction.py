@@ -642,14 +642,14 @@ def test_threads_commit_at_once_and_each_sees_its_own(tmp_path: Path) -> None:
 
 
 def test_two_threads_that_commit_the_same_id_carry_it_out_once(tmp_path: Path) -> None:
-    def commit(id: str, answers: list[str]) -> None:
+    def commit(store: Store, id: str, answers: list[str]) -> None:
         answers.append(store.commit(id))
 
     with warren.open(tmp_path / "store") as store:
         for number in range(10):
             put_two(store.transaction(id=f"batch-{number}")).prepare()
             answers: list[str] = []
-            threads = [threading.Thread(target=commit, args=(f"batch-{number}", answers)) for _ in range(3)]
+            threads = [threading.Thread(target=commit, args=(store, f"batch-{number}", answers)) for _ in range(3)]
             for thread in threads:
                 thread.start()
             for thread in threads:

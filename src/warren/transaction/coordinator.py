@@ -61,7 +61,7 @@ class Coordinator:
         self._open: dict[str, Transaction] = {}
         self._ended_here: dict[str, State] = {}
         """What became of those that the journal never knew of: aborted, or committed as one record."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
 
     # --- The journal ---
 
@@ -329,7 +329,7 @@ class Coordinator:
 
     def after_fork(self) -> None:
         """In a child: the parent's transactions stay the parent's."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         for transaction in self._open.values():
             transaction.mutex = threading.RLock()
             transaction.forget(State.ABORTED)

@@ -408,6 +408,25 @@ def test_a_burial_is_announced_on_disk_before_it_happens(tmp_path: Path) -> None
     assert (False, 1) in ends
 
 
+def test_what_is_put_back_is_on_disk_before_that_is_noted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.disk = watched = WatchedDisk()
+    bench.store = bench.open()
+    bench.topic = bench.store.topic("orders")
+    bench.topic.put(b"a", partition=0)
+    group = bench.group(attempts_max=1)
+    fail(group)
+    syncs: list[tuple[str, int]] = []
+    log = bench.topic.partition(0)
+    watched.on_sync = lambda path: syncs.append((path.split("/")[-2], log.end))
+
+    group.redrive()
+
+    assert syncs[0] == ("ledger", 1)
+    assert ("0", 2) in syncs
+    assert syncs[-1] == ("ledger", 2)
+
+
 def test_what_was_retired_before_it_was_buried_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path, partitions=1, block_size=4096)
     bench.topic.put_many([bytes(500)] * 3)

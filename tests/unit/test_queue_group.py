@@ -17,7 +17,7 @@ from tests.unit.fakes import QUICK_DISK, WatchedDisk
 from tests.unit.patience import WAIT_S
 from tests.unit.stores import quick_store
 from warren.clock import SYSTEM_CLOCK
-from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchTopic, StoreClosed
+from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchTopic, StorageFull, StoreClosed
 from warren.message import Message
 from warren.queue import supply, taking
 from warren.queue.group_settings import GroupSettings
@@ -371,6 +371,7 @@ def test_what_transactions_of_the_dead_had_committed_is_finished_first(bench: Be
     bench.wait(LOOK_S)
 
     assert taken(group) == [(1, 2)]
+    assert group.lag() == {0: 1}
 
 
 def test_the_death_of_a_session_counts_as_an_attempt_and_waits_for_the_backoff(bench: Bench) -> None:
@@ -424,6 +425,17 @@ def test_with_a_filter_sessions_share_what_each_has_read_ahead(bench: Bench) -> 
 
     assert numbers == list(range(20))
     assert taken(groups[0]) == taken(groups[1]) == []
+
+
+def test_what_was_read_ahead_is_read_anew_where_the_group_went_back(bench: Bench) -> None:
+    bench.put(10)
+    log, ahead = bench.topic.partition(0), supply.Ahead()
+
+    for number in (4, 6, 2):
+        ahead.reach(log, None, number, 3)
+
+        assert (ahead.start, ahead.end) == (number, 10)
+        assert [message.number for message in ahead.messages] == list(range(number, 10))
 
 
 def test_messages_of_one_key_are_never_leased_at_the_same_time(bench: Bench) -> None:
@@ -588,6 +600,7 @@ def test_a_group_begins_where_it_is_told_to(bench: Bench, start: str | int, firs
         bench.put()
         bench.wait(1.0)
     group = bench.group(start=start)
+    assert bench.topic.partition(0).reader("workers").position == first
     bench.put()
 
     assert [number for number, _ in taken(group)] == list(range(first, 6))
@@ -604,6 +617,50 @@ def test_partitions_that_are_added_are_read_from_their_first_message(tmp_path: P
 
     assert [(message.partition, message.number) for message in group.take(10)] == [(1, 0)]
     assert group.lag() == {0: 0, 1: 1}
+
+
+@pytest.mark.parametrize("tag", [None, "eu.*"])
+def test_partitions_that_another_process_added_are_found(bench: Bench, tag: str | None) -> None:
+    other = bench.open()
+    group, adding = bench.group(tag=tag), bench.group(other, tag=tag)
+    other.topic("orders").configure(partitions=2)
+    for _ in range(2):
+        other.topic("orders").put(b"x", partition=1, tag="eu.de")
+    adding.nack(one(adding))
+
+    found = group.take(10)
+
+    assert [(message.partition, message.number, message.attempt) for message in found] == [(1, 0, 2), (1, 1, 1)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_a_group_began_survives_a_power_cut(seed: int) -> None:
+    disk, clock = SimulatedFileSystem(seed=seed), SimulatedClock()
+    settings = GroupSettings(mode="queue", start="end")
+    topic = Store("/data", keeps=False, filesystem=disk, clock=clock).topic("orders")
+    topic.put(b"before")
+    QueueGroup(topic, "workers", settings)
+    topic.put(b"after")
+
+    store = Store("/data", keeps=False, filesystem=disk.after_power_cut(seed), clock=clock)
+
+    assert [message.body for message in QueueGroup(store.topic("orders"), "workers", settings).take(10)] == [b"after"]
+
+
+def test_a_take_that_fails_takes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.put(2)
+    group = bench.group()
+    group.nack(one(group))
+
+    def full(*args: Any) -> None:
+        raise StorageFull("/ledger", 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(group._ledger, "add", full)
+        with pytest.raises(StorageFull):
+            group.take(10)
+
+    assert taken(group) == [(0, 2), (1, 1)]
 
 
 def test_the_readers_of_the_partitions_tell_what_is_consumed(bench: Bench) -> None:

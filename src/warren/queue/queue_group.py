@@ -152,6 +152,7 @@ class QueueGroup:
         if self._clock.steady_s() < self._look_s:
             return
         self._look_s = self._clock.steady_s() + LOOK_S
+        self.topic.see_partitions()
         self._ledger.look()
         session = self.topic.store.session
         dead = [owner for owner in list(self._leases.owners) if not session.is_alive(owner)]

@@ -114,9 +114,10 @@ class Filtered:
         self._ahead: dict[int, Ahead] = {}
 
     def reach(self, nexts: Mapping[int, int], count: int) -> None:
-        for partition, number in nexts.items():
-            ahead = self._ahead.setdefault(partition, Ahead())
-            ahead.reach(self._topic.logs[partition], self._tag, number, count)
+        for partition, log in enumerate(self._topic.logs):
+            if partition in nexts:
+                ahead = self._ahead.setdefault(partition, Ahead())
+                ahead.reach(log, self._tag, nexts[partition], count)
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:
         ahead, number = self._ahead.get(partition), leases.next[partition]

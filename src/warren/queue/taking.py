@@ -68,6 +68,9 @@ class Taking:
         Within `changing`. Whether there was a partition without.
         """
         leases, start = self._leases, self._settings.start
+        if len(leases.next) > self._topic.partition_count:
+            # Another process has added some, and what it handed out of them may come back to us.
+            self._topic.see_partitions()
         logs = {number: log for number, log in enumerate(self._topic.logs) if number not in leases.next}
         if not logs:
             return False
@@ -190,7 +193,7 @@ class Taking:
         messages: list[Message] = []
         while start < end:
             try:
-                found = log.read(start, limit=end - start)
+                found = log.read(start, limit=end - start) if end - start > 1 else _at(log, start)
             except NumberRetired as error:
                 gone = min(error.first, end)
             except CorruptRecord:
@@ -212,6 +215,11 @@ def _start_number(log: Log, start: str | int) -> int:
     if isinstance(start, int):
         return log.find_time(start)
     return log.first if start == "start" else log.end
+
+
+def _at(log: Log, number: int) -> list[Message]:
+    message = log.at(number)
+    return [] if message is None else [message]
 
 
 def with_attempt(messages: Sequence[Message], attempt: int) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -67,6 +68,16 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+@pytest.fixture
+def awake(tmp_path: Path) -> Bench:
+    """A bench whose clock is the machine's: for whoever waits."""
+    bench = Bench(tmp_path, partitions=2)
+    bench.clock = SYSTEM_CLOCK
+    bench.store.close()
+    bench.store = bench.open()
+    return bench
 
 
 def taken(group: QueueGroup, limit: int = 100) -> list[tuple[int, int]]:
@@ -385,6 +396,24 @@ def test_the_death_of_a_session_counts_as_an_attempt_and_waits_for_the_backoff(b
     bench.wait(2.0)
 
     assert taken(group) == [(0, 2)]
+
+
+def test_a_child_is_a_session_of_its_own(awake: Bench) -> None:
+    awake.put(3, partition=0)
+    group = awake.group(lease_s=1000.0)
+    mine = one(group)
+
+    child = os.fork()
+    if not child:
+        os._exit(0 if [message.number for message in group.take(1)] == [1] else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert status == 0
+    found = group.take(2, wait=WAIT_S)
+    while len(found) < 2:
+        found += group.take(2, wait=WAIT_S)
+    assert sorted((message.number, message.attempt) for message in found) == [(1, 2), (2, 1)]
+    group.ack(mine)
 
 
 # --- Filters and keys ---
@@ -837,17 +866,7 @@ def test_an_acknowledgement_is_as_durable_as_the_topic(tmp_path: Path, durabilit
 # --- Waiting ---
 
 
-@pytest.fixture
-def awake(tmp_path: Path) -> Bench:
-    """A bench whose clock is the machine's: for whoever waits."""
-    bench = Bench(tmp_path, partitions=2)
-    bench.clock = SYSTEM_CLOCK
-    bench.store.close()
-    bench.store = bench.open()
-    return bench
-
-
-def while_waiting(group: QueueGroup, act: Callable[[], object], **settings: Any) -> list[Message]:
+def while_waiting(group: QueueGroup, act: Callable[[], object]) -> list[Message]:
     """What a take gives that was begun before `act`."""
     found: list[Message] = []
     thread = threading.Thread(target=lambda: found.extend(group.take(10, wait=WAIT_S)))

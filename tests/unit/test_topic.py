@@ -102,7 +102,7 @@ def test_bad_puts_are_refused_and_change_nothing(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="keys has 1 entries for 2 bodies"):
             topic.put_many([b"a", b"b"], keys=[b"k"])
         with pytest.raises(BadInput, match="key"):
-            topic.put(b"a", key="text")  # type: ignore[arg-type]
+            topic.put(b"a", key="text")  # type: ignore[call-overload]
         with pytest.raises(BadInput, match="key"):
             topic.put_many([b"a"], keys=["text"])  # type: ignore[list-item]
         with pytest.raises(NoSuchPartition):

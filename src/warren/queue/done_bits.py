@@ -54,9 +54,9 @@ class DoneBits:
         # Looked at last: bits are removed after the messages.
         return done | (numbers < self._first())
 
-    def first_open(self, start: int, end: int) -> int:
-        """The first number from `start` on that is not done; `end` where all are."""
-        number = max(start, self._open_from)
+    def first_open(self, end: int) -> int:
+        """The first number that is not done; `end` where all before it are."""
+        number = max(self._first(), self._open_from)
         while number < end:
             file, place = divmod(number, self._bits_per_file)
             bits = self._bits(file)
@@ -68,9 +68,8 @@ class DoneBits:
                 number += zero
                 break
             number = (file + 1) * self._bits_per_file
-        number = min(number, end)
-        self._open_from = max(self._open_from, number)
-        return max(start, number)
+        self._open_from = max(self._open_from, min(number, end))
+        return min(number, end)
 
     def _bits(self, file: int) -> Bits | None:
         """The bits of one file; None where none of them was ever set."""

@@ -65,11 +65,9 @@ class Parking:
 
     def retire(self) -> None:
         """Remove the blocks whose messages are all done, and the bits that speak of them."""
-        first = self.log.first
-        open_from = self.done.first_open(first, self.log.end)
-        if open_from > first:
-            first = self.log.retire(before=open_from)
-            self.done.retire(first)
+        open_from = self.done.first_open(self.log.end)
+        if open_from > self.log.first:
+            self.done.retire(before=self.log.retire(before=open_from))
 
     def close(self) -> None:
         self.log.close()

@@ -50,7 +50,7 @@ class ParkingOrder:
         self._log, self._done, self._filesystem, self._directory = log, done, filesystem, directory
         self._tail: list[Run] = []
         self._merging: Iterator[None] | None = None
-        first = done.first_open(log.first, log.end)
+        first = done.first_open(log.end)
         self._files = run_chain(filesystem, directory, first, log.end)
         self._files_end = self._seen = self._files[-1].numbers.stop if self._files else first
         kept = {run.path for run in self._files}
@@ -163,14 +163,14 @@ class ParkingOrder:
         for path in run_files(self._filesystem, self._directory):
             self._filesystem.remove(path)
         self._tail, self._files, self._merging = [], [], None
-        self._files_end = self._seen = self._done.first_open(self._log.first, self._log.end)
+        self._files_end = self._seen = self._done.first_open(self._log.end)
 
 
 def pairs_after(
     log: Log, done: DoneBits, filesystem: FileSystem, directory: str, after: tuple[int, int], limit: int
 ) -> Pairs:
     """The first `limit` open rows behind the row `after`, for anybody: of the runs on disk, and what is in none yet."""
-    first = done.first_open(log.first, log.end)
+    first = done.first_open(log.end)
     chain = _chain(filesystem, directory, first, log.end)
     found = [run.open_pairs(done, rows_up_to(run.pairs, *after), NUMBER_MAX, limit) for run in chain]
     best = in_order(*found)[:limit]

@@ -78,6 +78,7 @@ def delete_group(topic: Topic, name: str) -> None:
     checked_name("group", name)
     directory = store_paths.group_directory(topic.directory, name)
     store = topic.store
+    topic.see_partitions()
     with store.lock:
         if not store.filesystem.exists(store_paths.group_file(directory)):
             raise NoSuchGroup(topic.name, name)

@@ -223,6 +223,7 @@ class StreamGroup:
         if position is not None:
             return position
         with self._meant():
+            stored.begin(self.topic, self.name, self.settings.start)
             return stored.stored_position(log, self.name)
 
     def positions(self) -> dict[int, int]:
@@ -235,6 +236,7 @@ class StreamGroup:
         """By partition, how many messages were put that the group has not committed, with those its filter omits."""
         with self._meant():
             self._look_if_due(is_asking=False)
+            stored.begin(self.topic, self.name, self.settings.start)
             return {
                 partition: max(0, log.end - stored.stored_position(log, self.name))
                 for partition, log in enumerate(self.topic.logs)

@@ -39,6 +39,9 @@ LINES_MIN: Final = 200
 CALLS_MIN: Final = 40
 """How long an operation is thought to be before it was seen to its end."""
 
+CUT_CHANCES: Final = {"redrive": 0.6, "nack": 0.3}
+"""How often an operation is cut: those that move messages from one log to another more often than others."""
+
 Fate = Literal["live", "done", "maybe put", "maybe done"]
 
 
@@ -89,7 +92,7 @@ class GroupLife:
             *[("take", self.take)] * 4,
             *[("ack", self.ack)] * 3,
             *[("nack", self.nack)] * 3,
-            ("redrive", self.redrive),
+            *[("redrive", self.redrive)] * 2,
             ("hold", self.hold),
             ("retire", self.retire),
             ("time", self.let_time_pass),
@@ -200,7 +203,7 @@ class GroupLife:
         self._longest[name, kind] = max(length, self._longest.get((name, kind), 0))
 
     def draw_moment(self, name: str) -> Moment | None:
-        if self.random.random() < 0.75:
+        if self.random.random() > CUT_CHANCES.get(name, 0.2):
             return None
         kind: Literal["line", "call"] = self.random.choice(("line", "call", "call"))
         longest = max(self._longest.get((name, kind), 0), LINES_MIN if kind == "line" else CALLS_MIN)

@@ -863,6 +863,20 @@ def test_an_acknowledgement_is_as_durable_as_the_topic(tmp_path: Path, durabilit
     assert bool(bench.disk.syncs) is syncs
 
 
+def test_with_an_interval_the_ledger_is_synced_as_its_topic_is(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, durability="interval:50ms")
+    bench.disk = WatchedDisk()
+    bench.store = bench.open()
+    bench.put(1)
+    group = bench.group()
+    message = one(group)
+    bench.disk.syncs.clear()
+
+    group.ack(message)
+
+    assert bench.disk.syncs == ["0" * 20 + ".block"]
+
+
 # --- Waiting ---
 
 

@@ -16,7 +16,7 @@ from warren.queue import positions as stored
 from warren.queue import store_paths
 from warren.queue.assignment import share
 from warren.queue.group_settings import GroupSettings, read_settings
-from warren.queue.keeper import Keeper
+from warren.queue.keeper import Duty, Keeper
 from warren.queue.membership import Membership
 from warren.queue.ownership import Owned, Ownership
 from warren.queue.positions import Where, number_of
@@ -56,13 +56,17 @@ class StreamGroup:
         self._looked_s, self._rung = 0.0, 0
         self._is_closed = False
         self._end: WarrenError | None = None
-        keeper, duty = self._store.keeper, _weak_duty(weakref.WeakMethod(self.keep))
-        # A member that nobody has a reference to any more leaves, as one that was closed.
-        self._leave = weakref.finalize(self, _leave, self._ownership, self._membership, keeper, duty)
+        # A member that nobody has a reference to any more owns nothing, and leaves when the keeper finds it gone.
+        self._finalizer = weakref.finalize(self, self._ownership.close)
+        self._duty = _weak_duty(weakref.WeakMethod(self.keep), self._store.keeper, self._membership)
         process_residents().register(self)
-        keeper.add(duty)
-        with self._looking:
-            self._look(is_asking=True)
+        self._store.keeper.add(self._duty)
+        try:
+            with self._looking:
+                self._look(is_asking=True)
+        except Exception:
+            self.close()
+            raise
 
     def _take_settings(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -328,7 +332,11 @@ class StreamGroup:
     def close(self) -> None:
         """Leave the group. What was read and not committed is given to others. Closing twice does no harm."""
         self._is_closed = True
-        self._leave()
+        if self._finalizer.detach() is not None:
+            self._store.keeper.remove(self._duty)
+            # Others are told when the locks are free: whoever wakes up can take them.
+            self._ownership.close()
+            self._membership.leave()
 
     # --- As a resident of the process: told when it forks, asked for no files ---
 
@@ -356,18 +364,15 @@ class StreamGroup:
         return f"<StreamGroup {self.name} of {self.topic.name}, {state}>"
 
 
-def _weak_duty(method: weakref.WeakMethod[Callable[[], float]]) -> Callable[[], float]:
-    """`method` for the keeper, which must not keep its object alive."""
+def _weak_duty(method: weakref.WeakMethod[Callable[[], float]], keeper: Keeper, membership: Membership) -> Duty:
+    """`method` for the keeper, which must not keep its object alive; when that is gone, the member leaves."""
 
     def duty() -> float:
         called = method()
-        return LOOK_IDLE_S if called is None else called()
+        if called is not None:
+            return called()
+        keeper.remove(duty)
+        membership.leave()
+        return LOOK_IDLE_S
 
     return duty
-
-
-def _leave(ownership: Ownership, membership: Membership, keeper: Keeper, duty: Callable[[], float]) -> None:
-    keeper.remove(duty)
-    # Others are told when the locks are free: whoever wakes up can take them.
-    ownership.close()
-    membership.leave()

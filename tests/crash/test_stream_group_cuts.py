@@ -1,0 +1,124 @@
+"""The power is cut, or the process killed, at any call while a stream group begins, commits, seeks and is deleted.
+
+Checked after every crash: what was committed stays committed, what was not is committed in each partition wholly or not
+at all, a new group begins in every partition where it should, and a deletion that was cut short can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
+from warren.queue.store import Store
+from warren.queue.topic import Topic
+
+PARTITIONS = 2
+PUT_BEFORE, PUT_AFTER = 6, 4
+PARTS = 4
+
+Positions = dict[int, int]
+
+
+class Life:
+    """What is done, step by step. `before` and `after` are where the group stands around the step that is cut."""
+
+    def __init__(self, disk: SimulatedFileSystem) -> None:
+        self.topic = open_topic(disk)
+        for partition in range(PARTITIONS):
+            self.topic.put_many([b"x"] * PUT_BEFORE, partition=partition)
+        self.before: Positions | None = None
+        self.after: Positions | None = None
+        self.is_deleting = False
+
+    def expect(self, after: Positions | None) -> None:
+        self.before, self.after = self.after, after
+
+    def run(self) -> None:
+        for after in self.steps():
+            self.expect(after)
+        self.expect(self.after)
+
+    def steps(self) -> Iterator[Positions | None]:
+        """Tells before each step where the group stands after it."""
+        yield dict.fromkeys(range(PARTITIONS), PUT_BEFORE)
+        group = self.topic.group("billing", start="end")
+        yield dict.fromkeys(range(PARTITIONS), PUT_BEFORE)
+        for partition in range(PARTITIONS):
+            self.topic.put_many([b"y"] * PUT_AFTER, partition=partition)
+        yield {0: PUT_BEFORE + 3, 1: PUT_BEFORE}
+        group.read(limit=3)
+        group.commit()
+        yield dict.fromkeys(range(PARTITIONS), PUT_BEFORE + PUT_AFTER)
+        group.read()
+        group.commit()
+        yield {0: 8, 1: 7}
+        group.commit({0: 8, 1: 7})
+        yield {0: 2, 1: 2}
+        group.seek(2)
+        group.close()
+        self.is_deleting = True
+        yield None
+        self.topic.delete_group("billing")
+
+
+def open_topic(disk: SimulatedFileSystem) -> Topic:
+    store = Store("/store", keeps=False, filesystem=disk, clock=SimulatedClock())
+    return store.topic("orders", partitions=PARTITIONS, block_size=4096)
+
+
+def calls_of_a_life() -> tuple[int, int]:
+    """The numbers of the first and of the last call that may be cut."""
+    disk = SimulatedFileSystem()
+    life = Life(disk)
+    first = disk.calls
+    life.run()
+    return first + 1, disk.calls
+
+
+def check(life: Life, disk: SimulatedFileSystem) -> None:
+    topic = open_topic(disk)
+    if life.is_deleting:
+        if "billing" in topic.groups():
+            topic.delete_group("billing")
+        assert topic.group("billing").positions() == dict.fromkeys(range(PARTITIONS), 0)
+        return
+    assert life.after is not None
+    with topic.group("billing", start="end") as group:
+        for partition, position in group.positions().items():
+            # Where the group had not begun, what was put before it does, and no more, is passed over.
+            expected = {life.after[partition], (life.before or life.after)[partition]}
+            assert position in expected, (partition, position, expected)
+        assert group.partitions == list(range(PARTITIONS))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("is_power_cut", [True, False], ids=["power cut", "kill"])
+def test_a_group_stands_where_it_committed_after_any_crash(part: int, is_power_cut: bool) -> None:
+    first, last = calls_of_a_life()
+    for call in range(first + part, last + 1, PARTS):
+        disk = SimulatedFileSystem(seed=call)
+        life = Life(disk)
+        disk.cut_at_call = call
+        with pytest.raises(PowerCut):
+            life.run()
+
+        survivor = disk.after_power_cut(call) if is_power_cut else disk.after_process_kill(call)
+
+        try:
+            check(life, survivor)
+        except Exception as error:
+            raise AssertionError(f"cut at call {call}: {type(error).__name__}: {error}") from error
+
+
+def test_what_is_done_without_a_crash_stands() -> None:
+    disk = SimulatedFileSystem()
+    life = Life(disk)
+
+    life.run()
+
+    assert life.after is None
+    assert life.topic.groups() == []
+    check(life, disk.after_power_cut(1))

@@ -31,7 +31,7 @@ from warren.cli.store import (
     open_store,
 )
 from warren.clock import EPOCH
-from warren.errors import BadInput, NotOwner, NumberRetired
+from warren.errors import BadInput, NotOwner
 from warren.queue.positions import Where
 from warren.queue.topic import Topic
 from warren.storage import END, START
@@ -101,14 +101,11 @@ def seek(
 
 
 def _where(topic: Topic, text: str, partition: int | None) -> Where:
-    """What `--to` means. A number is one of one partition, and must still be there."""
+    """What `--to` means. A number is one of one partition."""
     if text in ("start", "end"):
         return START if text == "start" else END
     if not text.isdecimal():
         return EPOCH + timedelta(microseconds=moment_us(text, topic.clock.now_ns() // 1000))
     if partition is None and topic.partition_count > 1:
         raise BadInput(f"--to {text}: the topic has {topic.partition_count} partitions; name one with --partition")
-    number, first = int(text), topic.partition(partition or 0).first
-    if number < first:
-        raise NumberRetired(number, first)
-    return number
+    return int(text)

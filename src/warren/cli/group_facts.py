@@ -10,10 +10,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from warren.cli.show import shortened, table
+from warren.config import GROUP_NAME_SIZE_MAX
 from warren.errors import NoSuchGroup
 from warren.queue import store_paths
 from warren.queue.group_settings import GroupSettings, group_names, read_settings
 from warren.queue.membership import Membership
+from warren.queue.names import checked_name
 from warren.queue.positions import stored_position
 from warren.queue.store import Store
 from warren.queue.topic import Topic
@@ -57,6 +59,7 @@ class GroupFacts:
 
 def existing_settings(topic: Topic, group: str) -> GroupSettings:
     """The settings of a group; NoSuchGroup where there is none."""
+    checked_name("group", group, GROUP_NAME_SIZE_MAX)
     settings = read_settings(topic.filesystem, topic.directory, group)
     if settings is None:
         raise NoSuchGroup(str(topic.name), group)

@@ -87,8 +87,8 @@ def read(
             spans = spans_of(found, partition, start, since_us, until_us)
             batches = _batches(spans, last, tag_filter)
             if is_following:
-                places = [Place(span.log, max(span.start, span.end)) for span in spans]
-                batches = chain(batches, _following(found, places, tag_filter, sees_all=partition is None))
+                places = places_behind(spans)
+                batches = chain(batches, following(found, places, tag_filter, sees_all=partition is None))
             for batch in _limited(batches, limit):
                 write(batch)
         except GONE as error:
@@ -133,7 +133,12 @@ def _messages(span: Span, tag: TagFilter | None) -> Iterator[Message]:
     return chain.from_iterable(pages(span.log, span.start, span.end, tag))
 
 
-def _following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_all: bool) -> Iterator[list[Message]]:
+def places_behind(spans: Sequence[Span]) -> list[Place]:
+    """Where following goes on: at the end of what was there, or later, with the number that was asked for."""
+    return [Place(span.log, max(span.start, span.end)) for span in spans]
+
+
+def following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_all: bool) -> Iterator[list[Message]]:
     """Messages as they come. One that is retired before it is written is passed over.
 
     If it `sees_all`, also those of partitions that are added.

@@ -11,11 +11,10 @@ from warren.cli.lines import Write, topic_writer
 from warren.cli.quantities import duration_s
 from warren.cli.read import BodyOption
 from warren.cli.store import STORE_DEFAULT, AsJson, GroupArgument, StoreOption, TopicArgument, open_store
-from warren.config import GROUP_NAME_SIZE_MAX, WAIT_S_MAX
+from warren.config import WAIT_S_MAX
 from warren.errors import BadInput
 from warren.message import Message
 from warren.queue.group_settings import read_settings
-from warren.queue.names import checked_name
 from warren.queue.queue_group import QueueGroup
 from warren.queue.stream_group import StreamGroup
 from warren.storage.tags import TagFilter
@@ -55,7 +54,6 @@ def take(
         raise BadInput(f"--wait {wait}: at most {WAIT_S_MAX:.0f}s")
     if tag is not None:
         TagFilter.parse(tag)
-    checked_name("group", group, GROUP_NAME_SIZE_MAX)
     write = topic_writer(is_json=is_json, is_body=is_body)
     with open_store(store, keeps=wait_s > 0) as opened:
         found = opened.existing_topic(topic)

@@ -196,10 +196,19 @@ def test_who_parks_a_message_that_is_due_soon_wakes_the_mover(tmp_path: Path, cl
         topic.put(b"a", delay=1.0)
         topic.put_many([b"a"], delay=1.0)
         assert store.wakeup.value() == before
-        topic.put(b"b", delay=0.1)
+        topic.put(b"b", delay=0.2)
         assert store.wakeup.value() == before + 1
-        topic.put_many([b"b"], delay=0.1)
+        topic.put(b"b", delay=0.2)
+        topic.put_many([b"b"], delay=0.3)
+        assert store.wakeup.value() == before + 1, "the mover wakes in time for these"
+        first = topic.put(b"b", delay=0.1)
         assert store.wakeup.value() == before + 2
+        first.cancel()
+        topic.put_many([b"b"], delay=0.1)
+        assert store.wakeup.value() == before + 3, "the mover need not wake for what was cancelled"
+        clock.pass_ns(SECOND_NS)
+        topic.put_many([b"b"], delay=0.1)
+        assert store.wakeup.value() == before + 4
 
 
 def test_a_store_that_was_closed_over_the_due_time_delivers_when_it_is_opened(

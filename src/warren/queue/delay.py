@@ -58,6 +58,8 @@ class Delay:
         self.intent = IntentFile(topic.filesystem, store_paths.intent_file(self.directory))
         self._mutex = threading.RLock()
         self._parkings: dict[str, Parking] = {}
+        self._rung_for_us = 0
+        """The mover was woken for a message with this due time, and looks again when that is due."""
 
     # --- Parking ---
 
@@ -95,7 +97,7 @@ class Delay:
         except GONE as error:
             raise NoSuchTopic(self._topic.name) from error
         if left_us < RING_US:
-            self._topic.store.wakeup.ring()
+            self._ring(due_us)
         return Delayed(self, horizon, number, due_us)
 
     def put_many(self, batch: Batch, due_us: int, *, tag: str, partition: int | None) -> list[Delayed]:
@@ -120,8 +122,14 @@ class Delay:
         except GONE as error:
             raise NoSuchTopic(self._topic.name) from error
         if left_us < RING_US:
-            self._topic.store.wakeup.ring()
+            self._ring(due_us)
         return [Delayed(self, horizon, number, due_us) for number in numbers]
+
+    def _ring(self, due_us: int) -> None:
+        """Wake the mover for what was parked, unless it wakes before that is due, and so sees it in time."""
+        if not self._topic.clock.now_ns() // 1000 < self._rung_for_us <= due_us:
+            self._rung_for_us = due_us
+            self._topic.store.wakeup.ring()
 
     def row(
         self,
@@ -236,6 +244,7 @@ class Delay:
                 if intent is not None and (horizon, number) in intent.rows():
                     return False
                 parking.finish([number], is_synced=topic.settings.durability == "commit")
+                self._rung_for_us = 0
                 return True
         except GONE as error:
             raise NoSuchTopic(topic.name) from error

@@ -61,12 +61,12 @@ class Run:
         """The first `limit` rows from row `start` on that are not done, and not due after `due_us_max`."""
         end = bisect_right(self.pairs[:, DUE], due_us_max, start)
         found: list[Pairs] = []
-        count = 0
+        count, look = 0, max(limit, LOOK_ROWS_MIN)
         while start < end and count < limit:
-            part = self.pairs[start : min(end, start + max(limit, LOOK_ROWS_MIN))]
+            part = self.pairs[start : min(end, start + look)]
             part_open = part[~done.are_done(part[:, NUMBER])][: limit - count]
             found.append(part_open)
-            start, count = start + len(part), count + len(part_open)
+            start, count, look = start + len(part), count + len(part_open), min(2 * look, LOOK_ROWS_MAX)
         return np.concatenate(found) if found else NO_PAIRS
 
 

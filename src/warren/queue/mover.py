@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,11 +21,12 @@ LIST_S: Final = 0.01
 class Mover:
     """A duty of the store's keeper. Of all processes the one that holds `mover.lock` delivers, until it ends or fails.
 
-    Topics that this process never opened are delivered to as well.
+    Topics that this process never opened are delivered to as well. Any thread may call.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._mutex = threading.Lock()
         self._lock: Lock | None = None
         self._is_mover = False
         self._deliveries: dict[str, Delivery] = {}
@@ -33,8 +35,10 @@ class Mover:
 
     def run(self) -> float:
         """Deliver some of what is due; after how many seconds there is more to do."""
-        if not self._become_mover():
-            return LOOK_S
+        with self._mutex:
+            return self._run() if self._become_mover() else LOOK_S
+
+    def _run(self) -> float:
         wait_s = self._list_topics()
         error: Exception | None = None
         for name in self._names:
@@ -47,7 +51,7 @@ class Mover:
                 error = other
         if error is not None:
             # Another process may have more luck.
-            self.stop()
+            self._stop()
             raise error
         return wait_s
 
@@ -87,6 +91,10 @@ class Mover:
 
     def stop(self) -> None:
         """Leave the rest to others."""
+        with self._mutex:
+            self._stop()
+
+    def _stop(self) -> None:
         for delivery in self._deliveries.values():
             delivery.topic.delay.forget_order()
         self._deliveries.clear()
@@ -97,6 +105,7 @@ class Mover:
 
     def after_fork(self) -> None:
         """In a child: the parent goes on delivering."""
+        self._mutex = threading.Lock()
         self._deliveries.clear()
         lock, self._lock, self._is_mover = self._lock, None, False
         if lock is not None:

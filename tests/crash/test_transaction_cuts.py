@@ -7,9 +7,14 @@ happened twice, and what was prepared can still be decided.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.crash.transaction_life import TransactionLife
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
+from warren.transaction.store import Store
 
 PARTS = 8
 LIVES_PER_PART = 3
@@ -30,3 +35,75 @@ def test_a_transaction_happens_wholly_or_not_at_all(part: int, first_seed: int) 
             TransactionLife(seed).run(CRASHES_PER_LIFE)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
+
+
+def open_store(disk: SimulatedFileSystem) -> Store:
+    return Store("/store", keeps=False, filesystem=disk, clock=SimulatedClock())
+
+
+def bodies(store: Store, topic: str) -> list[bytes]:
+    log = store.topic(topic).logs[0]
+    return [message.body for message in log.read(log.first)]
+
+
+def commit_until(store: Store, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit something for two topics; the process is killed when it calls `name` of `owner`."""
+
+    def killed(*arguments: object, **named: object) -> None:
+        raise PowerCut
+
+    tx = store.transaction(id="t")
+    tx.put("synced", b"tx")
+    tx.put("loose", b"tx")
+    monkeypatch.setattr(owner, name, killed)
+    with pytest.raises(PowerCut):
+        tx.commit()
+
+
+def test_a_decision_that_no_sync_has_seen_is_synced_by_whoever_finishes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedFileSystem()
+    store = open_store(disk)
+    store.topic("synced")
+    store.topic("loose", durability="os")
+    commit_until(store, store._coordinator._made_journal(), "sync", monkeypatch)
+    found = set()
+
+    for at in range(1, 200):
+        killed = disk.after_process_kill(at)
+        killed.cut_at_call = killed.calls + at
+        try:
+            open_store(killed)
+        except PowerCut:
+            survivor = open_store(killed.after_power_cut(at))
+            found.add((len(bodies(survivor, "synced")), len(bodies(survivor, "loose"))))
+        else:
+            break
+
+    assert found == {(0, 0), (1, 1)}
+
+
+def test_what_was_tried_once_is_found_where_the_power_took_the_end_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedFileSystem()
+    store = open_store(disk)
+    store.topic("synced").put(b"0")
+    for number in range(5):
+        store.topic("loose", durability="os").put(b"%d" % number)
+    commit_until(store, store._coordinator._finishing._apply, "put_all", monkeypatch)
+    shortened = 0
+
+    for seed in range(3):
+        cut = disk.after_power_cut(seed)
+        for at in range(1, 400, 3):
+            killed = cut.after_process_kill(at)
+            killed.cut_at_call = killed.calls + at
+            try:
+                open_store(killed)
+            except PowerCut:
+                survivor = open_store(killed.after_process_kill(at))
+                assert bodies(survivor, "synced") == [b"0", b"tx"]
+                assert bodies(survivor, "loose").count(b"tx") == 1
+                shortened += len(bodies(survivor, "loose")) < 6
+            else:
+                break
+
+    assert shortened > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.transaction.coordinator import Coordinator, Prepared, checked_id
+from warren.transaction.producer import Producer
 from warren.transaction.states import State
 from warren.transaction.transaction import Transaction
 
@@ -31,6 +33,7 @@ class Store(warren.queue.store.Store):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(path, defaults=defaults, keeps=keeps, filesystem=filesystem, clock=clock)
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._coordinator = Coordinator(self)
         self.settle = self._coordinator.settle
         try:
@@ -69,15 +72,26 @@ class Store(warren.queue.store.Store):
         """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""
         return self._coordinator.recover()
 
+    def producer(self, name: str) -> Producer:
+        """The producer `name`, which numbers its puts. ProducerBusy while it is open anywhere."""
+        self.check_open()
+        producer = Producer(self, name)
+        self._producers.add(producer)
+        return producer
+
     def close(self) -> None:
-        """Close all topics. What is open of transactions is aborted. Closing twice does no harm."""
+        """Close all topics and producers. What is open of transactions is aborted. Closing twice does no harm."""
         if not self.is_closed:
             self.keeper.stop()
+            for producer in list(self._producers):
+                producer.close()
             self._coordinator.close()
         super().close()
 
     def after_fork(self) -> None:
         super().after_fork()
+        for producer in list(self._producers):
+            producer.after_fork()
         if not self.is_closed:
             self._coordinator.after_fork()
 

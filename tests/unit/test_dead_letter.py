@@ -192,6 +192,14 @@ def test_the_topic_of_dead_letters_is_made_on_first_use(bench: Bench) -> None:
     assert dead.settings.block_size >= 2 * bench.topic.settings.block_size
 
 
+@pytest.mark.parametrize(("name", "dead_letter"), [("own", "own"), ("x" * 245, "")])
+def test_where_there_can_be_no_dead_letters_there_is_no_group(bench: Bench, name: str, dead_letter: str) -> None:
+    topic = bench.store.topic(name, dead_letter=dead_letter)
+
+    with pytest.raises(BadInput):
+        QueueGroup(topic, "workers", GroupSettings(mode="queue"))
+
+
 def test_a_dead_letter_has_no_place_in_version_1(tmp_path: Path) -> None:
     bench = Bench(tmp_path, dead_letter="graveyard")
     bench.store.topic("graveyard", version=1)

@@ -18,7 +18,7 @@ from tests.unit.fakes import QUICK_DISK, WatchedDisk
 from tests.unit.patience import WAIT_S
 from tests.unit.stores import quick_store
 from warren.clock import SYSTEM_CLOCK
-from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchTopic, StorageFull, StoreClosed
+from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, StorageFull, StoreClosed, SyncFailed
 from warren.message import Message
 from warren.queue import supply, taking
 from warren.queue.group_settings import GroupSettings
@@ -861,6 +861,25 @@ def test_an_acknowledgement_is_as_durable_as_the_topic(tmp_path: Path, durabilit
     group.ack(messages[1])
 
     assert bool(bench.disk.syncs) is syncs
+
+
+def test_an_acknowledgement_that_did_not_reach_the_disk_is_an_error(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, durability="commit")
+    bench.disk = disk = WatchedDisk()
+    bench.store = bench.open()
+    bench.put(2)
+    group = bench.group()
+    message = one(group)
+    disk.fails = True
+
+    with pytest.raises(SyncFailed):
+        group.ack(message)
+    disk.fails = False
+    with pytest.raises(LogClosed):
+        group.take()
+
+    again = bench.group(name="workers")
+    assert [number for number, _ in taken(again)] == [1]
 
 
 def test_with_an_interval_the_ledger_is_synced_as_its_topic_is(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.config import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX
-from warren.errors import NumberRetired, SettingsDiffer, TooLarge, UnsupportedByVersion
+from warren.errors import BadInput, NumberRetired, SettingsDiffer, TooLarge, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue.lease_order import Lease
 from warren.queue.leases import Burial, Leases, Redrive
 from warren.queue.ledger import Ledger
+from warren.queue.names import checked_name
 from warren.queue.once import append_once, written_count
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log
@@ -56,7 +57,7 @@ class DeadLetters:
     def topic(self) -> Topic:
         """Where dead letters go; made on first use."""
         source = self._topic
-        store, name = source.store, source.settings.dead_letter or f"{source.name}.dead"
+        store, name = source.store, letters_name(source)
         if not store.has_topic(name):
             # With room for the headers that a letter has and its message had not.
             block_size = min(max(2 * source.settings.block_size, BLOCK_SIZE_DEFAULT), BLOCK_SIZE_MAX)
@@ -191,6 +192,14 @@ class DeadLetters:
             and headers.get(HEADER_PREFIX + "partition", b"").isdigit()
             and _source_partition(letter) < self._topic.partition_count
         )
+
+
+def letters_name(topic: Topic) -> str:
+    """The name of the topic that has the dead letters of `topic`. BadInput where there can be none."""
+    name = topic.settings.dead_letter or f"{topic.name}.dead"
+    if name == topic.name:
+        raise BadInput(f"topic {name!r} cannot have its own dead letters: name another one with dead_letter=…")
+    return checked_name("dead-letter topic", name)
 
 
 def _source_partition(letter: Message) -> int:

@@ -13,7 +13,7 @@ from warren.config import Durability
 from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, WarrenError
 from warren.message import Message
 from warren.queue import store_paths
-from warren.queue.dead_letter import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failed
+from warren.queue.dead_letter import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failed, letters_name
 from warren.queue.group_settings import LEASE_S_MAX, GroupSettings
 from warren.queue.leases import WAITING, Backoff, Leases
 from warren.queue.ledger import Ledger
@@ -44,6 +44,7 @@ class QueueGroup:
     """
 
     def __init__(self, topic: Topic, name: str, settings: GroupSettings) -> None:
+        letters_name(topic)
         self.topic, self.name, self.settings = topic, name, settings
         self._clock, filesystem = topic.clock, topic.filesystem
         self._backoff = Backoff(round(settings.backoff_s * 1_000_000), round(settings.backoff_s_max * 1_000_000))

@@ -36,6 +36,7 @@ from warren.errors import (
 )
 from warren.message import Message
 from warren.queue.assignment import share
+from warren.queue.membership import Membership
 from warren.queue.positions import store_positions
 from warren.queue.store import Store
 from warren.queue.stream_group import StreamGroup
@@ -325,6 +326,37 @@ def test_a_look_is_made_now_and_then_and_when_the_store_is_rung(topic: Topic, pr
     assert looks == 2
 
 
+def test_everybody_is_woken_when_a_member_joins_gives_up_or_leaves(topic: Topic, processes: Processes) -> None:
+    def rings(change: Callable[[], object]) -> bool:
+        before = topic.store.wakeup.value()
+        change()
+        return topic.store.wakeup.value() != before
+
+    member = processes.join(topic)
+    membership = Membership(topic.store, member._directory)
+    processes.pass_time()
+
+    assert rings(membership.join)
+    assert rings(member.commit)
+    assert member.partitions == [0, 1]
+    assert not rings(member.commit)
+    assert rings(membership.leave)
+    assert not rings(membership.leave)
+
+
+def test_what_is_taken_while_the_member_closes_is_free_again(topic: Topic, processes: Processes) -> None:
+    owner, other = processes.join(topic), processes.join()
+    other.topic.store.settle = other.close
+    processes.pass_time()
+    owner.close()
+
+    assert other.read() == []
+
+    with pytest.raises(GroupClosed):
+        other.read()
+    assert all(map(_is_free, Path(owner._directory).glob("*.owner")))
+
+
 def test_a_member_that_nobody_has_any_more_leaves(topic: Topic, processes: Processes) -> None:
     topic.group("billing").read()
     gc.collect()
@@ -513,6 +545,7 @@ def test_a_reader_that_fell_behind_is_told_where_and_seek_decides(tmp_path: Path
 
         # First what there is, then the error, then the others again, and the error again until somebody decides.
         assert places(group.read(limit=30)) == every([1], range(20))
+        topic.put(b"more", partition=1)
         with pytest.raises(FellBehind) as told:
             group.read()
         error = told.value
@@ -522,7 +555,6 @@ def test_a_reader_that_fell_behind_is_told_where_and_seek_decides(tmp_path: Path
             "message 1 of partition 0 of topic 'orders' was retired before it was read; "
             f"the partition now starts at {first}"
         )
-        topic.put(b"more", partition=1)
         assert places(group.read()) == [(1, 20)]
         with pytest.raises(FellBehind):
             group.read()
@@ -782,13 +814,16 @@ def test_a_commit_is_as_durable_as_the_topic(tmp_path: Path) -> None:
 
 def test_a_group_goes_on_when_the_settings_of_its_topic_change(topic: Topic) -> None:
     group = topic.group("billing")
-    group.read(limit=3)
+    group.read(limit=1)
+    group.commit()
+    group.read()
 
     topic.configure(durability="os")
 
-    assert group.commit() == {0: 3}
-    assert len(group.read()) == 37
-    assert group.lag() == {0: 7, 1: 10, 2: 10, 3: 10}
+    assert group.commit() == dict.fromkeys(range(4), 10)
+    topic.put(b"later", partition=2)
+    assert places(group.read()) == [(2, 10)]
+    assert group.lag() == {0: 0, 1: 0, 2: 1, 3: 0}
 
 
 # --- Transactions ---
@@ -946,6 +981,17 @@ def test_a_deleted_group_is_gone_for_all_its_members(topic: Topic, processes: Pr
     assert topic.partition(0).readers() == []
     with pytest.raises(NoSuchGroup):
         topic.delete_group("billing")
+
+
+def test_a_deleted_group_leaves_nothing_in_partitions_that_others_added(topic: Topic, processes: Processes) -> None:
+    member = processes.join()
+    processes.start().configure(partitions=5)
+    processes.settle(member)
+    assert member.topic.partition(4).readers() == ["billing"]
+
+    topic.delete_group("billing")
+
+    assert member.topic.partition(4).readers() == []
 
 
 def test_a_group_made_anew_has_nothing_of_the_old_one(topic: Topic, processes: Processes) -> None:

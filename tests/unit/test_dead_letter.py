@@ -12,7 +12,7 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.unit.fakes import QUICK_DISK, WatchedDisk
 from tests.unit.stores import quick_store
 from warren.config import HEADERS_SIZE_MAX
-from warren.errors import BadInput, LeaseLost, StorageFull, SyncFailed, UnsupportedByVersion
+from warren.errors import BadInput, CorruptRecord, LeaseLost, StorageFull, SyncFailed, UnsupportedByVersion
 from warren.message import Message
 from warren.queue import dead_letter
 from warren.queue.dead_letter import REASON_SIZE_MAX, Failed
@@ -257,6 +257,46 @@ def test_a_letter_that_dies_again_says_what_happened_last(bench: Bench) -> None:
 
     (letter,) = again.dead.partition(0).read(0)
     assert (facts(letter)["topic"], facts(letter)["reason"]) == (b"orders.dead", b"worse")
+
+
+def test_a_damaged_message_takes_no_other_with_it_and_is_told_of_in_a_letter(bench: Bench) -> None:
+    for number in range(5):
+        bench.topic.put(b"body %d" % number, partition=0)
+    damage(bench.topic.partition(0), b"body 2")
+    group = bench.group()
+
+    messages = group.take(10)
+    assert [message.body for message in messages] == [b"body 0", b"body 1", b"body 3", b"body 4"]
+    group.ack_many(messages)
+    bench.wait(LEASE_S)
+    with pytest.raises(CorruptRecord):
+        group.take(10)
+    bench.wait(LEASE_S)
+    assert group.take(10) == []
+
+    (letter,) = bench.letters()
+    assert (letter.body, facts(letter)["number"]) == (b"", b"2")
+    assert b"is damaged at byte" in letter.headers["warren.damage"]
+    assert group.redrive() == 0
+    assert group.lag() == {0: 0, 1: 0}
+
+
+def test_with_a_filter_what_stands_before_the_damage_is_handed_out(bench: Bench) -> None:
+    for number in range(4):
+        bench.topic.put(b"body %d" % number, partition=0, tag="eu")
+    damage(bench.topic.partition(0), b"body 2")
+    group = bench.group(tag="eu")
+
+    assert [message.body for message in group.take(10)] == [b"body 0", b"body 1"]
+    with pytest.raises(CorruptRecord):
+        group.take(10)
+
+
+def damage(log: Log, body: bytes) -> None:
+    (path,) = Path(log.path).glob("*.block")
+    with open(path, "r+b") as file:
+        file.seek(file.read().index(body))
+        file.write(b"B")
 
 
 # --- Coming back ---

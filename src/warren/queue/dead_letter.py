@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.config import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX
-from warren.errors import BadInput, NumberRetired, SettingsDiffer, TooLarge, UnsupportedByVersion
+from warren.errors import BadInput, CorruptRecord, NumberRetired, SettingsDiffer, TooLarge, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue.lease_order import Lease
 from warren.queue.leases import Burial, Leases, Redrive
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from warren.queue.topic import Topic
 
 HEADER_PREFIX: Final = "warren.dead-"
+DAMAGE_HEADER: Final = "warren.damage"
+"""What a letter has instead of a body whose message cannot be read. It is not put back."""
 REASON_SIZE_MAX: Final = 1000
 """In bytes: what is longer is cut before it comes here."""
 BURIAL_COUNT_MAX: Final = 100
@@ -120,11 +122,15 @@ class DeadLetters:
         self._done("buried", id)
 
     def _message(self, partition: int, number: int) -> Message | None:
-        """The message; None where it was retired, and is nobody's any more."""
+        """The message; None where it was retired, and is nobody's any more. Of one that is damaged, its place alone."""
         try:
             return self._topic.logs[partition].at(number)
         except NumberRetired:
             return None
+        except CorruptRecord as error:
+            headers = {DAMAGE_HEADER: str(error).encode(errors="replace")[:REASON_SIZE_MAX]}
+            name = self._topic.name
+            return Message(number, 0, partition, name, 0, "", "", None, headers, NO_CORR_OFFSET, b"", 0)
 
     def _done(self, kind: str, id: str) -> None:
         with self._ledger.changing():
@@ -187,7 +193,8 @@ class DeadLetters:
     def _is_ours(self, letter: Message) -> bool:
         headers = letter.headers
         return (
-            headers.get(HEADER_PREFIX + "topic") == str(self._topic.name).encode()
+            DAMAGE_HEADER not in headers
+            and headers.get(HEADER_PREFIX + "topic") == str(self._topic.name).encode()
             and headers.get(HEADER_PREFIX + "group") == self._group.encode()
             and headers.get(HEADER_PREFIX + "partition", b"").isdigit()
             and _source_partition(letter) < self._topic.partition_count

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, overload
 
 from warren.config import Durability
-from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, WarrenError
+from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, StoreClosed, WarrenError
 from warren.message import Message
 from warren.queue import store_paths
 from warren.queue.dead_letter import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failed, letters_name
@@ -180,11 +180,11 @@ class QueueGroup:
         wait_for_any(chosen.ends, min(left_s, LOOK_S), self._clock)
 
     def __iter__(self) -> Iterator[Message]:
-        """Message after message, without end, until the group is closed. Each is yours to acknowledge."""
+        """Message after message, without end, until the group or its store is closed. Each is yours to acknowledge."""
         while not self._is_closed:
             try:
                 message = self.take(wait=ITERATION_WAIT_S)
-            except GroupClosed:
+            except (GroupClosed, StoreClosed):
                 return
             if message is not None:
                 yield message

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from warren.errors import CorruptRecord
 from warren.message import Message
 from warren.queue.key_order import key_hash
 from warren.queue.leases import Leases
@@ -98,7 +99,13 @@ class Ahead:
         self.start = number
         while len(self.messages) < count and self.end < (log_end := log.end):
             position, limit = max(self.end, log.first), max(count, READ_AHEAD)
-            found = log.read(position, limit=limit, bytes_max=READ_AHEAD_BYTES_MAX, tag=tag)
+            try:
+                found = log.read(position, limit=limit, bytes_max=READ_AHEAD_BYTES_MAX, tag=tag)
+            except CorruptRecord:
+                # What stands before the damage is handed out; then it is told.
+                if self.messages:
+                    return
+                raise
             self.messages += found
             self.end = found[-1].number + 1 if found else log_end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -183,7 +184,7 @@ class Taking:
             try:
                 messages += with_attempt(self._read_span(partition, start, end), attempt)
             except CorruptRecord:
-                # What was read before is not kept from whoever took it; the damage is told when it is met again.
+                # What can be read is not kept from whoever took it; the damage is told when it is met again.
                 if not messages and not chosen.messages:
                     raise
         return messages + chosen.messages if chosen.messages else messages
@@ -197,6 +198,7 @@ class Taking:
             except NumberRetired as error:
                 gone = min(error.first, end)
             except CorruptRecord:
+                messages += _readable(log, start, end)
                 if messages:
                     return messages
                 raise
@@ -220,6 +222,15 @@ def _start_number(log: Log, start: str | int) -> int:
 def _at(log: Log, number: int) -> list[Message]:
     message = log.at(number)
     return [] if message is None else [message]
+
+
+def _readable(log: Log, start: int, end: int) -> list[Message]:
+    """Those from `start` up to `end` that are not damaged: what is beside the damage is as good as ever."""
+    messages: list[Message] = []
+    for number in range(start, end):
+        with suppress(CorruptRecord, NumberRetired):
+            messages += _at(log, number)
+    return messages
 
 
 def with_attempt(messages: Sequence[Message], attempt: int) -> list[Message]:

@@ -287,7 +287,8 @@ def test_with_a_filter_what_stands_before_the_damage_is_handed_out(bench: Bench)
     damage(bench.topic.partition(0), b"body 2")
     group = bench.group(tag="eu")
 
-    assert [message.body for message in group.take(10)] == [b"body 0", b"body 1"]
+    assert [message.body for message in group.take(10)] == [b"body 0"]
+    assert [message.body for message in group.take(10)] == [b"body 1"]
     with pytest.raises(CorruptRecord):
         group.take(10)
 

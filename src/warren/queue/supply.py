@@ -102,10 +102,10 @@ class Ahead:
             try:
                 found = log.read(position, limit=limit, bytes_max=READ_AHEAD_BYTES_MAX, tag=tag)
             except CorruptRecord:
-                # What stands before the damage is handed out; then it is told.
+                # What stands before the damage is handed out, one by one; then it is told.
                 if self.messages:
                     return
-                raise
+                found = log.read(position, limit=1, tag=tag)
             self.messages += found
             self.end = found[-1].number + 1 if found else log_end
 

@@ -78,7 +78,7 @@ def cancel(
         write_json([{"topic": topic, "id": id, "cancelled": was} for id, was in cancelled.items()])
     else:
         for id, was in cancelled.items():
-            typer.echo(f"cancelled {id}" if was else f"too late for {id}: it was delivered or cancelled before")
+            typer.echo(f"cancelled {id}" if was else f"too late for {id}: it does not wait any more")
     if not all(cancelled.values()):
         raise typer.Exit(EXIT_FAILED)
 

@@ -117,6 +117,36 @@ def test_a_living_process_is_left_to_finish_by_itself(
     assert bodies(other, "orders") == [b"order"]
 
 
+class Patience(SimulatedClock):
+    """A clock on which others work while somebody sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[Store] = []
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        for store in self.others:
+            store.keep()
+
+
+def test_what_a_process_decided_that_seems_to_be_alive_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Patience()
+    with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as other:
+        tx = put_two(store.transaction())
+        with monkeypatch.context() as patched:
+            kill_at(patched, store._coordinator._finishing._apply, "put_all")
+            with pytest.raises(Killed):
+                tx.commit()
+        clock.others.append(store)
+
+        other.settle()
+
+        assert bodies(other, "orders") == [b"order"]
+
+
 def test_survivors_finish_a_transaction_while_they_have_the_store_open(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,7 @@ class Coordinator:
                 is_open = transaction.last_state is State.OPEN
                 state = self._commit_open(transaction) if is_open else self._commit_prepared(id)
         if state is State.COMMITTED:
-            # Somebody else decided it. Is there nobody left to carry it out?
+            # Somebody else decided it, and is about to carry it out, or is dead.
             self.settle()
             state = self.state(id)
         return state
@@ -273,10 +273,10 @@ class Coordinator:
     # --- What waits, and what was left ---
 
     def settle(self) -> None:
-        """Finish what sessions that died had committed, and abort what they had open."""
+        """Whatever was committed is done when this returns, and what dead sessions had open is aborted."""
         journal = self._found_journal()
         if journal is not None:
-            self._finishing.settle(journal)
+            self._finishing.settle_all(journal)
 
     def recover(self) -> list[Prepared]:
         """The transactions that wait to be decided, the oldest first."""

@@ -19,6 +19,9 @@ from warren.transaction.journal import Journal
 from warren.transaction.states import Event, State, next_state
 
 LOGGER: Final = logging.getLogger("warren")
+SETTLE_WAIT_S_MAX: Final = 5.0
+"""How long a process that decided something and seems to be alive is waited for."""
+SETTLE_LOOK_S: Final = 0.002
 
 
 class Finishing:
@@ -114,6 +117,26 @@ class Finishing:
                 self._settle(journal, self._orphans(journal))
             finally:
                 self._settling_thread = 0
+
+    def settle_all(self, journal: Journal) -> None:
+        """Whatever was decided before this was called is done, by us or by whoever lives.
+
+        A process that is being killed lets go of its locks one by one: what it held may be free before its session is
+        seen to be dead. So those that seem to be alive are waited for.
+        """
+        decided = {entry.token for entry in self._decided_elsewhere(journal)}
+        deadline_s = self._store.clock.steady_s() + SETTLE_WAIT_S_MAX
+        self.settle(journal)
+        while self._settling_thread != threading.get_ident():
+            left = {entry.token for entry in self._decided_elsewhere(journal)} & decided
+            if not left or self._store.clock.steady_s() > deadline_s:
+                return
+            self._store.clock.sleep(SETTLE_LOOK_S)
+            self.settle(journal)
+
+    def _decided_elsewhere(self, journal: Journal) -> list[Entry]:
+        session = self._store.session.id
+        return [entry for entry in journal.entries() if entry.state is State.COMMITTED and entry.session != session]
 
     def _orphans(self, journal: Journal) -> list[Entry]:
         session = self._store.session

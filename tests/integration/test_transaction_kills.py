@@ -1,0 +1,141 @@
+"""Processes that work in transactions are killed at any instruction: all or nothing, exactly once, whoever goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from tests.integration import transaction_victims as victims
+from warren.transaction.store import Store
+
+KILLS: Final = 40
+ROLES: Final = ("mover", "mover", "worker", "worker", "coordinator", "coordinator")
+ALIVE_S_MAX: Final = 0.5
+START_S_MAX: Final = 30.0
+
+FORKS: Final = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.integration.transaction_victims"])
+
+
+class Victims:
+    """Processes at work on one store; each new one writes notes of its own."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path, self._notes = str(path / "store"), path / "notes"
+        self._notes.mkdir()
+        self._random = Random(seed)
+        self._born = 0
+        self.alive = [self._bear(role) for role in ROLES]
+
+    def _bear(self, role: str) -> BaseProcess:
+        self._born += 1
+        name = f"{role}-{self._born}"
+        arguments = (self.path, str(self._notes / name), role, name, self._random.getrandbits(32))
+        process = FORKS.Process(target=victims.run, args=arguments)
+        process.start()
+        return process
+
+    def kill_one(self) -> None:
+        """Let them work for a moment, kill one, and put another in its place."""
+        time.sleep(self._random.random() * ALIVE_S_MAX)
+        place = self._random.randrange(len(ROLES))
+        self._end(self.alive[place])
+        self.alive[place] = self._bear(ROLES[place])
+
+    def kill_all(self) -> None:
+        for process in self.alive:
+            self._end(process)
+
+    @staticmethod
+    def _end(process: BaseProcess) -> None:
+        process.kill()
+        process.join(START_S_MAX)
+        # A victim that ended by itself met an error, and has printed it.
+        assert process.exitcode == -9, f"a victim ended by itself with {process.exitcode}"
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """What was answered, and to which transaction: whole lines only."""
+        for path in sorted(self._notes.iterdir()):
+            text = path.read_text()
+            for line in text[: text.rfind("\n") + 1].splitlines():
+                word, _, name = line.partition(" ")
+                yield word, name
+
+
+@pytest.fixture
+def killed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Victims]:
+    with victims.open_store(str(tmp_path / "store")) as store:
+        for partition in (0, 1):
+            numbers = [b"%d" % number for number in range(victims.SOURCE_COUNT)]
+            store.topic("source").put_many(numbers, partition=partition)
+        store.topic("jobs").put_many([b"%d" % number for number in range(victims.SOURCE_COUNT)])
+    born = Victims(tmp_path, int(request.config.getoption("--hypothesis-seed") or 0))
+    try:
+        yield born
+    finally:
+        for process in born.alive:
+            process.kill()
+            process.join(START_S_MAX)
+
+
+def test_transactions_of_killed_processes_happen_wholly_or_not_at_all_and_once(killed: Victims) -> None:
+    for _ in range(KILLS):
+        killed.kill_one()
+    killed.kill_all()
+
+    with victims.open_store(killed.path) as store:
+        waiting = {found.id for found in store.recover()}
+        found = _everywhere(store)
+        moved, results = _bodies(store, "moved"), _bodies(store, "results")
+        positions = store.topic("source").group("movers").positions()
+        left = _left(store)
+
+    # Each transaction is in each partition of each topic, once, or in none.
+    wanted = sum(partitions for _, _, partitions in victims.OUTPUTS)
+    assert {name: count for name, count in found.items() if count != wanted} == {}
+    notes = Counter(killed.notes())
+    done = {name for word, name in notes if word == "done"}
+    aborted = {name for word, name in notes if word == "aborted"}
+    assert done <= found.keys()
+    assert not aborted & found.keys()
+    assert not waiting & found.keys()
+    assert not done & aborted
+    # What was read is committed with what was made of it, and with nothing else.
+    expected = [b"%d:%d" % (partition, number) for partition, end in positions.items() for number in range(end)]
+    assert sorted(moved) == sorted(expected)
+    assert sorted(int(body) for body in results) == sorted(set(range(victims.SOURCE_COUNT)) - left)
+    assert {word for word, _ in notes} == {"done", "aborted", "prepared"}
+    assert moved
+    assert results
+
+
+def _everywhere(store: Store) -> Counter[str]:
+    """How many messages each transaction has, over all topics and partitions; each place counts once."""
+    found: Counter[str] = Counter()
+    for topic, _, _ in victims.OUTPUTS:
+        for log in store.topic(topic).logs:
+            here = Counter(message.body.decode() for message in log.read(log.first, limit=1 << 20))
+            assert max(here.values(), default=1) == 1
+            found.update(here.keys())
+    return found
+
+
+def _bodies(store: Store, topic: str) -> list[bytes]:
+    return [message.body for log in store.topic(topic).logs for message in log.read(log.first, limit=1 << 20)]
+
+
+def _left(store: Store) -> set[int]:
+    """The jobs that are still to be done."""
+    group = store.topic("jobs").group("workers", mode="queue")
+    left: set[int] = set()
+    while taken := group.take(1000, wait=1.0):
+        left |= {message.number for message in taken}
+    return left

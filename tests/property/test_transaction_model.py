@@ -1,0 +1,257 @@
+"""Transactions beside plain lists: whatever is begun, prepared, committed and aborted, by two openings of a store."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.unit.transaction_stores import bodies, open_store
+from warren.errors import (
+    NoSuchTransaction,
+    TransactionAborted,
+    TransactionCommitted,
+    TransactionError,
+    TransactionExists,
+    WrongState,
+)
+from warren.transaction import journal, transaction
+from warren.transaction.store import Store
+from warren.transaction.transaction import Transaction
+
+TOPICS = ("plain", "wide", "old", "loose")
+IDS = ("alpha", "beta", "gamma")
+Refusal = type[TransactionError]
+
+
+@dataclass(eq=False)
+class Expected:
+    """A transaction of the model: what it will put, and where it stands."""
+
+    tx: Transaction
+    opening: int
+    is_named: bool
+    puts: list[tuple[str, bytes]] = field(default_factory=list)
+    state: str = "open"
+
+
+class TransactionsBesideLists(RuleBasedStateMachine):
+    """Every rule does one thing to both; afterwards the topics hold what the lists hold."""
+
+    transactions: Bundle[Expected] = Bundle("transactions")
+
+    @initialize(memory_max=st.sampled_from((300, 1 << 20)))
+    def make(self, memory_max: int) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.clock = SimulatedClock()
+        self.patches = [
+            patch.object(journal, "EVENTS_PER_SNAPSHOT", 8),
+            patch.object(journal, "JOURNAL_BLOCK_SIZE", 8 << 10),
+            patch.object(transaction, "TRANSACTION_MEMORY_MAX", memory_max),
+        ]
+        for each in self.patches:
+            each.start()
+        self.stores = [self._open(), self._open()]
+        for name in TOPICS:
+            self.stores[0].topic(
+                name,
+                partitions=3 if name == "wide" else 1,
+                version=1 if name == "old" else 2,
+                durability="os" if name == "loose" else "commit",
+            )
+        self.lists: dict[str, list[bytes]] = {name: [] for name in TOPICS}
+        self.by_id: dict[str, Expected] = {}
+        self.all: list[Expected] = []
+        self.count = 0
+
+    def _open(self) -> Store:
+        return open_store(Path(self.directory.name), self.clock)
+
+    def teardown(self) -> None:
+        if hasattr(self, "stores"):
+            for store in self.stores:
+                store.close()
+            for each in self.patches:
+                each.stop()
+            self.directory.cleanup()
+
+    # --- Rules ---
+
+    @rule(target=transactions, opening=st.integers(0, 1), id=st.none() | st.sampled_from(IDS))
+    def begin(self, opening: int, id: str | None) -> Expected:
+        known = self.by_id.get(id) if id is not None else None
+        if known is not None and self._is_taken(known, opening):
+            with pytest.raises(TransactionExists):
+                self.stores[opening].transaction(id=id)
+            return known
+        expected = Expected(self.stores[opening].transaction(timeout=1000.0, id=id), opening, id is not None)
+        if id is not None and (known is None or known.state == "aborted"):
+            self.by_id[id] = expected
+        self.all.append(expected)
+        return expected
+
+    @staticmethod
+    def _is_taken(known: Expected, opening: int) -> bool:
+        """An open transaction is known to its own process, and to others once some of it is in the journal."""
+        if known.state == "open":
+            return known.opening == opening or known.tx.first is not None
+        return known.state != "aborted"
+
+    @rule(expected=transactions, topic=st.sampled_from(TOPICS), size=st.sampled_from((0, 100, 500)), many=st.booleans())
+    def put(self, expected: Expected, topic: str, size: int, many: bool) -> None:
+        if expected not in self.all:
+            return
+        self.count += 1
+        given = [b"%d-%d:" % (self.count, row) + bytes(size) for row in range(3 if many else 1)]
+        refusal = self._refusal(expected)
+        if refusal is not None:
+            with pytest.raises(refusal):
+                expected.tx.put(topic, given[0])
+            return
+        try:
+            if many:
+                expected.tx.put_many(topic, given)
+            else:
+                expected.tx.put(topic, given[0])
+        except TransactionExists:
+            # Too much for memory, and somebody else's id in the journal.
+            assert self._is_ousted(expected)
+            expected.state = "aborted"
+            return
+        expected.puts += [(topic, body) for body in given]
+
+    def _is_ousted(self, expected: Expected) -> bool:
+        """Whether another process took the id first."""
+        return expected.is_named and self.by_id[expected.tx.id] is not expected
+
+    @staticmethod
+    def _refusal(expected: Expected) -> Refusal | None:
+        refusals: dict[str, Refusal] = {
+            "prepared": WrongState,
+            "done": TransactionCommitted,
+            "aborted": TransactionAborted,
+        }
+        return refusals.get(expected.state)
+
+    @rule(expected=transactions)
+    def prepare(self, expected: Expected) -> None:
+        if expected not in self.all:
+            return
+        refusal = self._refusal(expected) if expected.state != "prepared" else None
+        if refusal is None and expected.state == "open" and self._meets_another(expected):
+            refusal = TransactionExists
+            expected.state = "aborted"
+        if refusal is not None:
+            with pytest.raises(refusal):
+                expected.tx.prepare()
+            return
+        expected.tx.prepare()
+        self._own_id(expected)
+        expected.state = "prepared"
+
+    def _meets_another(self, expected: Expected) -> bool:
+        """Whether the journal has another transaction of this id that was not aborted."""
+        if not self._is_ousted(expected):
+            return False
+        known = self.by_id[expected.tx.id]
+        return known.state in ("prepared", "done") or (known.state == "open" and known.tx.first is not None)
+
+    def _own_id(self, expected: Expected) -> None:
+        if expected.is_named:
+            self.by_id[expected.tx.id] = expected
+
+    @rule(expected=transactions)
+    def commit(self, expected: Expected) -> None:
+        if expected not in self.all:
+            return
+        if expected.state == "open" and self._meets_another(expected):
+            expected.state = "aborted"
+            with pytest.raises(TransactionExists):
+                expected.tx.commit()
+        elif expected.state == "aborted":
+            with pytest.raises(TransactionAborted):
+                expected.tx.commit()
+        else:
+            expected.tx.commit()
+            if expected.state != "done":
+                self._own_id(expected)
+                self._happens(expected)
+
+    def _happens(self, expected: Expected) -> None:
+        expected.state = "done"
+        for topic, body in expected.puts:
+            self.lists[topic].append(body)
+
+    @rule(expected=consumes(transactions))
+    def abort(self, expected: Expected) -> None:
+        if expected not in self.all:
+            return
+        if expected.state == "done":
+            with pytest.raises(TransactionCommitted):
+                expected.tx.abort()
+        elif expected.state in ("open", "prepared"):
+            expected.tx.abort()
+            expected.state = "aborted"
+
+    @rule(opening=st.integers(0, 1), id=st.sampled_from(IDS), is_commit=st.booleans())
+    def decide_by_id(self, opening: int, id: str, is_commit: bool) -> None:
+        known, store = self.by_id.get(id), self.stores[opening]
+        act = store.commit if is_commit else store.abort
+        if known is None or known.state in ("open", "aborted"):
+            # What others have open, or had before it was in the journal, is their own business.
+            if known is None and not any(each.tx.id == id for each in self.all):
+                with pytest.raises(NoSuchTransaction):
+                    act(id)
+            return
+        if known.state == "prepared":
+            assert act(id) == ("done" if is_commit else "aborted")
+            if is_commit:
+                self._happens(known)
+            else:
+                known.state = "aborted"
+        elif is_commit:
+            assert act(id) == "done"
+        else:
+            with pytest.raises(TransactionCommitted):
+                act(id)
+
+    @rule(opening=st.integers(0, 1))
+    def close_and_open(self, opening: int) -> None:
+        self.stores[opening].close()
+        for expected in self.all:
+            if expected.opening == opening and expected.state == "open":
+                expected.state = "aborted"
+        self.stores[opening] = self._open()
+        # Objects of an opening that was closed are of no use any more.
+        self.all = [expected for expected in self.all if expected.opening != opening]
+
+    @rule(opening=st.integers(0, 1))
+    def keep(self, opening: int) -> None:
+        self.stores[opening].keep()
+
+    # --- What must hold ---
+
+    @invariant()
+    def the_topics_hold_what_was_committed(self) -> None:
+        if hasattr(self, "stores"):
+            for name, expected in self.lists.items():
+                found = bodies(self.stores[self.count % 2], name)
+                assert sorted(found) == sorted(expected) if name == "wide" else found == expected
+
+    @invariant()
+    def what_is_prepared_waits(self) -> None:
+        if hasattr(self, "stores"):
+            found = {each.id for each in self.stores[0].recover()}
+            prepared = {each.tx.id for each in self.all if each.state == "prepared"}
+            assert prepared <= found
+
+
+TestTransactionsBesideLists = TransactionsBesideLists.TestCase
+TestTransactionsBesideLists.settings = settings(max_examples=30, stateful_step_count=20)

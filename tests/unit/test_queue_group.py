@@ -799,6 +799,31 @@ def test_what_is_held_neither_runs_out_nor_is_freed(bench: Bench) -> None:
         group.ack(messages[0])
 
 
+def test_a_transaction_is_not_taken_for_a_session_that_died(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.queue.ledger.EVENTS_PER_SNAPSHOT", 1)
+    monkeypatch.setattr("warren.queue.ledger.SNAPSHOT_SHARE_MAX", 0)
+    bench.put()
+    first = bench.group()
+    first.hold("t", first.take(1))
+
+    late = bench.group(bench.open())
+
+    assert taken(late) == []
+    assert (late.held(), late.in_flight()) == ({"t"}, 1)
+
+
+def test_a_transaction_may_have_the_name_of_its_session(bench: Bench) -> None:
+    bench.put(2)
+    group, other = bench.group(), bench.open()
+    dying = bench.group(other)
+    dying.hold(other.session.id, dying.take(1))
+    one(dying)
+    other.close()
+
+    assert taken(group) == [(1, 2)]
+    assert group.held() == {other.session.id}
+
+
 def test_what_was_held_is_acknowledged_or_given_back_once(bench: Bench) -> None:
     bench.put(4)
     group = bench.group()

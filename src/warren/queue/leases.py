@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from warren.queue.key_order import KeyOrder
@@ -107,7 +108,8 @@ class Leases:
                 self.outstanding[partition].update(dict.fromkeys(range(start, end), lease))
         for partition, number, key in sorted(snapshot.get("keys", ())):
             self.keys[partition].add(number, key)
-        self.owners = {lease.owner for leases in self.outstanding.values() for lease in leases.values() if lease.owner}
+        leases = chain.from_iterable(leases.values() for leases in self.outstanding.values())
+        self.owners = {lease.owner for lease in leases if lease.kind == LEASED}
         self.reorder()
 
     def snapshot(self) -> Event:
@@ -249,7 +251,7 @@ class Leases:
         owners, backoff = set(event["owners"]), Backoff(*event["backoff"])
         self.owners -= owners
         for partition, start, end, lease in list(self._all_runs()):
-            if lease.owner in owners:
+            if lease.kind == LEASED and lease.owner in owners:
                 time_us = event["at"] + backoff.after_us(lease.attempt)
                 self._put(partition, start, end, Lease(FREED, time_us, lease.attempt, ""))
 

@@ -983,6 +983,19 @@ def test_a_deleted_group_is_gone_for_all_its_members(topic: Topic, processes: Pr
         topic.delete_group("billing")
 
 
+def test_a_member_does_not_bring_back_a_group_that_is_being_deleted(topic: Topic) -> None:
+    member = topic.group("billing")
+    # As a deletion leaves it that comes between two steps of a look.
+    for log in topic.logs:
+        log.remove_reader("billing")
+    Path(member._directory, "group.json").unlink()
+
+    with pytest.raises(NoSuchGroup):
+        member.lag()
+
+    assert [log.readers() for log in topic.logs] == [[], [], [], []]
+
+
 def test_a_deleted_group_leaves_nothing_in_partitions_that_others_added(topic: Topic, processes: Processes) -> None:
     member = processes.join()
     processes.start().configure(partitions=5)

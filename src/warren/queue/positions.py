@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from warren.errors import BadInput, CorruptRecord
+from warren.errors import BadInput, CorruptRecord, NoSuchGroup
+from warren.queue.group_settings import group_names
 from warren.storage import START, Log, paths
 from warren.storage.reader import Place, new_reader_bytes, write_reader
 
@@ -22,11 +23,14 @@ def begin(topic: Topic, group: str, start: str | int) -> None:
     """Give the group a position in every partition in which it has none. `start` is that of its settings.
 
     A partition that was added when the group had begun is read from its first message on, so that none is missed.
+    NoSuchGroup, and nothing is made, where somebody deleted the group at this moment.
     """
     logs = topic.logs
     if all(_is_there(topic, log, group) for log in logs):
         return
     with topic.store.lock:
+        if group not in group_names(topic.filesystem, topic.directory):
+            raise NoSuchGroup(topic.name, group)
         # Partition 0 comes last: it tells, also after a crash, whether the group has begun in all that were there.
         if start == "end" and _is_there(topic, logs[0], group):
             start = "start"

@@ -290,8 +290,8 @@ class StreamGroup:
         """The store's keeper calls: look for others while this member does not read. When to call again."""
         if not self._is_closed and self._membership.has_joined and self._looking.acquire(blocking=False):
             try:
-                # Whoever uses the member is told next.
-                with suppress(NoSuchGroup, NoSuchTopic):
+                # Deleted or closed at this moment: whoever uses the member is told next.
+                with suppress(NoSuchGroup, NoSuchTopic, GroupClosed, *GONE):
                     self._look(is_asking=False)
             finally:
                 self._looking.release()

@@ -807,9 +807,11 @@ def test_a_transaction_is_not_taken_for_a_session_that_died(bench: Bench, monkey
     first.hold("t", first.take(1))
 
     late = bench.group(bench.open())
+    end = late._ledger.log.end
 
     assert taken(late) == []
     assert (late.held(), late.in_flight()) == ({"t"}, 1)
+    assert late._ledger.log.end == end
 
 
 def test_a_transaction_may_have_the_name_of_its_session(bench: Bench) -> None:

@@ -49,8 +49,7 @@ class Apply:
 
     def find_log(self, place: Place) -> Log:
         """The log that a transaction puts to; NoSuchTopic where it was deleted."""
-        topic = self._store.existing_topic(place.topic)
-        return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
+        return _log_of(self._store.existing_topic(place.topic), place)
 
     # --- Messages ---
 
@@ -59,15 +58,13 @@ class Apply:
         jobs: list[Callable[[], None]] = []
         for number, target in enumerate(entry.targets):
             with _unless_deleted():
-                log, is_synced = self.find_log(target.place), self._is_synced(target.place.topic)
+                topic = self._store.existing_topic(target.place.topic)
+                log, is_synced = _log_of(topic, target.place), topic.settings.durability == "commit"
                 jobs.append(partial(_put, log, is_synced, entry, number, target, journal, rows))
         self._side_by_side(jobs)
         if any(target.place.horizon is not None for target in entry.targets):
             # Some of them may be due.
             self._store.wakeup.ring()
-
-    def _is_synced(self, topic: str) -> bool:
-        return self._store.topic(topic).settings.durability == "commit"
 
     def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
         if len(jobs) < 2 or not isinstance(self._store.filesystem, SystemFileSystem):
@@ -102,7 +99,7 @@ class Apply:
                     member.apply_positions(ahead)
                 else:
                     store_positions(topic, name.group, ahead)
-                if not self._is_synced(name.topic):
+                if topic.settings.durability != "commit":
                     self._sync_positions(topic, name.group, positions)
 
     def _sync_positions(self, topic: Topic, group: str, partitions: Mapping[int, int]) -> None:
@@ -139,6 +136,10 @@ class Apply:
     def after_fork(self) -> None:
         """A child has none of the parent's threads."""
         self._pool = None
+
+
+def _log_of(topic: Topic, place: Place) -> Log:
+    return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
 
 
 def _put(

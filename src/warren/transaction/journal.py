@@ -16,7 +16,7 @@ from warren.storage import Log
 from warren.storage.columns import Batch
 from warren.storage.filesystem import FileSystem
 from warren.transaction.entry import Entry, Piece
-from warren.transaction.rows import batch_of
+from warren.transaction.rows import batch_of, row_of
 from warren.transaction.states import State
 
 LOGGER: Final = logging.getLogger("warren")
@@ -175,7 +175,7 @@ class Journal:
         while messages and messages[-1].number + 1 < end:
             number = messages[-1].number + 1
             messages += self.log.read(number, limit=end - number)
-        return batch_of(messages)
+        return batch_of(list(map(row_of, messages)))
 
     def sync(self) -> None:
         """Everything that was written is on disk. Called outside of `changing`, so that those who wait share a sync."""

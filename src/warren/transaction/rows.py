@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 from uuid import uuid4
 
 from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, ID_SIZE_MAX, TAG_SIZE_MAX
@@ -105,6 +105,13 @@ class Rows:
         self.rows.append(row)
         self.size += row.size
 
+    def add_all(self, rows: Sequence[Row]) -> int:
+        """Add rows; what they take up."""
+        size = sum(row.size for row in rows)
+        self.rows += rows
+        self.size += size
+        return size
+
     def batch(self) -> Batch:
         """The messages as columns."""
         return batch_of(self.rows)
@@ -119,22 +126,19 @@ class Rows:
         return limits.version != 1 and len(self.rows) <= BATCH_COUNT_MAX and self.size <= size_max
 
 
-def batch_of(rows: Sequence[Row] | Sequence[Message]) -> Batch:
+def batch_of(rows: Sequence[Row]) -> Batch:
     """Messages as columns, without those in which nothing stands."""
-    keys = [row.key for row in rows]
+    bodies, tags, keys, ids, headers, corr_offsets, _ = zip(*rows, strict=True)
     return Batch(
-        [row.body for row in rows],
-        _unless_empty([row.tag for row in rows]),
+        bodies,
+        tags if any(tags) else None,
         None if keys.count(None) == len(keys) else keys,
-        _unless_empty([row.id for row in rows]),
-        _unless_empty([row.headers for row in rows]),
-        _unless(NO_CORR_OFFSET, [row.corr_offset for row in rows]),
+        ids if any(ids) else None,
+        headers if any(headers) else None,
+        None if corr_offsets.count(NO_CORR_OFFSET) == len(corr_offsets) else corr_offsets,
     )
 
 
-def _unless_empty(column: list[Any]) -> list[Any] | None:
-    return column if any(column) else None
-
-
-def _unless(nothing: int, column: list[int]) -> list[int] | None:
-    return None if column.count(nothing) == len(column) else column
+def row_of(message: Message) -> Row:
+    """A message that was read, to be put."""
+    return Row(message.body, message.tag, message.key, message.id, message.headers, message.corr_offset, 0)

@@ -17,7 +17,7 @@ from warren.queue.routing import rows_by_partition
 from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import GONE, Topic
 from warren.transaction.entry import GroupName, Place, Target
-from warren.transaction.rows import Limits, Row, Rows
+from warren.transaction.rows import Limits, Rows
 from warren.transaction.states import Event, State, next_state
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Transaction:
         self._is_named = id is not None
         self._is_left = False
         self._topics: dict[str, tuple[Topic, Limits]] = {}
+        self._steady_s = store.clock.steady_s
         self._coordinator, self._store = coordinator, store
 
     @property
@@ -101,12 +102,17 @@ class Transaction:
                     corr_offset=corr_offset,
                     partition=partition,
                 )
-                self._add(Place(found.name, 0, horizon), limits.parked().row_of(batch))
+                row = limits.parked().row_of(batch)
+                self._rows_for(Place(found.name, 0, horizon)).add(row)
+                self._grow(row.size)
                 return
             row = limits.row(body, tag, key, id, headers, corr_offset)
-            number = found.route(key) if partition is None else partition
-            found.partition(number)
-            self._add(Place(found.name, number), row)
+            if partition is None:
+                partition = found.route(key)
+            else:
+                found.partition(partition)
+            self._rows_for(Place(found.name, partition)).add(row)
+            self._grow(row.size)
 
     def put_many(
         self,
@@ -138,10 +144,16 @@ class Transaction:
             keyless = found.route(None) if partition is None else partition
             found.partition(keyless)
             by_key = partition is None and keys is not None
-            parts = rows_by_partition(filled[1], found.partition_count, keyless) if by_key else None
-            for number, places in (parts or {keyless: list(range(len(rows)))}).items():
-                for place in places:
-                    self._add(Place(found.name, number), rows[place])
+            parts: Mapping[int, Sequence[int]] | None = None
+            if by_key:
+                parts = rows_by_partition(filled[1], found.partition_count, keyless)
+            if parts is None:
+                parts = {keyless: range(len(rows))} if rows else {}
+            sizes = [
+                self._rows_for(Place(found.name, number)).add_all([rows[place] for place in places])
+                for number, places in parts.items()
+            ]
+            self._grow(sum(sizes))
 
     def ack(self, group: QueueGroup, messages: Message | Sequence[Message]) -> None:
         """Acknowledge messages, which this process took and still has, when the transaction is committed.
@@ -175,8 +187,9 @@ class Transaction:
 
     def _check_open(self) -> None:
         """The error that says why it can be changed no more."""
-        next_state(self.id, self.state, Event.CHANGE)
-        self._coordinator.check_time(self)
+        if self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
+            next_state(self.id, self.state, Event.CHANGE)
+            self._coordinator.check_time(self)
 
     def _change(self, topic: str | Topic) -> tuple[Topic, Limits]:
         """The topic and what it takes, where the transaction may still be changed."""
@@ -196,13 +209,15 @@ class Transaction:
             raise BadInput(f"{topic!r}: expected a topic of this store, or its name")
         return topic
 
-    def _add(self, place: Place, row: Row) -> None:
+    def _rows_for(self, place: Place) -> Rows:
         rows = self.rows.get(place)
         if rows is None:
             rows = self.rows[place] = Rows()
             self.targets[place] = Target(place)
-        rows.add(row)
-        self.size += row.size
+        return rows
+
+    def _grow(self, size: int) -> None:
+        self.size += size
         if self.size > TRANSACTION_MEMORY_MAX:
             self._coordinator.spill(self)
 

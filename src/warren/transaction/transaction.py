@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
 from warren.config import TRANSACTION_MEMORY_MAX
@@ -23,6 +23,14 @@ from warren.transaction.states import Event, State, next_state
 if TYPE_CHECKING:
     from warren.queue.store import Store
     from warren.transaction.coordinator import Coordinator
+
+
+class Known(NamedTuple):
+    """A topic that the transaction puts to, what it takes, and the rows for each of its partitions."""
+
+    topic: Topic
+    limits: Limits
+    lanes: dict[int, Rows]
 
 
 class Transaction:
@@ -56,7 +64,7 @@ class Transaction:
         self.last_state = State.OPEN
         self._is_named = id is not None
         self._is_left = False
-        self._topics: dict[str, tuple[Topic, Limits]] = {}
+        self._topics: dict[str, Known] = {}
         self._steady_s = store.clock.steady_s
         self._coordinator, self._store = coordinator, store
 
@@ -88,7 +96,7 @@ class Transaction:
         With `delay`, which counts from now, or `deliver_at` it is then parked until it is due.
         """
         with self.mutex:
-            found, limits = self._change(topic)
+            found, limits, lanes = self._change(topic)
             if delay is not None or deliver_at is not None:
                 due_us = found.delay.due_us(delay, deliver_at)
                 found.check_body(body)
@@ -111,7 +119,8 @@ class Transaction:
                 partition = found.route(key)
             else:
                 found.partition(partition)
-            self._rows_for(Place(found.name, partition)).add(row)
+            rows = lanes.get(partition) or self._rows_for(Place(found.name, partition))
+            rows.add(row)
             self._grow(row.size)
 
     def put_many(
@@ -131,7 +140,7 @@ class Transaction:
         if tag and tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
         with self.mutex:
-            found, limits = self._change(topic)
+            found, limits, _ = self._change(topic)
             columns: dict[str, tuple[Sequence[Any] | None, Any]] = {
                 "tags": (tags, tag),
                 "keys": (keys, None),
@@ -187,19 +196,19 @@ class Transaction:
 
     def _check_open(self) -> None:
         """The error that says why it can be changed no more."""
-        if self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
-            next_state(self.id, self.state, Event.CHANGE)
-            self._coordinator.check_time(self)
+        next_state(self.id, self.state, Event.CHANGE)
+        self._coordinator.check_time(self)
 
-    def _change(self, topic: str | Topic) -> tuple[Topic, Limits]:
-        """The topic and what it takes, where the transaction may still be changed."""
-        self._check_open()
+    def _change(self, topic: str | Topic) -> Known:
+        """What is known of a topic, where the transaction may still be changed."""
+        if self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
+            self._check_open()
         known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
             found = self._find(topic)
             settings = found.settings
             limits = Limits.of(settings.version, settings.block_size, settings.message_size_max)
-            known = self._topics[found.name] = found, limits
+            known = self._topics.setdefault(str(found.name), Known(found, limits, {}))
         return known
 
     def _find(self, topic: str | Topic) -> Topic:
@@ -214,6 +223,8 @@ class Transaction:
         if rows is None:
             rows = self.rows[place] = Rows()
             self.targets[place] = Target(place)
+            if place.horizon is None:
+                self._topics[place.topic].lanes[place.partition] = rows
         return rows
 
     def _grow(self, size: int) -> None:
@@ -229,7 +240,7 @@ class Transaction:
         if self.first is not None or self._is_named or self.acks or self.positions or len(self.rows) > 1:
             return False
         return all(
-            place.horizon is None and rows.is_one_record(self._topics[place.topic][1])
+            place.horizon is None and rows.is_one_record(self._topics[place.topic].limits)
             for place, rows in self.rows.items()
         )
 
@@ -238,7 +249,7 @@ class Transaction:
         for place, rows in self.rows.items():
             batch = rows.batch()
             try:
-                self._topics[place.topic][0].partition(place.partition).append_many(
+                self._topics[place.topic].topic.partition(place.partition).append_many(
                     batch.bodies,
                     tags=batch.tags,
                     keys=batch.keys,

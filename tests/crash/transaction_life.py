@@ -18,7 +18,7 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import NoSuchTransaction, StoreBusy, TransactionAborted, TransactionCommitted
 from warren.message import Message
-from warren.queue import shared_lock, stream_group
+from warren.queue import shared_lock
 from warren.queue.positions import stored_position
 from warren.transaction import journal, transaction
 from warren.transaction.store import Store
@@ -72,8 +72,6 @@ class TransactionLife:
 
     def run(self, crashes: int) -> None:
         with ExitStack() as stack:
-            # A process that dies does not leave its groups.
-            stack.enter_context(patch.object(stream_group, "_leave", lambda *arguments: None))
             stack.enter_context(patch.object(shared_lock, "LOCK_WAIT_S_MAX", 0.01))
             stack.enter_context(patch.object(journal, "JOURNAL_BLOCK_SIZE", 16 << 10))
             stack.enter_context(patch.object(journal, "EVENTS_PER_SNAPSHOT", 12))

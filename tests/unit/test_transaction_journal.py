@@ -168,6 +168,26 @@ def test_many_rows_are_retired_also_where_events_are_few(
         assert journal_size(store) < 300 << 10
 
 
+def test_a_snapshot_is_on_disk_before_what_it_stands_for_is_retired(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "EVENTS_PER_SNAPSHOT", 5)
+    put_two(store.transaction()).commit()
+    log = store._coordinator._made_journal().log
+    seen: list[bool] = []
+
+    def retire(*, before: int) -> int:
+        seen.append(log._files.index().synced >= log.end)
+        return log.first
+
+    monkeypatch.setattr(log, "retire", retire)
+    for _ in range(5):
+        put_two(store.transaction()).commit()
+
+    assert seen
+    assert all(seen)
+
+
 def test_so_many_ended_transactions_are_remembered_by_default() -> None:
     known = journal.Transactions()
 

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Final
 
-from warren.errors import NoSuchTopic
+from warren.config import LOCK_WAIT_S_MAX
+from warren.errors import NoSuchTopic, StoreBusy
 from warren.queue import store_paths
 from warren.queue.shared_lock import SharedLock
 from warren.queue.store import Store
@@ -68,7 +69,8 @@ class Finishing:
         is_nested = self._at_work.get(id) == me
         with self._changed:
             while not is_nested and id in self._at_work:
-                self._changed.wait()
+                if not self._changed.wait(LOCK_WAIT_S_MAX):
+                    raise StoreBusy(self._store.path)
             self._at_work[id] = me
         try:
             yield

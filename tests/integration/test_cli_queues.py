@@ -332,18 +332,6 @@ def test_lines_are_put_as_they_arrive_and_do_not_wait_for_the_end(place: Path) -
         assert putting.wait(60) == 0
 
 
-def test_messages_that_are_put_one_by_one_do_not_all_go_to_the_first_partition(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("topic", "create", "orders", "--partitions", "3")
-    draw = iter([7, 3, 5])
-    monkeypatch.setattr("random.randrange", lambda end: next(draw))
-
-    receipts = [objects(run("put", "orders", body, "--json"))[0] for body in ("a", "b", "c")]
-
-    assert [each["partition"] for each in receipts] == [1, 0, 2]
-
-
 def test_many_lines_share_their_receipts_by_partition(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2", "--durability", "os")
     count = 400_000

@@ -49,8 +49,20 @@ def test_without_a_key_the_partitions_take_turns_by_batch(tmp_path: Path) -> Non
         places = [topic.put_many([b"a", b"b"]) for _ in range(4)]
         singles = [topic.put(b"x").partition for _ in range(3)]
 
-        assert [[place.partition for place in batch] for batch in places] == [[0, 0], [1, 1], [2, 2], [0, 0]]
-        assert singles == [1, 2, 0]
+        first = places[0][0].partition
+        turns = [(first + turn) % 3 for turn in range(7)]
+        assert [[place.partition for place in batch] for batch in places] == [[turn, turn] for turn in turns[:4]]
+        assert singles == turns[4:]
+
+
+def test_programs_that_put_one_message_do_not_all_put_it_to_the_first_partition(tmp_path: Path) -> None:
+    clock, partitions = SimulatedClock(), set()
+    for _ in range(3):
+        clock.pass_ns(1_000)
+        with quick_store(tmp_path, clock=clock) as store:
+            partitions.add(store.topic("orders", partitions=3).put(b"x").partition)
+
+    assert partitions == {0, 1, 2}
 
 
 def test_the_places_of_a_batch_are_where_its_messages_are(tmp_path: Path) -> None:

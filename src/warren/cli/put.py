@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
-import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,7 +17,7 @@ from warren.cli.bodies import Bodies
 from warren.cli.quantities import duration_s, time_us
 from warren.cli.receipts import Receipts
 from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
-from warren.config import PARTITIONS_MAX, Durability
+from warren.config import Durability
 from warren.errors import BadInput
 from warren.queue.message_fields import Columns
 from warren.queue.names import checked_name
@@ -91,7 +89,6 @@ def put(
         partition=partition,
         delay_s=None if delay is None else duration_s(delay),
         at_us=None if at is None else time_us(at),
-        turns=itertools.count(random.randrange(PARTITIONS_MAX)),
     )
     checked_name("topic", topic)
     if durability is not None:
@@ -113,11 +110,7 @@ def put(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all messages of one command have in common. They are put at once, unless `delay_s` or `at_us` is given.
-
-    Without a key and a partition, batches take `turns` at the partitions. Where they begin differs from command to
-    command: else all that are put one by one would go to the first.
-    """
+    """What all messages of one command have in common. They are put at once, unless `delay_s` or `at_us` is given."""
 
     key: bytes | None
     tag: str
@@ -125,7 +118,6 @@ class Shared:
     partition: int | None
     delay_s: float | None
     at_us: int | None
-    turns: Iterator[int]
 
     def __post_init__(self) -> None:
         if self.delay_s is not None and self.at_us is not None:
@@ -133,14 +125,11 @@ class Shared:
 
     def put(self, topic: Topic, bodies: Sequence[bytes], receipts: Receipts) -> None:
         """Put the bodies together, and show where they went."""
-        partition = self.partition
-        if partition is None and self.key is None and topic.partition_count > 1:
-            partition = next(self.turns) % topic.partition_count
         columns: Columns = {
             "tag": self.tag,
             "keys": None if self.key is None else [self.key] * len(bodies),
             "headers": None if self.headers is None else [self.headers] * len(bodies),
-            "partition": partition,
+            "partition": self.partition,
         }
         if self.delay_s is not None:
             receipts.add_delayed(topic.put_many(bodies, delay=self.delay_s, **columns))

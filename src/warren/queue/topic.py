@@ -56,7 +56,8 @@ class Topic:
         self.name.answer = functools.partial(answer, self)
         self.directory = store_paths.topic_directory(store.path, name)
         self.delay = Delay(self)
-        self._turn = itertools.count()
+        # Not from 0: programs that put one message and end would all put it to the same partition.
+        self._turn = itertools.count(store.clock.now_ns() // 1000)
         self._logs: list[Log] = []
         self._members: weakref.WeakSet[StreamGroup | QueueGroup] = weakref.WeakSet()
         self.take_settings(settings)

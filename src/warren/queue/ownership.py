@@ -92,6 +92,9 @@ class Ownership:
                 return
             # Whoever owned them may have died in the midst of a transaction that it had committed.
             self._topic.store.settle()
+            # What a prepared transaction has read is nobody's to read again while it may be committed.
+            for partition in self._topic.store.undecided(self._topic.name, self._group) & locks.keys():
+                locks.pop(partition).close()
             logs = self._topic.logs
             taken = {
                 partition: Owned(partition, lock, stored_position(logs[partition], self._group))

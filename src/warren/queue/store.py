@@ -6,7 +6,7 @@ import os
 import pickle
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -54,6 +54,8 @@ class Store:
         self._mutex = threading.RLock()
         self._topics: dict[str, Topic] = {}
         self.is_closed = False
+        self.undecided: Callable[[str, str], Set[int]] = _none_undecided
+        """The partitions of a topic in which the position of a group depends on a transaction that nobody decided."""
         self.settle: Callable[[], None] = _nothing
         """Finishes what sessions that died had committed: called, without any lock, before what they held is freed."""
         self.lock = self._found_lock()
@@ -283,6 +285,11 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.path}{' closed' if self.is_closed else ''}>"
+
+
+def _none_undecided(topic: str, group: str) -> Set[int]:
+    """Where there are no transactions, none waits to be decided."""
+    return frozenset()
 
 
 def _nothing() -> None:

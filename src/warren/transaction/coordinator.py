@@ -27,7 +27,7 @@ from warren.queue import store_paths
 from warren.queue.store import Store
 from warren.storage.record import text_bytes
 from warren.transaction.apply import AtHand
-from warren.transaction.entry import Entry
+from warren.transaction.entry import Entry, GroupName
 from warren.transaction.finishing import Finishing
 from warren.transaction.journal import Journal
 from warren.transaction.recording import Recording
@@ -277,6 +277,17 @@ class Coordinator:
         journal = self._found_journal()
         if journal is not None:
             self._finishing.settle_all(journal)
+
+    def undecided(self, topic: str, group: str) -> set[int]:
+        """The partitions whose position a prepared transaction may move: nobody begins to read them before."""
+        journal, name = self._found_journal(), GroupName(topic, group)
+        entries = [] if journal is None else journal.entries()
+        return {
+            partition
+            for entry in entries
+            if entry.state is State.PREPARED
+            for partition in entry.positions.get(name, ())
+        }
 
     def recover(self) -> list[Prepared]:
         """The transactions that wait to be decided, the oldest first."""

@@ -36,6 +36,7 @@ class Store(warren.queue.store.Store):
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         self._coordinator = Coordinator(self)
         self.settle = self._coordinator.settle
+        self.undecided = self._coordinator.undecided
         try:
             self.settle()
         except BaseException:

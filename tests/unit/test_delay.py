@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.unit.fakes import QUICK_DISK
+from tests.unit.fakes import QUICK_DISK, WatchedDisk
 from tests.unit.stores import quick_store
 from warren.errors import (
     BadInput,
@@ -21,7 +21,7 @@ from warren.errors import (
     TooLarge,
     UnsupportedByVersion,
 )
-from warren.queue import store_paths
+from warren.queue import done_bits, parking_order, store_paths
 from warren.queue.once import append_once
 from warren.queue.routing import partition_of
 from warren.queue.store import Store
@@ -554,14 +554,60 @@ def test_deleting_a_topic_deletes_what_is_parked_for_it(tmp_path: Path, clock: S
 
         assert os.listdir(tmp_path / "topics") == []
         assert held.cancel() is False
-        again = store.topic("orders")
-        again.put(b"b", delay=1.0)
+
+
+def test_a_topic_that_takes_the_place_of_another_has_nothing_of_it(tmp_path: Path, clock: SimulatedClock) -> None:
+    with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as mover:
+        old = store.topic("orders").put_many([b"a", b"b"], delay=0.0)
         move(mover)
+        seen = mover.topic("orders")
+        store.delete_topic("orders")
+        again = store.topic("orders")
+        new = again.put_many([b"c", b"d", b"e"], delay=1.0)
+
+        assert [entry.body for entry in seen.scheduled()] == [b"c", b"d", b"e"]
+        assert seen.cancel(new[1].id) is True
+        assert seen.cancel(old[0].id) is False
         clock.pass_ns(SECOND_NS)
-        for _ in range(3):
-            move(mover)
-            clock.pass_ns(SECOND_NS)
-        assert bodies(again) == [b"b"]
+        move(mover)
+        assert bodies(again) == [b"c", b"e"]
+        assert (tmp_path / "topics" / "orders" / "delayed" / "intent").exists()
+
+
+def test_a_topic_that_is_deleted_while_the_mover_looks_stays_deleted(
+    tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, clock) as store, open_store(tmp_path, clock) as mover:
+        store.topic("orders").put(b"a", delay=0.0)
+        monkeypatch.setattr(Topic, "refresh", lambda self: store.delete_topic("orders"))
+        mover.mover.run()
+
+        assert os.listdir(tmp_path / "topics") == []
+
+
+def test_an_order_that_another_mover_kept_meanwhile_is_not_believed(
+    tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking_order, "TAIL_ROWS_MAX", 2)
+    monkeypatch.setattr(parking_order, "FILES_MAX", 2)
+    with open_store(tmp_path, clock) as store:
+        topic = store.topic("orders")
+        for number in range(4):
+            topic.put_many([b"%d" % number] * 2, delay=10.0 - number)
+            move(store)
+        store.mover.stop()
+        with open_store(tmp_path, clock) as other:
+            for number in range(4, 12):
+                topic.put_many([b"%d" % number] * 2, delay=20.0 - number)
+                move(other)
+        topic.put(b"last", delay=15.0)
+        clock.pass_ns(30 * SECOND_NS)
+        move(store)
+
+        order = [b"3", b"2", b"1", b"11", b"0", b"10", b"9", b"8", b"7", b"6", b"5", b"last", b"4"]
+        assert list(dict.fromkeys(bodies(topic))) == order
+        assert len(bodies(topic)) == 25
+        assert list(topic.scheduled()) == []
 
 
 def test_nobody_parks_in_a_topic_that_another_process_deleted(tmp_path: Path, clock: SimulatedClock) -> None:
@@ -624,6 +670,38 @@ def test_changed_settings_hold_for_what_is_parked(tmp_path: Path, clock: Simulat
         move(store)
 
         assert bodies(topic) == [b"a", b"b"]
+
+
+def test_another_durability_holds_for_what_is_parked_from_then_on(tmp_path: Path, clock: SimulatedClock) -> None:
+    disk = WatchedDisk()
+    with open_store(tmp_path, clock, filesystem=disk) as store:
+        topic = store.topic("orders", durability="commit")
+        topic.put(b"a", delay=50.0)
+        assert disk.syncs[-1].endswith(".block")
+        topic.configure(durability="os")
+        topic.put(b"b", delay=50.0)
+        disk.syncs.clear()
+        topic.put(b"c", delay=50.0)
+
+        assert disk.syncs == []
+
+
+def test_the_bits_of_retired_messages_are_removed(
+    tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(done_bits, "BITS_PER_FILE", 8)
+    with open_store(tmp_path, clock, defaults={"block_size": 8192, "durability": "os"}) as store:
+        topic = store.topic("orders")
+        for _ in range(30):
+            topic.put(bytes(1000), delay=1.0)
+        for _ in range(2):
+            clock.pass_ns(10 * SECOND_NS)
+            move(store)
+
+        first = topic.delay.log("minute").first
+        names = os.listdir(tmp_path / "topics" / "orders" / "delayed" / "minute.done")
+        assert first > 8
+        assert sorted(int(name[:20]) for name in names) == list(range(first // 8 * 8, 30, 8))
 
 
 def test_a_handle_says_what_it_is(tmp_path: Path, clock: SimulatedClock) -> None:

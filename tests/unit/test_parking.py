@@ -313,6 +313,7 @@ def test_numbers_that_were_done_quickly_are_not_looked_at_again(parked: Parked) 
         parked.park(number)
         parked.order.catch_up()
         parked.finish(number)
+        assert parked.order.next_due_us() == 1 << 50
     parked.catch_up()
 
     (*_, last) = run_chain(QUICK_DISK, parked.directory, 0, parked.log.end)

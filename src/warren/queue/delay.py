@@ -27,6 +27,7 @@ from warren.queue.delayed import (
     scheduled_entry,
 )
 from warren.queue.intent import IntentFile
+from warren.queue.json_file import read_json
 from warren.queue.parking import Parking
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log, zbus
@@ -58,6 +59,7 @@ class Delay:
         self.intent = IntentFile(topic.filesystem, store_paths.intent_file(self.directory))
         self._mutex = threading.RLock()
         self._parkings: dict[str, Parking] = {}
+        self._topic_id = ""
         self._rung_for_us = 0
         """The mover was woken for a message with this due time, and looks again when that is due."""
 
@@ -205,8 +207,7 @@ class Delay:
             if parking is None:
                 if horizon not in HORIZONS:
                     raise BadInput(f"horizon {horizon!r}: expected one of {', '.join(HORIZONS)}")
-                if not topic.store.has_topic(topic.name):
-                    raise NoSuchTopic(topic.name)
+                self._topic_id = self._topic_id or self._read_topic_id()
                 log = Log.open(
                     store_paths.parked_directory(self.directory, horizon),
                     durability=settings.durability,
@@ -225,6 +226,24 @@ class Delay:
         names = set(filesystem.names(self.directory)) if filesystem.exists(self.directory) else set()
         return [self.parking(horizon) for horizon in HORIZONS if horizon in names]
 
+    def see_topic(self) -> bool:
+        """Whether the topic is the one whose files are open here; if not, they are opened anew when they are needed.
+
+        NoSuchTopic where there is none. Another process may have deleted the topic, and made another of that name.
+        """
+        id, before = self._read_topic_id(), self._topic_id
+        if id != before:
+            if before:
+                self.close()
+            self._topic_id = id
+        return id == before
+
+    def _read_topic_id(self) -> str:
+        data = read_json(self._topic.filesystem, store_paths.topic_file(self._topic.directory))
+        if data is None:
+            raise NoSuchTopic(self._topic.name)
+        return str(data.get("id"))
+
     # --- Cancelling and listing ---
 
     def cancel(self, id: str) -> bool:
@@ -235,6 +254,7 @@ class Delay:
             return False
         try:
             with self.lock:
+                self.see_topic()
                 parking = self.parking(horizon)
                 message = None if parking.is_done(number) else parking.at(number)
                 if message is None or message.corr_offset != due_us:
@@ -268,6 +288,7 @@ class Delay:
     def _page(self, after: tuple[int, int, int], limit: int) -> list[tuple[int, int, int]]:
         """The due time, the place of the horizon and the number of what comes next, in order."""
         rows: list[tuple[int, int, int]] = []
+        self.see_topic()
         for parking in self.parkings():
             place = HORIZONS.index(parking.horizon)
             number = after[2] if place == after[1] else -1 if place > after[1] else 1 << 62

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from warren.config import BLOCK_SIZE_MAX
-from warren.errors import NoSuchTopic, TooLarge
+from warren.errors import TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue import store_paths
 from warren.queue.delayed import HORIZONS, delivered
@@ -48,9 +48,7 @@ class Delivery:
         topic = self.topic
         topic.refresh()
         with self._delay.lock:
-            if not topic.store.has_topic(topic.name):
-                raise NoSuchTopic(topic.name)
-            if not self._is_settled:
+            if not self._delay.see_topic() or not self._is_settled:
                 self._settle()
                 self._is_settled = True
             parkings = self._delay.parkings()

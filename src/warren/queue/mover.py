@@ -45,7 +45,8 @@ class Mover:
             try:
                 wait_s = min(wait_s, self._step(name))
             except (NoSuchTopic, NotALog, FileNotFoundError):
-                self._drop(name)
+                # The topic was deleted while we looked; what is made in its place is seen when it is listed next.
+                self._deliveries.pop(name, None)
             except Exception as other:  # noqa: BLE001
                 # What one topic meets must not keep the others waiting.
                 error = other
@@ -82,12 +83,6 @@ class Mover:
         if delivery is None or delivery.topic is not topic:
             delivery = self._deliveries[name] = Delivery(topic)
         return delivery.step()
-
-    def _drop(self, name: str) -> None:
-        """The topic was deleted, perhaps by another process, and may have been made anew."""
-        delivery = self._deliveries.pop(name, None)
-        if delivery is not None:
-            self._store.forget_topic(delivery.topic)
 
     def stop(self) -> None:
         """Leave the rest to others."""

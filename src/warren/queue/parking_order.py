@@ -110,7 +110,7 @@ class ParkingOrder:
     def _merge_start(self) -> int:
         """Which files to merge, up to the last: those that are not much longer than all after them together."""
         start, rows = len(self._files), 0
-        while start and (len(self._files) - start < FILES_MAX // 2 or len(self._files[start - 1]) <= 2 * rows):
+        while start and (len(self._files) - start < max(2, FILES_MAX // 2) or len(self._files[start - 1]) <= 2 * rows):
             start -= 1
             rows += len(self._files[start])
         return start

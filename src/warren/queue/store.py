@@ -160,12 +160,6 @@ class Store:
             raise NoSuchTopic(name)
         return self.topic(name)
 
-    def forget_topic(self, topic: Topic) -> None:
-        """Open the topic anew when it is asked for next: its files are gone, or others have taken their place."""
-        with self._mutex:
-            if self._topics.get(topic.name) is topic:
-                del self._topics[topic.name]
-
     def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
         """Change settings of a topic; the settings it has now."""
         self.check_open()

@@ -77,7 +77,8 @@ class Store:
             names = self.filesystem.names(self.path)
         except NotADirectoryError as error:
             raise NotAStore(self.path, "it is a file; a store is a directory") from error
-        if names and not {"store.json", "store.lock"} & set(names):
+        # A store that lost its power while it was made may have no more than one of these.
+        if names and not {"topics", "store.json.new", "store.json", "store.lock"} & set(names):
             raise NotAStore(self.path, f"the directory holds other files, such as {names[0]!r}")
         return SharedLock(self.filesystem, store_paths.store_lock(self.path), self.clock)
 
@@ -87,8 +88,9 @@ class Store:
         data = read_json(self.filesystem, path)
         if data is None:
             data = {"version": STORE_VERSION, "id": str(uuid.uuid4())}
-            write_json(self.filesystem, path, data)
+            # First: what has its file is a whole store.
             self.filesystem.make_directory(store_paths.topics_directory(self.path))
+            write_json(self.filesystem, path, data)
         if data.get("version") != STORE_VERSION:
             raise NotAStore(self.path, f"it has version {data.get('version')!r}; this release knows {STORE_VERSION}")
         return str(data.get("id"))

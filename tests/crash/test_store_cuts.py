@@ -1,0 +1,89 @@
+"""A store that loses its power while it is made, or while a topic is made, changed or deleted, opens again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
+from warren.queue.store import Store
+
+CALLS_MAX = 1000
+
+
+def open_store(disk: SimulatedFileSystem) -> Store:
+    return Store("/data", keeps=False, filesystem=disk, clock=SimulatedClock())
+
+
+def cut_at_each_call(
+    begin: Callable[[], SimulatedFileSystem], act: Callable[[SimulatedFileSystem], None]
+) -> list[Store]:
+    """The stores that are found when the power is cut at one call of `act` after the other, until it is through."""
+    found = []
+    for call in range(1, CALLS_MAX):
+        disk = begin()
+        disk.cut_at_call = disk.calls + call
+        try:
+            act(disk)
+        except PowerCut:
+            found += [open_store(disk.after_power_cut(call * 10 + seed)) for seed in range(3)]
+            found.append(open_store(disk.after_process_kill(call)))
+        else:
+            break
+    assert len(found) > 20
+    return found
+
+
+def made() -> SimulatedFileSystem:
+    disk = SimulatedFileSystem()
+    open_store(disk).close()
+    return disk
+
+
+def with_topic() -> SimulatedFileSystem:
+    disk = SimulatedFileSystem()
+    with open_store(disk) as store:
+        store.topic("orders", partitions=2).put(b"one", partition=0)
+    return disk
+
+
+def test_a_store_that_was_being_made_can_be_made() -> None:
+    for store in cut_at_each_call(SimulatedFileSystem, lambda disk: open_store(disk).close()):
+        assert store.topics() == []
+        store.topic("orders").put(b"one")
+
+
+def test_a_topic_that_was_being_made_is_there_or_not() -> None:
+    for store in cut_at_each_call(made, lambda disk: _make_topic(open_store(disk))):
+        assert store.topics() in ([], ["orders"])
+        topic = store.topic("orders", partitions=2)
+        assert topic.put(b"one", partition=1).number == 0
+
+
+def _make_topic(store: Store) -> None:
+    store.topic("orders", partitions=2)
+
+
+def test_settings_that_were_being_changed_are_the_old_or_the_new() -> None:
+    for store in cut_at_each_call(with_topic, lambda disk: _configure(open_store(disk))):
+        topic = store.topic("orders")
+        assert (topic.partition_count, topic.settings.retention_age_s) in ((2, None), (3, 60.0))
+        assert [message.body for message in topic.partition(0).read(0)] == [b"one"]
+
+
+def _configure(store: Store) -> None:
+    store.topic("orders").configure(partitions=3, retention_age_s=60.0)
+
+
+def test_a_topic_that_was_being_deleted_is_whole_or_gone() -> None:
+    for store in cut_at_each_call(with_topic, lambda disk: open_store(disk).delete_topic("orders")):
+        is_there = store.topics() == ["orders"]
+        bodies = [message.body for message in store.topic("orders", partitions=2).partition(0).read(0)]
+        assert bodies == ([b"one"] if is_there else [])
+
+
+def test_too_many_calls_would_be_noticed() -> None:
+    with pytest.raises(AssertionError):
+        cut_at_each_call(made, lambda disk: None)

@@ -26,16 +26,11 @@ def _record_size_max(version: int, block_size: int) -> int:
     return record_size_max(FORMATS[version], block_size)
 
 
-class Row(NamedTuple):
-    """One message, checked: what a log of its version takes."""
+Row = tuple[bytes, str, bytes | None, str, Mapping[str, bytes] | None, int, int]
+"""One message, checked, as a log of its version takes it: body, tag, key, id, headers, corr_offset; and its size.
 
-    body: bytes
-    tag: str
-    key: bytes | None
-    id: str
-    headers: Mapping[str, bytes] | None
-    corr_offset: int
-    size: int
+Not a NamedTuple: making one would cost more than all else that is done with it.
+"""
 
 
 class Limits(NamedTuple):
@@ -97,8 +92,7 @@ class Limits(NamedTuple):
                 check_corr_offset(corr_offset)
         if size + RECORD_OVERHEAD > self.record_size:
             raise TooLarge("message", size + RECORD_OVERHEAD, self.record_size)
-        # A third of what calling Row takes.
-        return tuple.__new__(Row, (body, tag, key, id, headers, corr_offset, size))
+        return body, tag, key, id, headers, corr_offset, size
 
     def plain_rows(self, bodies: Sequence[bytes], tag: str) -> list[Row]:
         """Messages that are nothing but bodies with one tag for all: as `row` gives them, with fewer calls."""
@@ -106,8 +100,8 @@ class Limits(NamedTuple):
             return [self.row(body, tag) for body in bodies]
         # The largest is checked for all.
         largest = self.row(max(bodies, key=len), tag)
-        beside = largest.size - len(largest.body)
-        return [tuple.__new__(Row, (body, tag, None, "", None, NO_CORR_OFFSET, len(body) + beside)) for body in bodies]
+        beside = largest[-1] - len(largest[0])
+        return [(body, tag, None, "", None, NO_CORR_OFFSET, len(body) + beside) for body in bodies]
 
 
 class Rows:
@@ -119,11 +113,11 @@ class Rows:
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
-        self.size += row.size
+        self.size += row[-1]
 
     def add_all(self, rows: Sequence[Row]) -> int:
         """Add rows; what they take up."""
-        size = sum(row.size for row in rows)
+        size = sum(row[-1] for row in rows)
         self.rows += rows
         self.size += size
         return size
@@ -157,4 +151,4 @@ def batch_of(rows: Sequence[Row]) -> Batch:
 
 def row_of(message: Message) -> Row:
     """A message that was read, to be put."""
-    return Row(message.body, message.tag, message.key, message.id, message.headers, message.corr_offset, 0)
+    return message.body, message.tag, message.key, message.id, message.headers, message.corr_offset, 0

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """A topic that the transaction puts to, what it takes, and the rows for each of its partitions."""
+    """A topic that the transaction puts to, what it takes, the rows for each partition, and whether it has but one."""
 
     topic: Topic
     limits: Limits
     lanes: dict[int, Rows]
+    is_single: bool
 
 
 class Transaction:
@@ -100,7 +101,7 @@ class Transaction:
             known = self._topics.get(topic) if type(topic) is str else None
             if known is None or self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
                 known = self._change(topic)
-            found, limits, lanes = known
+            found, limits, lanes, is_single = known
             if delay is not None or deliver_at is not None:
                 due_us = found.delay.due_us(delay, deliver_at)
                 found.check_body(body)
@@ -116,16 +117,16 @@ class Transaction:
                 )
                 row = limits.parked().row_of(batch)
                 self._rows_for(Place(found.name, 0, horizon)).add(row)
-                self._grow(row.size)
+                self._grow(row[-1])
                 return
             row = limits.row(body, tag, key, id, headers, corr_offset)
             if partition is None:
-                partition = found.route(key)
+                partition = 0 if is_single and key is None else found.route(key)
             else:
                 found.partition(partition)
             rows = lanes.get(partition) or self._rows_for(Place(found.name, partition))
             rows.add(row)
-            self.size += row.size
+            self.size += row[-1]
             if self.size > TRANSACTION_MEMORY_MAX:
                 self._coordinator.spill(self)
 
@@ -146,7 +147,7 @@ class Transaction:
         if tag and tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
         with self.mutex:
-            found, limits, _ = self._change(topic)
+            found, limits, _, _ = self._change(topic)
             columns: dict[str, tuple[Sequence[Any] | None, Any]] = {
                 "tags": (tags, tag),
                 "keys": (keys, None),
@@ -215,7 +216,7 @@ class Transaction:
             found = self._find(topic)
             settings = found.settings
             limits = Limits.of(settings.version, settings.block_size, settings.message_size_max)
-            known = self._topics.setdefault(str(found.name), Known(found, limits, {}))
+            known = self._topics.setdefault(str(found.name), Known(found, limits, {}, found.partition_count == 1))
         return known
 
     def _find(self, topic: str | Topic) -> Topic:

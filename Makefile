@@ -25,7 +25,7 @@ run: $(VENV)/.run ## write and read a million messages, and show the rates
 	@$(BIN)/warren demo
 
 test: check ## lint, types and every test
-	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
 
 check: $(VENV)/.dev ## lint and types
 	$(BIN)/ruff check .

@@ -15,12 +15,10 @@ import pytest
 
 from warren.storage.layout import END_OF_BLOCK, META_DATA, NOT_READY, SIZE_MASK, SIZE_WORD
 
-ARCHIVE = Path(__file__).parents[3] / "shared" / "fixtures" / "chronicle" / "chronicle-real.tar.gz"
+ARCHIVE = Path(__file__).parents[1] / "fixtures" / "chronicle" / "chronicle-real.tar.gz"
 NAMES = ("cq-tr2/20170320.cq4", "cqv4/20211125.cq4", "qv5/20211118F.cq4", "qv5/metadata.cq4t")
 USED_MAX = 1 << 20
 """The rest of a queue file of 80 MiB is free space."""
-
-pytestmark = pytest.mark.skipif(not ARCHIVE.exists(), reason="the files of Chronicle Queue are not at hand")
 
 
 class Blob(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -76,6 +77,21 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     for call in (store.topics, lambda: store.topic("orders"), lambda: topic.put(b"x"), store.keep):
         with pytest.raises(StoreClosed, match=r"warren\.open"):
             call()
+
+
+def test_a_closed_store_holds_no_file(tmp_path: Path) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    gc.disable()
+    try:
+        for _ in range(3):
+            with quick_store(tmp_path) as store:
+                store.topic("orders").put(b"one")
+                store.queue("jobs").put(1)
+
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()
 
 
 # --- Topics ---

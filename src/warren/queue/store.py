@@ -253,6 +253,7 @@ class Store:
             self._topics.clear()
             self.session.close()
             self.lock.close()
+            self.wakeup.close()
 
     # --- As a resident of the process: told when it forks, asked for no files ---
 

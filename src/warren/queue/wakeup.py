@@ -20,8 +20,9 @@ class Wakeup:
         if file.size() < WAKEUP_FILE_SIZE:
             file.preallocate(WAKEUP_FILE_SIZE)
         view = file.map(WAKEUP_FILE_SIZE, writable=True)
+        file.close()
         self._word = ctypes.c_uint32.from_buffer(view)
-        self.bell = Bell(view, 0, clock, writable=True)
+        self._bell: Bell | None = Bell(view, 0, clock, writable=True)
 
     def value(self) -> int:
         """What to hand to `sleep`: taken before looking whether there is reason to sleep."""
@@ -29,10 +30,18 @@ class Wakeup:
 
     def sleep(self, value: int, seconds: float) -> None:
         """Until it is rung after `value` was taken, at most `seconds`, and less now and then."""
-        self.bell.sleep(value, seconds)
+        bell = self._bell
+        if bell is not None:
+            bell.sleep(value, seconds)
 
     def ring(self) -> None:
         """Wake everybody."""
         # Two who ring at once may count as one. Who misses the second sleeps for SLEEP_S_MAX at most.
         self._word.value = (self._word.value + 1) & 0xFFFFFFFF
-        self.bell.ring()
+        bell = self._bell
+        if bell is not None:
+            bell.ring()
+
+    def close(self) -> None:
+        """Let go of the file: nobody of this process sleeps any more, or is woken."""
+        self._word, self._bell = ctypes.c_uint32(), None

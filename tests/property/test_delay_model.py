@@ -13,6 +13,7 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
 from warren.queue import done_bits, parking_order
 from warren.queue.delayed import Delayed
+from warren.queue.mover import LIST_S
 from warren.queue.store import Store
 from warren.queue.topic import Topic
 
@@ -99,6 +100,14 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule(opener=OPENERS)
     def move(self, opener: int) -> None:
+        self.let_topics_be_listed()
+        self.move_now(opener)
+
+    def let_topics_be_listed(self) -> None:
+        """Topics that have something parked for the first time are seen when a little time has passed."""
+        self.clock.pass_ns(int(LIST_S * 1000) * MS + MS)
+
+    def move_now(self, opener: int) -> None:
         """Whoever becomes the mover delivers all that is due; the other one nothing."""
         before = self.bodies()
         for _ in range(50):
@@ -112,8 +121,9 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule()
     def move_by_both(self) -> None:
-        self.move(0)
-        self.move(1)
+        self.let_topics_be_listed()
+        self.move_now(0)
+        self.move_now(1)
         assert not [due_us for due_us, _, _ in self.parked if due_us <= self.now_us]
 
     @rule(opener=OPENERS)

@@ -126,6 +126,24 @@ def test_whoever_is_gone_no_longer_counts() -> None:
     assert first.file_count == 4
 
 
+class Unlucky(Guest):
+    """Something goes wrong with it in a child."""
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        raise OSError("no such directory")
+
+
+def test_everybody_is_told_of_a_fork_whatever_goes_wrong_with_one() -> None:
+    residents = Residents(10)
+    guests = [kind(residents) for kind in (Guest, Unlucky, Guest, Unlucky, Guest)]
+
+    with pytest.raises(OSError, match="no such directory"):
+        residents.after_fork()
+
+    assert [guest.forks for guest in guests] == [1] * 5
+
+
 def test_everybody_is_told_of_a_fork_whether_it_holds_files_or_not() -> None:
     residents = Residents(10)
     guests = [Guest(residents) for _ in range(3)]

@@ -76,10 +76,16 @@ class Residents:
             self._open -= count
 
     def after_fork(self) -> None:
-        """Every log of this process starts without files."""
+        """Every log of this process starts without files. Everybody is told, whatever goes wrong with one."""
         self._reset()
+        errors: list[BaseException] = []
         for resident in list(self._everybody):
-            resident.after_fork()
+            try:
+                resident.after_fork()
+            except BaseException as error:  # noqa: BLE001
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 @functools.cache

@@ -84,7 +84,7 @@ def unsynced(workspace: Workspace) -> list[Row]:
 def installed(name: str) -> ModuleType:
     """A module of somebody else's; NotMeasured where it is not installed."""
     try:
-        return importlib.importinstalled(name)
+        return importlib.import_module(name)
     except ImportError as error:
         raise NotMeasured(f"{name} is not installed; the extra 'bench' brings it") from error
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.stores import quick_store
-from warren.errors import BadInput, BadName, SettingsDiffer
+from warren.errors import BadInput, BadName, NoSuchTopic, SettingsDiffer, StoreClosed, TooLarge
 from warren.queue.store import Store
 
 PATIENCE_S = 30.0
@@ -226,6 +226,46 @@ def test_the_space_of_what_was_taken_is_given_back(tmp_path: Path) -> None:
         assert 80 < store.topic("jobs").partition(0).first <= 90
         assert queue.qsize() == 10
         assert [queue.get() for _ in range(10)] == [b"x" * 500] * 10
+
+
+def test_items_that_were_retired_are_passed_over(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs", block_size=4096, durability="os")
+        for number in range(100):
+            queue.put(number.to_bytes(500, "big"))
+        first = store.topic("jobs").partition(0).retire(before=50)
+
+        assert queue.qsize() == 100 - first
+        assert int.from_bytes(queue.get(), "big") == first
+
+
+def test_a_queue_goes_on_when_its_topic_is_configured(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        queue = store.queue("jobs")
+        queue.put(1)
+        queue.put(2)
+        assert queue.get() == 1
+
+        store.topic("jobs").configure(durability="os")
+
+        queue.put(3)
+        assert (queue.qsize(), queue.get(), queue.get()) == (2, 2, 3)
+
+
+def test_a_queue_that_was_deleted_or_closed_says_so(tmp_path: Path) -> None:
+    store = quick_store(tmp_path)
+    queue = store.queue("jobs", message_size_max=100)
+    with pytest.raises(TooLarge):
+        queue.put(b"x" * 200)
+    with quick_store(tmp_path) as other:
+        other.delete_topic("jobs")
+    with pytest.raises(NoSuchTopic):
+        queue.put(1)
+    store.close()
+    with pytest.raises(StoreClosed):
+        queue.put(1)
+    with pytest.raises(StoreClosed):
+        queue.get_nowait()
 
 
 def test_bad_queues_are_refused(store: Store) -> None:

@@ -64,9 +64,13 @@ def test_a_duty_that_fails_is_told_and_tried_again(tmp_path: Path, caplog: pytes
     keeper = new_keeper(tmp_path, clock=clock)
     calls: list[str] = []
 
+    is_lucky = threading.Event()
+
     def fails() -> float:
         calls.append("fails")
-        raise OSError("no such luck")
+        if not is_lucky.is_set():
+            raise OSError("no such luck")
+        return 1.0
 
     keeper.add(fails)
     keeper.add(noted(calls, "works", 5.0))
@@ -77,6 +81,14 @@ def test_a_duty_that_fails_is_told_and_tried_again(tmp_path: Path, caplog: pytes
     assert wait_s == pytest.approx(PAUSE_AFTER_ERROR_S)
     assert calls == ["fails", "works"]
     assert "no such luck" in caplog.text
+    assert len(caplog.records) == 1
+    keeper.keep()
+    assert len(caplog.records) == 1
+    is_lucky.set()
+    keeper.keep()
+    is_lucky.clear()
+    keeper.keep()
+    assert len(caplog.records) == 2
 
 
 def test_the_thread_calls_at_once_when_the_store_is_rung(tmp_path: Path) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from queue import Empty, Full
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from warren.errors import SettingsDiffer
+from warren.errors import NoSuchTopic, NumberRetired, SettingsDiffer
 from warren.message import Message
 from warren.queue import store_paths
 from warren.queue.shared_lock import SharedLock
+from warren.queue.topic import GONE, Topic
 from warren.queue.waiting import TICK_S, Deadline, checked_count
 from warren.queue.workers import Workers
-
-if TYPE_CHECKING:
-    from warren.queue.topic import Topic
+from warren.storage import Log
 
 T = TypeVar("T")
 
 READER: Final = "queue"
 READ_AHEAD: Final = 256
+READ_AHEAD_BYTES: Final = 4 << 20
 BLOCK_SIZE: Final = 8 << 20
 """Small, so that the queue gives its space back soon: what was taken goes in whole blocks."""
 LOOK_S: Final = 0.02
@@ -42,14 +42,25 @@ class DurableQueue(Generic[T]):
             )
         self.topic, self.maxsize = topic, checked_count("maxsize", maxsize, -math.inf, math.inf)
         self._dumps, self._loads = dumps, loads
-        self._log, self._clock = topic.partition(0), topic.clock
+        self._clock = topic.clock
         directory = store_paths.queue_directory(topic.directory)
         topic.filesystem.make_directory(directory)
         self._lock = SharedLock(topic.filesystem, store_paths.queue_lock(directory), self._clock)
         with self._lock:
-            self._reader = self._log.reader(READER)
+            self._use(topic.partition(0))
         self._workers = Workers(topic.store.session, topic.filesystem, directory)
+
+    def _use(self, log: Log) -> None:
+        self._log, self._reader = log, log.reader(READER)
         self._ahead: list[Message] = []
+
+    def _position(self) -> int:
+        """The number of the oldest item; the lock is held."""
+        log = self.topic.logs[0]
+        if log is not self._log:
+            # Changed settings of the topic open its log anew.
+            self._use(log)
+        return self._reader.refresh()
 
     # --- Putting ---
 
@@ -57,7 +68,7 @@ class DurableQueue(Generic[T]):
         """Add an item. Where the queue is full, waits for room; Full where there is none in time."""
         body = self._dumps(item)
         if self.maxsize <= 0:
-            self.topic.put(body)
+            self._append(body)
             return
         deadline = Deadline(self._clock, block, timeout)
         while not self._put_where_there_is_room(body):
@@ -70,8 +81,16 @@ class DurableQueue(Generic[T]):
         with self._lock:
             if self._size() >= self.maxsize:
                 return False
-            self.topic.put(body)
+            self._append(body)
             return True
+
+    def _append(self, body: bytes) -> None:
+        topic = self.topic
+        topic.check_body(body)
+        try:
+            topic.logs[0].append(body)
+        except GONE as error:
+            raise NoSuchTopic(topic.name) from error
 
     def put_nowait(self, item: T) -> None:
         """Add an item; Full where there is no room."""
@@ -92,25 +111,31 @@ class DurableQueue(Generic[T]):
             if not left_s:
                 raise Empty
             # At once where there is an item: then another took the one before.
-            self._log.wait(self._position(), left_s)
+            with self._lock:
+                number = self._position()
+            self._log.wait(number, left_s)
             message = self._take()
             if message is not None:
                 return message
 
     def _take(self) -> Message | None:
         with self._lock:
-            reader = self._reader
-            number = reader.refresh()
+            number = self._position()
             if not self._ahead or self._ahead[-1].number != number:
                 # From the end, which is where a list gives its items cheaply.
-                self._ahead = self._log.read(number, limit=READ_AHEAD)[::-1]
+                self._ahead = self._read(number)[::-1]
                 if not self._ahead:
                     return None
             message = self._ahead.pop()
-            reader.seek(number + 1)
-            reader.commit(self._ahead[-1].offset if self._ahead else None)
+            self._reader.commit_to(message.number + 1, self._ahead[-1].offset if self._ahead else None)
             self._workers.begin()
             return message
+
+    def _read(self, number: int) -> list[Message]:
+        try:
+            return self._log.read(number, limit=READ_AHEAD, bytes_max=READ_AHEAD_BYTES)
+        except NumberRetired as error:
+            return self._log.read(error.first, limit=READ_AHEAD, bytes_max=READ_AHEAD_BYTES)
 
     def get_nowait(self) -> T:
         """Remove the oldest item and return it; Empty where there is none."""
@@ -134,12 +159,9 @@ class DurableQueue(Generic[T]):
 
     # --- How many there are ---
 
-    def _position(self) -> int:
-        with self._lock:
-            return self._reader.refresh()
-
     def _size(self) -> int:
-        return self._log.end - self._reader.refresh()
+        position = max(self._position(), self._log.first)
+        return self._log.end - position
 
     def qsize(self) -> int:
         """How many items are in the queue."""

@@ -25,6 +25,7 @@ class Keeper:
         self._wakeup, self._clock, self._threaded = wakeup, clock, threaded
         self._duties: list[Duty] = []
         self._next_s: dict[Duty, float] = {}
+        self._failing: set[Duty] = set()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_stopping = False
@@ -42,6 +43,7 @@ class Keeper:
         with self._mutex:
             self._duties.remove(duty)
             self._next_s.pop(duty, None)
+            self._failing.discard(duty)
 
     def keep(self, *, all_of_them: bool = True) -> float:
         """Call the duties, or those whose time has come; after how many seconds the next one wants to be called."""
@@ -58,11 +60,15 @@ class Keeper:
 
     def _call(self, duty: Duty) -> float:
         try:
-            return duty()
+            wait_s = duty()
         except Exception:
-            if not self._is_stopping:
-                LOGGER.exception("the store could not do its duty; it tries again in %g s", PAUSE_AFTER_ERROR_S)
+            # Told once, however often it is tried again.
+            if not self._is_stopping and duty not in self._failing:
+                LOGGER.exception("the store could not do its duty; it tries again every %g s", PAUSE_AFTER_ERROR_S)
+            self._failing.add(duty)
             return PAUSE_AFTER_ERROR_S
+        self._failing.discard(duty)
+        return wait_s
 
     def _run(self) -> None:
         rung_before = -1

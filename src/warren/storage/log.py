@@ -39,7 +39,15 @@ from warren.storage.lookup import look_up
 from warren.storage.markers import Marked, markers
 from warren.storage.opening import check_index, find_log, settle
 from warren.storage.read import Label, Page
-from warren.storage.reader import QueueReader, Standing, check_filter, new_reader_bytes, reader_file, write_reader
+from warren.storage.reader import (
+    BlockRange,
+    QueueReader,
+    Standing,
+    check_filter,
+    new_reader_bytes,
+    reader_file,
+    write_reader,
+)
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery
 from warren.storage.residents import process_residents
@@ -362,11 +370,13 @@ class Log:
         """The names of the readers, sorted."""
         return reader_names(self._files)
 
-    def standing(self, number: int, offset: int | None = None) -> Standing:
-        """The block and position of message `number`; where the log ends for its end.
+    def block_of(self, number: int) -> BlockRange:
+        """The block that message `number` is in."""
+        block, limit, _ = self._view.locate(number, self._view.end)
+        return BlockRange(block.number, block.base_offset, block.base_offset + limit)
 
-        `offset` is that of the message, where it is known: then it need not be looked for.
-        """
+    def standing(self, number: int) -> Standing:
+        """The block and position of message `number`; where the log ends for its end."""
         end = self.end
         if number >= end > self.first:
             block, limit, _ = self._view.locate(end - 1, end)
@@ -374,8 +384,7 @@ class Log:
         if number >= end or number < self.first:
             return Standing(number, 0, 0)
         block, limit, _ = self._view.locate(number, end)
-        position = block.find(number, limit) if offset is None else offset - block.base_offset
-        return Standing(number, block.number, position)
+        return Standing(number, block.number, block.find(number, limit))
 
     def number_at(self, block_number: int, position: int) -> int:
         """The number of the message at a place that `standing` gave."""

@@ -61,6 +61,14 @@ class Standing(NamedTuple):
     position: int
 
 
+class BlockRange(NamedTuple):
+    """A block, and the offsets between which it has records."""
+
+    number: int
+    base_offset: int
+    end_offset: int
+
+
 class Readable(Protocol):
     """What a reader needs of its log."""
 
@@ -70,7 +78,8 @@ class Readable(Protocol):
     def end(self) -> int: ...
     def find_time(self, when: datetime | float | int) -> int: ...
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page: ...
-    def standing(self, number: int, offset: int | None = None) -> Standing: ...
+    def standing(self, number: int) -> Standing: ...
+    def block_of(self, number: int) -> BlockRange: ...
     def number_at(self, block_number: int, position: int) -> int: ...
     def check_writable(self) -> None: ...
 
@@ -87,6 +96,7 @@ class QueueReader:
         text = store.filter_text()
         self._filter = TagFilter.parse(text) if text else None
         self._position = min(store.load(log), log.end)
+        self._block = BlockRange(0, 0, 0)
 
     @property
     def position(self) -> int:
@@ -109,13 +119,22 @@ class QueueReader:
         self._position = min(self._store.load(self._log), self._log.end)
         return self._position
 
-    def commit(self, offset: int | None = None) -> None:
-        """What was read up to here is done with. As durable as the log's own durability says.
+    def commit(self) -> None:
+        """What was read up to here is done with. As durable as the log's own durability says."""
+        self.commit_to(self._position)
 
-        Whoever knows the offset of the message that is looked at next gives it, and saves looking for it.
-        """
-        self._log.check_writable()
-        self._store.save(self._log.standing(self._position, offset))
+    def commit_to(self, number: int, offset: int | None = None) -> None:
+        """Go to message `number`, and commit that. Whoever knows its offset gives it, and saves looking for it."""
+        log = self._log
+        log.check_writable()
+        if offset is None:
+            standing = log.standing(number)
+        else:
+            if not self._block.base_offset <= offset < self._block.end_offset:
+                self._block = log.block_of(number)
+            standing = Standing(number, self._block.number, offset - self._block.base_offset)
+        self._store.save(standing)
+        self._position = number
 
     def filter_by(self, tag: str) -> None:
         """Change the filter, for this and every later QueueReader of the name."""
@@ -236,7 +255,8 @@ class ReaderFileV2:
             self._store(at, data, READER_CHECKSUM)
             # What is there now, if nobody else stores at the same time: need not be checked again.
             self._seen = self._seen[:at] + data + self._seen[at + len(data) :]
-            self._latest = 1 - place, ReaderPosition._make(READER.unpack(data))
+            fields = standing.block_number, standing.position, standing.number, latest.sequence + 1, 1
+            self._latest = 1 - place, ReaderPosition._make(fields)
         elif self._is_synced:
             # It may be there and not on disk: a process that was killed got no further than storing it.
             self._mapped().file.sync()

@@ -185,7 +185,7 @@ def test_describe_shows_settings_and_partitions(run: Run) -> None:
     assert "orders.dead" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert [(part["first"], part["end"]) for part in found["partitions"]] == [(0, 0), (0, 3)]
-    assert (found["topic"], found["messages"], found["damage"]) == ("orders", 3, None)
+    assert (found["topic"], found["messages"]) == ("orders", 3)
 
 
 def test_configure_changes_what_is_named_and_switches_off_with_none(run: Run) -> None:

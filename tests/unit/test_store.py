@@ -224,6 +224,30 @@ def test_partitions_can_be_added_and_never_removed(tmp_path: Path) -> None:
         assert [message.body for message in same.last(2)] == [b"one", b"two"]
 
 
+def test_a_description_tells_what_there_is(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    with quick_store(tmp_path, clock=clock) as store, quick_store(tmp_path, clock=clock) as other:
+        topic = store.topic("orders", partitions=2, durability="os")
+        assert (topic.describe().messages, topic.describe().updated) == (0, 0)
+        topic.put_many([b"x" * 100] * 3, partition=1)
+        topic.group("billing").close()
+        other.topic("orders").configure(partitions=3)
+
+        found = store.describe("orders")
+
+        assert (found.topic, found.messages, list(found.groups)) == ("orders", 3, ["billing"])
+        assert [(part.partition, part.first, part.end) for part in found.partitions] == [
+            (0, 0, 0),
+            (1, 0, 3),
+            (2, 0, 0),
+        ]
+        assert found.settings.partitions == 3
+        assert found.bytes >= 300
+        assert found.updated == clock.now_ns() // 1000
+        with pytest.raises(NoSuchTopic):
+            store.describe("nothing")
+
+
 def test_a_deleted_topic_is_gone_for_everybody(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store, quick_store(tmp_path) as other:
         store.topic("orders").put(b"one")

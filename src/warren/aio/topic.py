@@ -126,5 +126,6 @@ class Topic(Twin):
         """As `Topic.configure`."""
         return await self._bridge.call(self.sync.configure, **changes)
 
+    describe = passed(topic.Topic.describe)
     refresh = passed(topic.Topic.refresh)
     retire = passed(topic.Topic.retire)

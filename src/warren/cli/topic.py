@@ -13,7 +13,7 @@ from warren.cli.failure import FailureGroup, fail
 from warren.cli.quantities import duration_s, size_bytes, yes_or_no
 from warren.cli.show import write_json
 from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
-from warren.cli.topic_facts import facts_of, facts_or_damage, show_topic, topics_table
+from warren.cli.topic_facts import Described, described_or_damaged, show_topic, topics_table
 from warren.errors import BadInput
 from warren.queue.names import checked_name
 from warren.queue.settings import TopicSettings
@@ -95,7 +95,7 @@ def create(
 def list_topics(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
     """Show every topic."""
     with open_store(store) as opened:
-        topics = [facts_or_damage(opened, name) for name in opened.topics()]
+        topics = [described_or_damaged(opened, name) for name in opened.topics()]
     if is_json:
         write_json([facts.to_json() for facts in topics])
     else:
@@ -153,7 +153,7 @@ def delete(
 ) -> None:
     """Delete a topic with its messages, its groups and what is scheduled for it."""
     with open_store(store) as opened:
-        facts = facts_of(opened.existing_topic(topic))
+        facts = opened.existing_topic(topic).describe()
         if not is_sure:
             if not sys.stdin.isatty():
                 raise BadInput(f"nobody is there to ask: give --yes to delete the topic {topic!r}")
@@ -166,11 +166,11 @@ def delete(
 
 
 def _show(topic: Topic, *, is_json: bool) -> None:
-    facts = facts_of(topic)
+    described = Described(topic.describe())
     if is_json:
-        write_json(facts.to_json())
+        write_json(described.to_json())
     else:
-        show_topic(Console(highlight=False), facts)
+        show_topic(Console(highlight=False), described.description)
 
 
 def _settings(**given: Any) -> dict[str, Any]:

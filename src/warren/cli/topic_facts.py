@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -14,86 +13,42 @@ from rich.text import Text
 from warren.cli.show import duration_text, size_text, table, time_text
 from warren.config import BODY_SIZE_MAX
 from warren.errors import WarrenError
-from warren.queue.group_settings import group_names
+from warren.queue.description import PartitionDescription, TopicDescription
 from warren.queue.settings import TopicSettings
 from warren.queue.store import Store
-from warren.queue.topic import Topic
-from warren.storage import Log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """One partition. `bytes` is what its blocks take on disk; `updated` is the time of the last put, 0 for none."""
-
-    partition: int
-    first: int
-    end: int
-    bytes: int
-    created: int
-    updated: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFacts:
-    """One topic. `damage` says why nothing else is known of it; None where all is well."""
+class Damaged(NamedTuple):
+    """A topic of which nothing is known, and why."""
 
     topic: str
-    settings: TopicSettings = dataclasses.field(default_factory=TopicSettings)
-    partitions: Sequence[PartitionFacts] = ()
-    groups: Sequence[str] = ()
-    damage: str | None = None
+    damage: str
 
-    @property
-    def messages(self) -> int:
-        return sum(part.end - part.first for part in self.partitions)
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
 
-    @property
-    def bytes(self) -> int:
-        return sum(part.bytes for part in self.partitions)
 
-    @property
-    def updated(self) -> int:
-        return max((part.updated for part in self.partitions), default=0)
+class Described(NamedTuple):
+    """A topic of which all is known."""
+
+    description: TopicDescription
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object."""
-        if self.damage is not None:
-            return {"topic": self.topic, "damage": self.damage}
-        totals = {"messages": self.messages, "bytes": self.bytes, "updated": self.updated}
-        return {"topic": self.topic, **totals, **dataclasses.asdict(self)}
+        found = self.description
+        totals = {"messages": found.messages, "bytes": found.bytes, "updated": found.updated}
+        return {"topic": found.topic, **totals, **dataclasses.asdict(found)}
 
 
-def facts_of(topic: Topic) -> TopicFacts:
-    """What is known of `topic` now. No message is read."""
-    return TopicFacts(
-        topic=str(topic.name),
-        settings=topic.settings,
-        partitions=[_partition_facts(number, log) for number, log in enumerate(topic.logs)],
-        groups=group_names(topic.filesystem, topic.directory),
-    )
-
-
-def facts_or_damage(store: Store, name: str) -> TopicFacts:
+def described_or_damaged(store: Store, name: str) -> Described | Damaged:
     """What is known of the topic `name`, or what is wrong with it: a list goes on to the next one."""
     try:
-        return facts_of(store.existing_topic(name))
+        return Described(store.describe(name))
     except WarrenError as error:
-        return TopicFacts(topic=name, damage=str(error))
+        return Damaged(name, str(error))
 
 
-def _partition_facts(number: int, log: Log) -> PartitionFacts:
-    info = log.inspect()
-    return PartitionFacts(
-        partition=number,
-        first=info.first,
-        end=info.end,
-        bytes=sum(block.file_size or 0 for block in info.blocks),
-        created=info.blocks[0].created if info.blocks else 0,
-        updated=info.blocks[-1].updated if info.end > info.first else 0,
-    )
-
-
-def topics_table(topics: Sequence[TopicFacts]) -> RenderableType:
+def topics_table(topics: Sequence[Described | Damaged]) -> RenderableType:
     """The topics, one a row."""
     if not topics:
         return Text("no topics", style="dim")
@@ -102,16 +57,17 @@ def topics_table(topics: Sequence[TopicFacts]) -> RenderableType:
     for name in ("partitions", "messages", "size", "groups"):
         found.add_column(name, justify="right")
     found.add_column("last put (UTC)", no_wrap=True)
-    for facts in topics:
-        if facts.damage is not None:
-            found.add_row(Text(facts.topic), *"––––", Text("damaged: see topic describe", style="red"))
+    for each in topics:
+        if isinstance(each, Damaged):
+            found.add_row(Text(each.topic), *"––––", Text("damaged: see topic describe", style="red"))
             continue
-        counts = (str(len(facts.partitions)), f"{facts.messages:,}", size_text(facts.bytes), str(len(facts.groups)))
-        found.add_row(Text(facts.topic), *counts, time_text(facts.updated))
+        topic = each.description
+        counts = (str(len(topic.partitions)), f"{topic.messages:,}", size_text(topic.bytes), str(len(topic.groups)))
+        found.add_row(Text(topic.topic), *counts, time_text(topic.updated))
     return found
 
 
-def show_topic(console: Console, facts: TopicFacts) -> None:
+def show_topic(console: Console, facts: TopicDescription) -> None:
     """The settings and the partitions of one topic."""
     console.print(settings_table(facts.topic, facts.settings), "", _partitions_table(facts.partitions), sep="\n")
     groups = Text(", ".join(facts.groups)) if facts.groups else Text("none", style="dim")
@@ -149,7 +105,7 @@ def _settings_texts(topic: str, settings: TopicSettings) -> Mapping[str, str]:
     }
 
 
-def _partitions_table(partitions: Sequence[PartitionFacts]) -> Table:
+def _partitions_table(partitions: Sequence[PartitionDescription]) -> Table:
     found = table("Partitions")
     for name in ("partition", "messages", "first", "next", "size"):
         found.add_column(name, justify="right")

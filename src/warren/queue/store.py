@@ -14,6 +14,7 @@ from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
 from warren.errors import BadInput, NoSuchTopic, NotAStore, StoreClosed
 from warren.queue import store_paths
+from warren.queue.description import TopicDescription
 from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
 from warren.queue.json_file import read_json, write_json
 from warren.queue.keeper import Keeper
@@ -161,6 +162,10 @@ class Store:
         if not self.has_topic(name):
             raise NoSuchTopic(name)
         return self.topic(name)
+
+    def describe(self, name: str) -> TopicDescription:
+        """What there is to know of a topic; NoSuchTopic where there is none."""
+        return self.existing_topic(name).describe()
 
     def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
         """Change settings of a topic; the settings it has now."""

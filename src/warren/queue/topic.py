@@ -22,6 +22,7 @@ from warren.queue import store_paths
 from warren.queue.broadcast import Broadcast
 from warren.queue.delay import Delay
 from warren.queue.delayed import Delayed, Scheduled
+from warren.queue.description import TopicDescription, describe_partition
 from warren.queue.group_settings import group_names
 from warren.queue.groups import GroupOptions, delete_group, open_group
 from warren.queue.json_file import read_json
@@ -394,6 +395,16 @@ class Topic:
         delete_group(self, name)
 
     # --- Keeping house ---
+
+    def describe(self) -> TopicDescription:
+        """The settings, partitions and groups of the topic as they are now. No message is read."""
+        self.refresh()
+        return TopicDescription(
+            topic=str(self.name),
+            settings=self.settings,
+            partitions=[describe_partition(number, log) for number, log in enumerate(self.logs)],
+            groups=self.groups(),
+        )
 
     def refresh(self) -> None:
         """See what other processes changed in the settings, such as partitions that were added."""

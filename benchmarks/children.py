@@ -11,12 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import warren
 from benchmarks.counting import IndexKeepingFileSystem
 from benchmarks.workspace import BATCH, make_bodies
 from warren.storage import Log
 from warren.storage.background import process_background
 
 SAMPLE_S: Final = 0.02
+PARKED_MORE: Final = 10_000
+LISTED: Final = 20
 READY: Final = "ready"
 KINDS: Final = {
     "Rss:": "resident",
@@ -58,6 +61,19 @@ def scan_all(path: str) -> None:
     with Log.open(path, read_only=True) as log:
         for batch in log.scan(log.first, log.end):
             assert batch.num_rows
+
+
+def use_parked(path: str) -> None:
+    """A store with much that is parked: deliver, park more, and list what comes first."""
+    with warren.open(path) as store:
+        topic = store.topic("orders")
+        log = topic.partition(0)
+        number = log.end
+        topic.put(b"now", delay=0.0)
+        assert log.wait(number, 60.0)
+        for _ in range(PARKED_MORE):
+            topic.put(b"later", delay=3600.0)
+        assert len(list(topic.scheduled(LISTED))) == LISTED
 
 
 def start(task: str, *arguments: str) -> subprocess.Popen[str]:
@@ -102,6 +118,7 @@ TASKS: Final[Mapping[str, Callable[..., None]]] = {
     "write": write_until_killed,
     "read": read_all,
     "scan": scan_all,
+    "parked": use_parked,
 }
 
 if __name__ == "__main__":

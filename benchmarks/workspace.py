@@ -45,6 +45,8 @@ class Scale:
     takes: int
     gets_unsynced: int
     gets_os: int
+    delayed: int
+    parked: int
     memory_bytes: int
 
 
@@ -65,6 +67,8 @@ FULL: Final = Scale(
     takes=200_000,
     gets_unsynced=1_000,
     gets_os=20_000,
+    delayed=200,
+    parked=10_000_000,
     memory_bytes=10_000_000_000,
 )
 
@@ -85,6 +89,8 @@ QUICK: Final = Scale(
     takes=50_000,
     gets_unsynced=300,
     gets_os=5_000,
+    delayed=20,
+    parked=200_000,
     memory_bytes=1_000_000_000,
 )
 

@@ -17,11 +17,13 @@ from warren.errors import (
     NoSuchPartition,
     NoSuchTopic,
     StorageFull,
+    StoreBusy,
     StoreClosed,
     TooLarge,
     UnsupportedByVersion,
 )
 from warren.queue import done_bits, parking_order, store_paths
+from warren.queue.delayed import Delayed
 from warren.queue.once import append_once
 from warren.queue.routing import partition_of
 from warren.queue.store import Store
@@ -747,3 +749,37 @@ def test_rows_have_all_columns(tmp_path: Path, clock: SimulatedClock) -> None:
         due_us = delay.due_us(7200.0, None)
 
         assert delay.row(b"a", due_us) == ("day", Batch([b"a"], [""], [None], [""], [None], [due_us]))
+
+
+def test_a_child_has_a_lock_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick_store(tmp_path) as store:
+        topic = store.topic("orders")
+        held = topic.put(b"later", delay=3600.0)
+        assert [entry.id for entry in topic.scheduled()] == [held.id]
+        is_refused, is_free = os.pipe(), os.pipe()
+        with topic.delay.lock:
+            child = os.fork()
+            if not child:
+                os._exit(_cancel_when_free(held, is_refused[1], is_free[0], monkeypatch))
+            assert os.read(is_refused[0], 1) == b"x"
+        os.write(is_free[1], b"x")
+
+        _, status = os.waitpid(child, 0)
+
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert not held.cancel()
+        for descriptor in (*is_refused, *is_free):
+            os.close(descriptor)
+
+
+def _cancel_when_free(held: Delayed, refused: int, free: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """0 where the lock of the parent keeps its child out, and the child cancels once it is free."""
+    monkeypatch.setattr("warren.queue.shared_lock.LOCK_WAIT_S_MAX", 0.05)
+    try:
+        held.cancel()
+    except StoreBusy:
+        os.write(refused, b"x")
+        os.read(free, 1)
+        return 0 if held.cancel() else 1
+    os.write(refused, b"-")
+    return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ ALLOWED_MEMORY: Final = Figure(name="allowed", value=200e6, unit="B")
 
 
 def late(workspace: Workspace) -> list[Row]:
+    # What is still on its way to the disk would be waited for with the syncs.
+    os.sync()
     with fresh_store(workspace, "commit") as store:
         topic, draw = store.topic("orders"), random.Random(1)
         log = topic.partition(0)

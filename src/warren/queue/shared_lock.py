@@ -27,10 +27,13 @@ class SharedLock:
         if not self._mutex.acquire(timeout=LOCK_WAIT_S_MAX):
             raise StoreBusy(self._path)
         try:
-            if self._lock is None:
-                self._lock = self._filesystem.lock(self._path)
-            if not self._lock.try_acquire():
-                self._wait(self._lock)
+            lock = self._lock
+            if lock is None:
+                lock = self._lock = self._filesystem.lock(self._path)
+            try:
+                lock.take()
+            except BlockingIOError:
+                self._wait(lock)
         except BaseException:
             self._mutex.release()
             raise

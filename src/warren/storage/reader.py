@@ -116,7 +116,8 @@ class QueueReader:
 
     def refresh(self) -> int:
         """Go to where the name was last committed, by whatever process; the number that is."""
-        self._position = min(self._store.load(self._log), self._log.end)
+        # Never behind the end: a log that is cut takes its readers back.
+        self._position = self._store.load(self._log)
         return self._position
 
     def commit(self) -> None:
@@ -277,10 +278,12 @@ class ReaderFileV2:
     def _store(self, position: int, data: bytes, checksum: slice) -> None:
         """Store an entry so that, wherever the process dies, it is the old one, unfinished, or the new one."""
         mapped, start, end = self._mapped(), position + checksum.start, position + checksum.stop
-        mapped.view[start:end] = bytes(end - start)
-        mapped.view[position:start] = data[: checksum.start]
-        mapped.view[end : position + len(data)] = data[checksum.stop :]
-        mapped.view[start:end] = data[checksum]
+        view = mapped.view
+        view[start:end] = bytes(end - start)
+        view[position:start] = data[: checksum.start]
+        if checksum.stop < len(data):
+            view[end : position + len(data)] = data[checksum.stop :]
+        view[start:end] = data[checksum]
         if self._is_synced:
             mapped.file.sync()
 

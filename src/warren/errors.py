@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from queue import Full
+from typing import Final
 
 
 class WarrenError(Exception):
@@ -83,6 +84,10 @@ class NotALog(StorageError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} is not a log: {reason}")
         self.path, self.reason = path, reason
+
+
+GONE: Final = (NotALog, FileNotFoundError)
+"""What a log says when somebody removed it, as whoever deletes a topic does."""
 
 
 class UnknownVersion(StorageError):

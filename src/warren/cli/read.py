@@ -15,9 +15,9 @@ from warren.cli.lines import topic_writer
 from warren.cli.messages import FOLLOW_WAIT_S, PAGE, last_messages, pages
 from warren.cli.quantities import moment_us
 from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
-from warren.errors import BadInput, NoSuchTopic, NumberRetired
+from warren.errors import GONE, BadInput, NoSuchTopic, NumberRetired
 from warren.message import Message
-from warren.queue.topic import GONE, Topic
+from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.log import wait_for_any
 from warren.storage.tags import TagFilter

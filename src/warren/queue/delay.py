@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from warren.clock import microseconds
 from warren.config import DELAY_S_MAX
-from warren.errors import BadInput, NoSuchTopic, NotALog
+from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.message import NO_CORR_OFFSET
 from warren.queue import store_paths
 from warren.queue.delayed import (
@@ -42,7 +42,6 @@ RING_US: Final = 500_000
 """Who parks a message that is due so soon rings: the mover looks by itself often enough for all others."""
 PAGE_ROWS: Final = 500
 BEFORE_ALL: Final = (-(1 << 62), 0, -1)
-GONE: Final = (NotALog, FileNotFoundError)
 
 
 class Delay:

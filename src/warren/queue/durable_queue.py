@@ -7,11 +7,11 @@ from collections.abc import Callable
 from queue import Empty, Full
 from typing import Final, Generic, TypeVar
 
-from warren.errors import NoSuchTopic, NumberRetired, SettingsDiffer
+from warren.errors import GONE, NoSuchTopic, NumberRetired, SettingsDiffer
 from warren.message import Message
 from warren.queue import store_paths
 from warren.queue.shared_lock import SharedLock
-from warren.queue.topic import GONE, Topic
+from warren.queue.topic import Topic
 from warren.queue.waiting import TICK_S, Deadline, checked_count
 from warren.queue.workers import Workers
 from warren.storage import Log

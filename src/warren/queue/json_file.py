@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Mapping
 from typing import Any
 
 from warren.errors import CorruptSettings
-from warren.storage.filesystem import FileSystem
+from warren.storage.filesystem import FileSystem, replace_file
 
 
 def read_json(filesystem: FileSystem, path: str) -> dict[str, Any] | None:
@@ -31,10 +30,4 @@ def read_json(filesystem: FileSystem, path: str) -> dict[str, Any] | None:
 def write_json(filesystem: FileSystem, path: str, data: Mapping[str, Any]) -> None:
     """Put `data` in the place of what was there: wherever the power fails, it is the old or the new."""
     text = json.dumps(data, indent=2, sort_keys=True) + "\n"
-    file = filesystem.open(path + ".new", writable=True, create=True)
-    file.truncate(0)
-    file.write(0, text.encode())
-    file.sync()
-    file.close()
-    filesystem.replace(path + ".new", path)
-    filesystem.sync_directory(os.path.dirname(path))
+    replace_file(filesystem, path, text.encode())

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from warren.errors import NoSuchTopic, NotALog
+from warren.errors import GONE, NoSuchTopic
 from warren.queue import store_paths
 from warren.queue.delivery import LOOK_S, Delivery
 from warren.storage.filesystem import Lock
@@ -44,7 +44,7 @@ class Mover:
         for name in self._names:
             try:
                 wait_s = min(wait_s, self._step(name))
-            except (NoSuchTopic, NotALog, FileNotFoundError):
+            except (NoSuchTopic, *GONE):
                 # The topic was deleted while we looked; what is made in its place is seen when it is listed next.
                 self._deliveries.pop(name, None)
             except Exception as other:  # noqa: BLE001

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
-from warren.errors import BadInput, NoSuchTopic, NotAStore, StoreClosed
+from warren.errors import NoSuchTopic, NotAStore, StoreClosed
 from warren.queue import store_paths
 from warren.queue.description import TopicDescription
 from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
@@ -296,10 +296,3 @@ def _none_undecided(topic: str, group: str) -> Set[int]:
 
 def _nothing() -> None:
     """Where there are no transactions, nothing is left to finish."""
-
-
-def checked_limit(limit: object) -> int:
-    """A number of messages to ask for; BadInput for what is none."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise BadInput(f"limit {limit!r}: expected a whole number above 0")
-    return limit

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from warren.clock import Clock, microseconds
 from warren.config import BODY_SIZE_MAX, READ_LIMIT_DEFAULT
-from warren.errors import BadInput, NoSuchPartition, NoSuchTopic, NotALog, SettingsDiffer, TooLarge
+from warren.errors import GONE, BadInput, NoSuchPartition, NoSuchTopic, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue import store_paths
 from warren.queue.broadcast import Broadcast
@@ -40,9 +40,6 @@ from warren.storage.filesystem import FileSystem
 
 if TYPE_CHECKING:
     from warren.queue.store import Store
-
-GONE: Final = (NotALog, FileNotFoundError)
-"""What a log says when somebody deleted its topic."""
 
 
 class Topic:
@@ -178,7 +175,7 @@ class Topic:
                 corr_offset=corr_offset,
                 partition=partition,
             )
-        number = self._route(key) if partition is None else partition
+        number = self.route(key) if partition is None else partition
         log = self.partition(number)
         self.check_body(body)
         try:
@@ -299,7 +296,8 @@ class Topic:
     def _next(self) -> int:
         return next(self._turn) % self._partition_count
 
-    def _route(self, key: bytes | None) -> int:
+    def route(self, key: bytes | None) -> int:
+        """The partition that a message with this key goes to; without a key the next in turn."""
         if self._partition_count == 1:
             return 0
         if key is None:
@@ -308,10 +306,6 @@ class Topic:
             return partition_of(key, self._partition_count)
         except TypeError as error:
             raise BadInput(f"a key is bytes, not {type(key).__name__}") from error
-
-    def route(self, key: bytes | None) -> int:
-        """The partition that a message with this key goes to; without a key the next in turn."""
-        return self._route(key)
 
     # --- What is parked ---
 

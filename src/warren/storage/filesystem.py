@@ -226,6 +226,18 @@ class SystemFileSystem:
 SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()
 
 
+def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:
+    """Put a file of `data` in the place of the one there is: wherever the power fails, it is the old or the new."""
+    new_path = path + ".new"
+    file = filesystem.open(new_path, writable=True, create=True)
+    file.truncate(0)
+    file.write(0, data)
+    file.sync()
+    file.close()
+    filesystem.replace(new_path, path)
+    filesystem.sync_directory(os.path.dirname(path))
+
+
 def remove_tree(filesystem: FileSystem, path: str) -> None:
     """Remove a directory with all that is in it; nothing where there is none."""
     if not filesystem.exists(path):

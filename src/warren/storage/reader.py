@@ -15,7 +15,7 @@ from warren.message import Message
 from warren.storage import paths
 from warren.storage.checksum import crc32c
 from warren.storage.files import LogFiles, MappedFile
-from warren.storage.filesystem import FileSystem
+from warren.storage.filesystem import FileSystem, replace_file
 from warren.storage.layout import (
     READER,
     READER_CHECKSUM,
@@ -362,15 +362,8 @@ def _intent_checksum(data: bytes) -> int:
 
 def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
     """Put a new reader file in its place, atomically."""
-    directory, new_path = os.path.dirname(path), path + ".new"
-    filesystem.make_directory(directory)
-    file = filesystem.open(new_path, writable=True, create=True)
-    file.truncate(0)
-    file.write(0, data)
-    file.sync()
-    file.close()
-    filesystem.replace(new_path, path)
-    filesystem.sync_directory(directory)
+    filesystem.make_directory(os.path.dirname(path))
+    replace_file(filesystem, path, data)
 
 
 def take_readers_back(files: LogFiles, end: Standing) -> None:

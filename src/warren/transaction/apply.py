@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from warren.errors import NoSuchGroup, NoSuchTopic
+from warren.errors import GONE, NoSuchGroup, NoSuchTopic
 from warren.queue.group_settings import read_settings
 from warren.queue.once import append_once
 from warren.queue.positions import store_positions, stored_position
 from warren.queue.queue_group import QueueGroup
 from warren.queue.store import Store
 from warren.queue.stream_group import StreamGroup
-from warren.queue.topic import GONE, Topic
+from warren.queue.topic import Topic
 from warren.storage import Log, paths
 from warren.storage.columns import Batch
 from warren.storage.filesystem import SystemFileSystem

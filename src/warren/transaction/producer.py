@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from warren.config import GROUP_NAME_SIZE_MAX, PRODUCER_NOTE_PUTS
-from warren.errors import BadInput, NoSuchPartition, NoSuchTopic, ProducerBusy, ProducerClosed, SequenceGap
+from warren.errors import GONE, BadInput, NoSuchPartition, NoSuchTopic, ProducerBusy, ProducerClosed, SequenceGap
 from warren.message import NO_CORR_OFFSET, Place, TopicReceipt
 from warren.queue import store_paths
 from warren.queue.json_file import read_json, write_json
@@ -17,7 +17,7 @@ from warren.queue.names import checked_name
 from warren.queue.once import append_once
 from warren.queue.routing import rows_by_partition
 from warren.queue.store import Store
-from warren.queue.topic import GONE, Topic
+from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.columns import Batch
 from warren.storage.filesystem import Lock

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
 from warren.config import TRANSACTION_MEMORY_MAX
-from warren.errors import BadInput, NoSuchTopic
+from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue.queue_group import QueueGroup
 from warren.queue.routing import rows_by_partition
 from warren.queue.stream_group import StreamGroup
-from warren.queue.topic import GONE, Topic
+from warren.queue.topic import Topic
 from warren.transaction.entry import GroupName, Place, Target
 from warren.transaction.rows import Limits, Row, Rows
 from warren.transaction.states import Event, State, next_state

@@ -14,13 +14,13 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import appends, commits, delays, lookups, memory, opens, queues, reads, rivals, scans, space
+from benchmarks import appends, commits, delays, lookups, memory, opens, queues, reads, rivals, scans, space, waits
 from benchmarks.machine import machine_facts
 from benchmarks.measure import NotMeasured
 from benchmarks.report import Report
 from benchmarks.workspace import FULL, QUICK, Contest, Workspace
 
-FAMILIES: Final = (appends, reads, scans, lookups, opens, commits, rivals, space, queues, delays, memory)
+FAMILIES: Final = (appends, reads, scans, lookups, opens, commits, rivals, space, waits, queues, delays, memory)
 CONTESTS: Final[Sequence[Contest]] = [contest for family in FAMILIES for contest in family.CONTESTS]
 JSON_DEFAULT: Final = Path(__file__).parent / "results" / "latest.json"
 WIDTH_PIPED: Final = 140

@@ -18,6 +18,7 @@ from warren.storage import Log
 from warren.storage.background import process_background
 
 SAMPLE_S: Final = 0.02
+WAKE_S_MAX: Final = 30.0
 PARKED_MORE: Final = 10_000
 LISTED: Final = 20
 READY: Final = "ready"
@@ -76,6 +77,20 @@ def use_parked(path: str) -> None:
         assert len(list(topic.scheduled(LISTED))) == LISTED
 
 
+def note_wakes(log: Log, number: int, count: int, note: Callable[[int], object]) -> None:
+    """Wait for one message after the other, and note when each was there, by the machine's steady clock."""
+    for end in range(number, number + count):
+        assert log.wait(end, WAKE_S_MAX)
+        note(time.monotonic_ns())
+
+
+def wake(path: str, number: str, count: str) -> None:
+    """The same in a process of its own."""
+    with Log.open(path, durability="os") as log:
+        print(READY, flush=True)
+        note_wakes(log, int(number), int(count), print)
+
+
 def start(task: str, *arguments: str) -> subprocess.Popen[str]:
     """Run one of the functions above in a new process."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -119,6 +134,7 @@ TASKS: Final[Mapping[str, Callable[..., None]]] = {
     "read": read_all,
     "scan": scan_all,
     "parked": use_parked,
+    "wake": wake,
 }
 
 if __name__ == "__main__":

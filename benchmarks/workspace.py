@@ -47,6 +47,7 @@ class Scale:
     gets_os: int
     delayed: int
     parked: int
+    wakes: int
     memory_bytes: int
 
 
@@ -69,6 +70,7 @@ FULL: Final = Scale(
     gets_os=20_000,
     delayed=200,
     parked=10_000_000,
+    wakes=500,
     memory_bytes=10_000_000_000,
 )
 
@@ -91,6 +93,7 @@ QUICK: Final = Scale(
     gets_os=5_000,
     delayed=20,
     parked=200_000,
+    wakes=100,
     memory_bytes=1_000_000_000,
 )
 

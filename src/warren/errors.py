@@ -430,3 +430,78 @@ class LeaseLost(GroupError):
             f"it from group {group!r}"
         )
         self.topic, self.group, self.places = topic, group, list(places)
+
+
+class SparkError(WarrenError):
+    """Something about Spark and what it runs on."""
+
+    code = "spark"
+
+
+class JavaMissing(SparkError):
+    """There is no Java that Spark can run on. `refused`: what was looked at, and why it cannot be used."""
+
+    code = "java_missing"
+
+    def __init__(self, version_min: int, refused: Sequence[str]) -> None:
+        seen = f"; {'; '.join(refused)}" if refused else ""
+        super().__init__(
+            f"Spark needs Java {version_min} or newer, and there is none{seen}; `pip install 'warren[spark]'` brings "
+            "one, or set JAVA_HOME to one of yours"
+        )
+        self.version_min, self.refused = version_min, list(refused)
+
+
+class JavaUnusable(SparkError):
+    """There is a Java, but no directory from which Spark could start it. `refused`: which were tried, and why not."""
+
+    code = "java_unusable"
+
+    def __init__(self, java: str, refused: Sequence[str]) -> None:
+        super().__init__(
+            f"Spark cannot start {java}: {'; '.join(refused)}; set XDG_CACHE_HOME to a directory that only you may "
+            "write to and that programs may be run from"
+        )
+        self.java, self.refused = java, list(refused)
+
+
+class SparkMissing(SparkError):
+    """PySpark is not installed."""
+
+    code = "spark_missing"
+
+    def __init__(self) -> None:
+        super().__init__("PySpark is not installed: `pip install 'warren[spark]'` brings it, and a Java for it")
+
+
+class BadPipeline(BadInput):
+    """A pipeline file that cannot be run as it is. `key` is where: `source.topics`, or empty for the whole file."""
+
+    code = "bad_pipeline"
+
+    def __init__(self, file: str, key: str, reason: str) -> None:
+        super().__init__(f"{file}: {key}: {reason}" if key else f"{file}: {reason}")
+        self.file, self.key, self.reason = file, key, reason
+
+
+class PipelineBusy(StoreError):
+    """The pipeline runs already, in this process or another."""
+
+    code = "pipeline_busy"
+    retryable = True
+
+    def __init__(self, pipeline: str, store: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} of the store {store} runs already; stop it first, or give this one another name"
+        )
+        self.pipeline, self.store = pipeline, store
+
+
+class PipelineFailed(WarrenError):
+    """A pipeline stopped in the middle. What it had committed stays, and the next run goes on from there."""
+
+    code = "pipeline_failed"
+
+    def __init__(self, pipeline: str, reason: str, remedy: str) -> None:
+        super().__init__(f"pipeline {pipeline!r} stopped: {reason}; {remedy}")
+        self.pipeline, self.reason, self.remedy = pipeline, reason, remedy

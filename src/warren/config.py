@@ -66,6 +66,32 @@ TRANSACTION_LOOK_S: Final = 1.0
 PRODUCER_NOTE_PUTS: Final = 1000
 """After how many puts a producer notes how far it got: what the next opening has to look through at most."""
 
+JAVA_VERSION_MIN: Final = 17
+JAVA_ANSWER_S_MAX: Final = 60.0
+"""How long a Java may take to tell its version."""
+SPARK_MEMORY_MIN: Final = 1 << 30
+SPARK_MEMORY_MAX: Final = 8 << 30
+"""What Spark's JVM gets at least and at most, where nobody says otherwise."""
+
+ARCHIVE_GROUP: Final = "warren.archive"
+"""The group whose position is how far a topic is archived and verified: retention goes no further."""
+ARCHIVE_FILE_SIZE_TARGET: Final = 128 << 20
+ARCHIVE_ROW_GROUP_SIZE_TARGET: Final = 32 << 20
+ARCHIVE_ROW_GROUP_COUNT_MAX: Final = 1 << 18
+ARCHIVE_SPLIT_SIZE_MIN: Final = 16 << 20
+ARCHIVE_SPLIT_SIZE_MAX: Final = 1 << 30
+"""How many bytes of a log a task archives, at least where there are more, and at most."""
+ARCHIVE_MANIFESTS_KEPT: Final = 20
+ARCHIVE_COMMITS_TRIED_MAX: Final = 20
+ARCHIVE_LOCK_WAIT_S_MAX: Final = 30.0
+
+PIPELINE_FILE_SIZE_MAX: Final = 1 << 20
+PIPELINE_STEPS_MAX: Final = 100
+PIPELINE_LOOK_S: Final = 0.25
+"""How often it is seen how far a pipeline came, and whether it was told to stop."""
+PIPELINE_STOP_S_MAX: Final = 30.0
+"""How long a pipeline that was told to stop may take to finish its batch."""
+
 Compression = Literal["none", "zstd", "lz4"]
 
 

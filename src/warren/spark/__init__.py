@@ -1,1 +1,29 @@
-"""Warren on Spark: a table and a stream for it, and pipelines that run on it."""
+"""Warren on Spark: a table and a stream for it, and pipelines that run on it. PySpark is imported when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from warren.errors import SparkMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["session"]
+
+
+def session(app_name: str = "warren", master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """A SparkSession tuned for Warren; the one that this process has, with `conf` set on it, where it has one.
+
+    Without a `master` it is the one that spark-submit names, else as many cores of this machine as this process may
+    use. What `conf` says, and what spark-submit was told, goes before what Warren would choose. JAVA_HOME is set in the
+    environment of this process to a Java that Spark can start, and PYSPARK_PYTHON, on this machine, to this Python.
+    """
+    try:
+        from warren.spark.starting import start
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise SparkMissing from error
+    return start(app_name, master, conf or {})

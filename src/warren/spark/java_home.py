@@ -1,0 +1,103 @@
+"""A JAVA_HOME for Spark around any Java, whose `java` leaves out the one module that small runtimes lack."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from warren.errors import JavaUnusable
+
+MARK: Final = "# Made by Warren: Spark asks every Java for a module that small runtimes do not have."
+SCRIPT: Final = """\
+#!/bin/sh
+{mark}
+for argument do
+    shift
+    case $argument in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+def java_home(java: str, environment: Mapping[str, str]) -> str:
+    """A directory whose `bin/java` is `java` without that module; made once, and shared by all processes of the user.
+
+    It is kept in the user's cache, or, where nothing can be written or run there, below the temporary directory.
+    """
+    home = os.path.dirname(os.path.dirname(java))
+    if is_java_home_of_ours(home):
+        return home
+    script = SCRIPT.format(mark=MARK, java=shlex.quote(java))
+    name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
+    refused: list[str] = []
+    for cache in _caches(environment):
+        try:
+            made = _made(cache / name, script)
+        except OSError as error:
+            refused.append(f"{cache} cannot be used: {error.strerror or error}")
+            continue
+        if made is not None:
+            return made
+        refused.append(f"{cache} does not let programs run")
+    raise JavaUnusable(java, refused)
+
+
+def is_java_home_of_ours(home: str) -> bool:
+    """Whether `home` was made by `java_home`."""
+    try:
+        with open(os.path.join(home, "bin", "java"), "rb") as file:
+            return MARK.encode() in file.read(len(MARK) + 16)
+    except OSError:
+        return False
+
+
+def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
+    if environment.get("XDG_CACHE_HOME"):
+        yield Path(environment["XDG_CACHE_HOME"]) / "warren"
+    elif environment.get("HOME"):
+        yield Path(environment["HOME"]) / ".cache" / "warren"
+    yield Path(environment.get("TMPDIR") or tempfile.gettempdir()) / f"warren-{os.getuid()}"
+
+
+def _made(home: Path, script: str) -> str | None:
+    """`home` with `script` in it; None where no program can be run from there."""
+    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(home.parent)
+    java = home / "bin" / "java"
+    if not java.exists():
+        _make(home, script)
+    return str(home) if os.access(java, os.X_OK) else None
+
+
+def _check_private(cache: Path) -> None:
+    """Refuse a directory that others could have filled: what lies in it will be run."""
+    status = cache.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(None, "others may write to it")
+
+
+def _make(home: Path, script: str) -> None:
+    """Make all of `home` aside and move it into place, so that no other process ever finds half of it."""
+    aside = Path(tempfile.mkdtemp(dir=home.parent, prefix=f"{home.name}."))
+    try:
+        (aside / "bin").mkdir()
+        java = aside / "bin" / "java"
+        java.write_text(script)
+        java.chmod(0o755)
+        aside.rename(home)
+    except OSError:
+        # Where another process was first, the directory is there, and not empty.
+        if not (home / "bin" / "java").exists():
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

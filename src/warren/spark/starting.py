@@ -1,0 +1,48 @@
+"""Starting a SparkSession from nothing but what pip installed, or joining the one that runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from warren.spark.java import find_java
+from warren.spark.java_home import java_home
+from warren.spark.machine import cores
+from warren.spark.tuning import checked, is_local, settings_for
+
+
+def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """The session of this process with `conf` set on it; a new one where none runs."""
+    builder = SparkSession.builder.appName(app_name)
+    if SparkContext._active_spark_context is not None:
+        settings = checked(conf)
+    else:
+        submitted = _submitted()
+        if SparkContext._gateway is None:
+            prepare(os.environ)
+        known = submitted | checked(conf)
+        chosen = master or known.get("spark.master") or f"local[{cores()}]"
+        if is_local(chosen):
+            # Workers of another Python would not find the packages of this one.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings = settings_for(chosen, known)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def prepare(environment: MutableMapping[str, str]) -> None:
+    """Set JAVA_HOME to a Java that Spark can start, for this process and those that it starts."""
+    environment["JAVA_HOME"] = java_home(find_java(environment).executable, environment)
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, where it started this process; it goes before what Warren would choose."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())

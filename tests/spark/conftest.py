@@ -1,0 +1,36 @@
+"""One SparkSession for all tests of this folder: starting it is dearer than most of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import warren.spark
+from warren.errors import JavaMissing, SparkMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def is_spark_required() -> bool:
+    """Whether a test that finds no Spark has failed: `make test` and CI say so, where everything is installed."""
+    return bool(os.environ.get("CI") or os.environ.get("WARREN_REQUIRE_SPARK"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark on two cores of this machine. Tests share it, so they leave its settings as they were."""
+    folder: Path = tmp_path_factory.mktemp("spark")
+    conf = {"spark.driver.memory": "1g", "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)}
+    try:
+        session = warren.spark.session("tests", "local[2]", conf)
+    except (SparkMissing, JavaMissing) as error:
+        if is_spark_required():
+            raise
+        pytest.skip(str(error))
+    yield session
+    session.stop()

@@ -1,0 +1,31 @@
+"""A session of Warren's: from what pip installed, tuned, and quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import warren.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_job_runs_in_python_workers(spark: SparkSession) -> None:
+    def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.record_batch({"id": pa.array([2 * number for number in batch["id"].to_pylist()], pa.int64())})
+
+    found = spark.range(10).mapInArrow(doubled, "id long").collect()
+
+    assert [row.id for row in found] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+
+
+def test_the_running_session_is_joined(spark: SparkSession) -> None:
+    joined = warren.spark.session(conf={"spark.sql.shuffle.partitions": "3"})
+
+    assert joined is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    spark.conf.set("spark.sql.shuffle.partitions", "2")

@@ -17,6 +17,7 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.unit.stores import quick_store
 from warren.errors import BadInput, BadName, NoSuchTopic, SettingsDiffer, StoreClosed, TooLarge
 from warren.queue.store import Store
+from warren.storage import Log
 
 PATIENCE_S = 30.0
 
@@ -143,6 +144,21 @@ def test_each_item_goes_to_one_of_several_processes(tmp_path: Path) -> None:
             assert sorted(got, key=int) == [str(number) for number in range(110)]
             for process in (one, two):
                 process.kill()
+
+
+def test_what_others_took_is_passed_over_without_reading_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    read = Log.read
+    monkeypatch.setattr(Log, "read", lambda log, number, **how: reads.append(number) or read(log, number, **how))
+    with quick_store(tmp_path, defaults={"durability": "os"}) as one, quick_store(tmp_path) as two:
+        first, second = one.queue("jobs"), two.queue("jobs")
+        for item in range(60):
+            first.put(item)
+
+        got = [(first, second, second)[turn % 3].get() for turn in range(60)]
+
+        assert got == list(range(60))
+        assert len(reads) == 2
 
 
 def test_join_waits_for_other_processes_and_not_for_dead_ones(tmp_path: Path) -> None:

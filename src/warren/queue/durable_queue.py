@@ -19,7 +19,7 @@ from warren.storage import Log
 T = TypeVar("T")
 
 READER: Final = "queue"
-READ_AHEAD: Final = 256
+READ_AHEAD: Final = 1024
 READ_AHEAD_BYTES: Final = 4 << 20
 BLOCK_SIZE: Final = 8 << 20
 """Small, so that the queue gives its space back soon: what was taken goes in whole blocks."""
@@ -120,14 +120,17 @@ class DurableQueue(Generic[T]):
 
     def _take(self) -> Message | None:
         with self._lock:
-            number = self._position()
-            if not self._ahead or self._ahead[-1].number != number:
+            number, ahead = self._position(), self._ahead
+            # Others may have taken what was read ahead here.
+            while ahead and ahead[-1].number < number:
+                ahead.pop()
+            if not ahead or ahead[-1].number != number:
                 # From the end, which is where a list gives its items cheaply.
-                self._ahead = self._read(number)[::-1]
-                if not self._ahead:
+                ahead = self._ahead = self._read(number)[::-1]
+                if not ahead:
                     return None
-            message = self._ahead.pop()
-            self._reader.commit_to(message.number + 1, self._ahead[-1].offset if self._ahead else None)
+            message = ahead.pop()
+            self._reader.commit_to(message.number + 1, ahead[-1].offset if ahead else None)
             self._workers.begin()
             return message
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os.path
 import threading
+from typing import Final
 
 from warren.errors import BadInput
 from warren.queue import store_paths
 from warren.queue.session import Session
 from warren.storage.filesystem import FileSystem
 
-COUNT_FILE_SIZE = 4096
+COUNT_FILE_SIZE: Final = 4096
+BEGUN: Final = 0
+ENDED: Final = 1
 
 
 class Workers:
-    """One count for each session, in a mapped file of its own. The count of a session that died is nobody's."""
+    """Two counts for each session, in a mapped file of its own: how many items it began, and how many it ended.
+
+    `begin` is called by one thread at a time; `end` by any. What a session had begun that died is nobody's.
+    """
 
     def __init__(self, session: Session, filesystem: FileSystem, directory: str) -> None:
         self._session, self._filesystem, self._directory = session, filesystem, directory
         self._mutex = threading.Lock()
         self._session_id = ""
 
-    def _count(self) -> memoryview:
-        """The count of this session: a child that was forked has one of its own."""
+    def _counts(self) -> memoryview:
+        """The counts of this session: a child that was forked has its own."""
         if self._session_id != self._session.id:
             self._session_id = self._session.id
             path = store_paths.worker_path(self._directory, self._session_id)
@@ -34,15 +40,15 @@ class Workers:
 
     def begin(self) -> None:
         """This session works on one item more."""
-        with self._mutex:
-            self._count()[0] += 1
+        self._counts()[BEGUN] += 1
 
     def end(self) -> None:
         """It is done with one; BadInput where it works on none."""
         with self._mutex:
-            if not self._count()[0]:
+            counts = self._counts()
+            if counts[ENDED] >= counts[BEGUN]:
                 raise BadInput("task_done() was called more often than items were got")
-            self._view[0] -= 1
+            counts[ENDED] += 1
 
     def busy(self) -> int:
         """How many items are worked on, in all sessions that live."""
@@ -57,6 +63,7 @@ class Workers:
             self._filesystem.remove(path)
             return 0
         file = self._filesystem.open(path, writable=False)
-        data = file.read(0, 8)
+        data = file.read(0, 16)
         file.close()
-        return memoryview(data.ljust(8, b"\0")).cast("q")[0]
+        counts = memoryview(data.ljust(16, b"\0")).cast("q")
+        return counts[BEGUN] - counts[ENDED]

@@ -51,6 +51,7 @@ END: Final = Place.END
 
 
 POSITIONS_END: Final = READER_PLACES[-1] + READER.size
+UNFINISHED: Final = bytes(8)
 
 
 class Standing(NamedTuple):
@@ -131,9 +132,10 @@ class QueueReader:
         if offset is None:
             standing = log.standing(number)
         else:
-            if not self._block.base_offset <= offset < self._block.end_offset:
-                self._block = log.block_of(number)
-            standing = Standing(number, self._block.number, offset - self._block.base_offset)
+            block_number, base_offset, end_offset = self._block
+            if not base_offset <= offset < end_offset:
+                block_number, base_offset, _ = self._block = log.block_of(number)
+            standing = tuple.__new__(Standing, (number, block_number, offset - base_offset))
         self._store.save(standing)
         self._position = number
 
@@ -183,8 +185,9 @@ def new_reader_bytes(version: int, standing: Standing) -> bytes:
 
 
 def _position_bytes(standing: Standing, sequence: int) -> bytes:
-    fields = standing.block_number, standing.position, standing.number, sequence
-    return READER.pack(*fields, crc32c(READER.pack(*fields, 0)) or 1)
+    number, block_number, position = standing
+    checksum = crc32c(READER.pack(block_number, position, number, sequence, 0)) or 1
+    return READER.pack(block_number, position, number, sequence, checksum)
 
 
 def _position_checksum(fields: ReaderPosition) -> int:
@@ -252,15 +255,34 @@ class ReaderFileV2:
     def save(self, standing: Standing) -> None:
         place, latest = self._latest_position()
         if latest.number != standing.number:
-            data, at = _position_bytes(standing, latest.sequence + 1), READER_PLACES[1 - place]
-            self._store(at, data, READER_CHECKSUM)
-            # What is there now, if nobody else stores at the same time: need not be checked again.
-            self._seen = self._seen[:at] + data + self._seen[at + len(data) :]
-            fields = standing.block_number, standing.position, standing.number, latest.sequence + 1, 1
-            self._latest = 1 - place, ReaderPosition._make(fields)
+            self._save(standing, 1 - place, latest.sequence + 1)
         elif self._is_synced:
             # It may be there and not on disk: a process that was killed got no further than storing it.
             self._mapped().file.sync()
+
+    def _save(self, standing: Standing, place: int, sequence: int) -> None:
+        """As `_store` does, in fewer steps: a queue stores its position with every get."""
+        number, block_number, position = standing
+        pack, at = READER.pack, READER_PLACES[place]
+        fields = (
+            block_number,
+            position,
+            number,
+            sequence,
+            crc32c(pack(block_number, position, number, sequence, 0)) or 1,
+        )
+        data, checksum_at, end = pack(*fields), at + READER_CHECKSUM.start, at + READER_CHECKSUM.stop
+        mapped = self._mapped()
+        view = mapped.view
+        view[checksum_at:end] = UNFINISHED
+        view[at:checksum_at] = data[: READER_CHECKSUM.start]
+        view[checksum_at:end] = data[READER_CHECKSUM]
+        if self._is_synced:
+            mapped.file.sync()
+        # What is there now, if nobody else stores at the same time: need not be checked again.
+        seen = self._seen
+        self._seen = seen[:at] + data if place else data + seen[len(data) :]
+        self._latest = place, tuple.__new__(ReaderPosition, fields)
 
     def take_back(self, end: Standing) -> None:
         if self._latest_position()[1].number > end.number:
@@ -281,8 +303,7 @@ class ReaderFileV2:
         view = mapped.view
         view[start:end] = bytes(end - start)
         view[position:start] = data[: checksum.start]
-        if checksum.stop < len(data):
-            view[end : position + len(data)] = data[checksum.stop :]
+        view[end : position + len(data)] = data[checksum.stop :]
         view[start:end] = data[checksum]
         if self._is_synced:
             mapped.file.sync()

@@ -16,6 +16,7 @@ import pytest
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.stores import quick_store
 from warren.errors import BadInput, BadName, NoSuchTopic, SettingsDiffer, StoreClosed, TooLarge
+from warren.message import Message
 from warren.queue.store import Store
 from warren.storage import Log
 
@@ -149,7 +150,12 @@ def test_each_item_goes_to_one_of_several_processes(tmp_path: Path) -> None:
 def test_what_others_took_is_passed_over_without_reading_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
     read = Log.read
-    monkeypatch.setattr(Log, "read", lambda log, number, **how: reads.append(number) or read(log, number, **how))
+
+    def noted_read(log: Log, number: int, **how: Any) -> list[Message]:
+        reads.append(number)
+        return read(log, number, **how)
+
+    monkeypatch.setattr(Log, "read", noted_read)
     with quick_store(tmp_path, defaults={"durability": "os"}) as one, quick_store(tmp_path) as two:
         first, second = one.queue("jobs"), two.queue("jobs")
         for item in range(60):

@@ -264,13 +264,8 @@ class ReaderFileV2:
         """As `_store` does, in fewer steps: a queue stores its position with every get."""
         number, block_number, position = standing
         pack, at = READER.pack, READER_PLACES[place]
-        fields = (
-            block_number,
-            position,
-            number,
-            sequence,
-            crc32c(pack(block_number, position, number, sequence, 0)) or 1,
-        )
+        checksum = crc32c(pack(block_number, position, number, sequence, 0)) or 1
+        fields = block_number, position, number, sequence, checksum
         data, checksum_at, end = pack(*fields), at + READER_CHECKSUM.start, at + READER_CHECKSUM.stop
         mapped = self._mapped()
         view = mapped.view

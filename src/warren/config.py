@@ -92,6 +92,16 @@ PIPELINE_LOOK_S: Final = 0.25
 PIPELINE_STOP_S_MAX: Final = 30.0
 """How long a pipeline that was told to stop may take to finish its batch."""
 
+SPARK_BATCH_ROWS_MIN: Final = 10_000
+SPARK_BATCH_ROWS_MAX: Final = 65_536
+SPARK_BATCH_SIZE_TARGET: Final = 16 << 20
+"""Record batches for Spark: smaller ones are joined up to the least, larger ones cut at the most."""
+SPARK_TASK_ROWS_MIN: Final = 50_000
+"""A task with fewer messages costs more to start than to run: fewer tasks are made."""
+SPARK_TASK_ROWS_MAX: Final = 10_000_000
+"""What a task that fails has to read again at most."""
+SPARK_TASKS_MAX: Final = 100_000
+
 Compression = Literal["none", "zstd", "lz4"]
 
 

@@ -505,3 +505,61 @@ class PipelineFailed(WarrenError):
     def __init__(self, pipeline: str, reason: str, remedy: str) -> None:
         super().__init__(f"pipeline {pipeline!r} stopped: {reason}; {remedy}")
         self.pipeline, self.reason, self.remedy = pipeline, reason, remedy
+
+
+class BadOption(BadInput):
+    """An option of a Spark query that cannot be taken."""
+
+    code = "bad_option"
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(f"option {option!r}: {reason}")
+        self.option, self.reason = option, reason
+
+
+class BadColumn(BadInput):
+    """A column that a Spark query asks for, and that cannot be given so."""
+
+    code = "bad_column"
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"column {column!r}: {reason}")
+        self.column, self.reason = column, reason
+
+
+class MalformedValue(StoreError):
+    """A value that is not what the query says it is."""
+
+    code = "malformed_value"
+
+    def __init__(self, topic: str, partition: int, number: int, reason: str) -> None:
+        super().__init__(f"the value of message {number} of partition {partition} of topic {topic!r} {reason}")
+        self.topic, self.partition, self.number, self.reason = topic, partition, number, reason
+
+
+class DataLost(StoreError):
+    """A query cannot go on where it stopped, or where it was told to start: the messages are not there any more."""
+
+    code = "data_lost"
+
+    def __init__(self, topic: str, partition: int, wanted: int, first: int, end: int) -> None:
+        super().__init__(
+            f"message {wanted} of partition {partition} of topic {topic!r} is not there: the partition has the "
+            f"messages {first} to {end} (not included). Retention removed what is missing, or the store was replaced by "
+            "an older one. Set failOnDataLoss=false to go on with what is there, or start anew with another checkpoint"
+        )
+        self.topic, self.partition, self.wanted, self.first, self.end = topic, partition, wanted, first, end
+
+
+class TopicLost(StoreError):
+    """A topic that a query reads was deleted, and perhaps made again under the same name."""
+
+    code = "topic_lost"
+
+    def __init__(self, topic: str, *, is_replaced: bool) -> None:
+        what = "deleted and made again" if is_replaced else "deleted"
+        super().__init__(
+            f"topic {topic!r} was {what} while a query reads it: what the query had not read is gone. "
+            "Set failOnDataLoss=false to go on with what is there, or start anew with another checkpoint"
+        )
+        self.topic, self.is_replaced = topic, is_replaced

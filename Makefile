@@ -14,18 +14,24 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench crash soak
+.PHONY: help setup run test test-core test-spark check format bench bench-spark crash soak
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev ## create .venv and install Warren with its development tools
 
 run: $(VENV)/.run ## write and read a million messages, and show the rates
 	@$(BIN)/warren demo
 
-test: check ## lint, types and every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
+test: check test-core test-spark ## lint, types and every test
+
+test-core: $(VENV)/.dev ## every test that needs no Spark
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --ignore=tests/spark $(ARGS)
+
+# One process, so that the tests share one Spark; without Spark or Java they fail here, and are not left out.
+test-spark: $(VENV)/.dev ## every test on Spark
+	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest --hypothesis-seed=$(SEED) tests/spark $(ARGS)
 
 check: $(VENV)/.dev ## lint and types
 	$(BIN)/ruff check .
@@ -39,6 +45,9 @@ format: $(VENV)/.dev ## rewrite the source in the house format
 bench: $(VENV)/.bench ## measure, print one table and write JSON
 	$(BIN)/python -m benchmarks $(ARGS)
 
+bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark's own formats
+	$(BIN)/python -m benchmarks.spark $(ARGS)
+
 crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
 	$(BIN)/python -m tests.crash.forever $(ARGS)
 
@@ -51,7 +60,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.run: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[spark]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.made

@@ -26,13 +26,13 @@ def fenced(document: str, language: str) -> list[str]:
 
 def make_targets(makefile: str) -> set[str]:
     """The targets that `makefile` declares."""
-    return set(re.findall(r"^([a-z]+):(?!=)", makefile, re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
 
 
 def mentioned_targets(document: str) -> set[str]:
     """The targets that `document` tells the reader to make."""
     commands = [*fenced(document, "sh"), *re.findall(r"`([^`\n]+)`", FENCE.sub("", document))]
-    return {target for command in commands for target in re.findall(r"\bmake ([a-z]+)", command)}
+    return {target for command in commands for target in re.findall(r"\bmake ([a-z-]+)", command)}
 
 
 def mentioned_paths(document: str) -> list[str]:

@@ -53,7 +53,7 @@ def test_the_readme_names_only_targets_that_exist() -> None:
     targets = make_targets((ROOT / "Makefile").read_text())
 
     assert {"run", "test"} <= mentioned_targets(README) <= targets
-    assert {"help", "setup", "run", "test", "check", "format", "bench", "crash"} <= targets
+    assert {"help", "setup", "run", "test", "check", "format", "bench", "bench-spark", "crash"} <= targets
 
 
 EXAMPLES = [(path.name, example) for path in DOCUMENTS for example in fenced(path.read_text(), "python")]
@@ -103,10 +103,10 @@ def test_the_documents_are_found() -> None:
 
 
 def test_a_target_that_does_not_exist_is_seen() -> None:
-    document = "Just `make coffee`, then\n```sh\nmake tea   # and wait\n```\nand make do."
+    document = "Just `make coffee`, then\n```sh\nmake iced-tea   # and wait\n```\nand make do."
 
-    assert mentioned_targets(document) == {"coffee", "tea"}
-    assert make_targets("VENV := .venv\ntest: check ## all\n\t@echo tea: hot\n.PHONY: help\n") == {"test"}
+    assert mentioned_targets(document) == {"coffee", "iced-tea"}
+    assert make_targets("VENV := .venv\ntest-all: check ## all\n\t@echo tea: hot\n.PHONY: help\n") == {"test-all"}
 
 
 def test_a_file_that_does_not_exist_is_seen(tmp_path: Path) -> None:

@@ -199,3 +199,17 @@ def leases_directory(group_directory: str) -> str:
 def dead_letter_lock(group_directory: str) -> str:
     """Held by whoever moves messages of the group to the dead letters, or back."""
     return os.path.join(group_directory, "dead.lock")
+
+
+def pipeline_directory(store: str, pipeline: str) -> str:
+    """What a pipeline that reads the store must remember."""
+    return os.path.join(store, "pipelines", pipeline)
+
+
+def pipeline_lock(pipeline_directory: str) -> str:
+    """Held by the process that runs the pipeline."""
+    return os.path.join(pipeline_directory, "running.lock")
+
+
+def pipeline_checkpoint(pipeline_directory: str) -> str:
+    return os.path.join(pipeline_directory, "checkpoint")

@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.measure import Row
 
 README: Final = Path(__file__).with_name("README.md")
-RESULTS_START: Final = "<!-- results: start (python -m benchmarks --write-readme) -->"
+RESULTS_START: Final = "<!-- results: start (python -m {program} --write-readme) -->"
 RESULTS_END: Final = "<!-- results: end -->"
 VERDICTS: Final[Mapping[bool | None, str]] = {True: "yes", False: "NO", None: ""}
 COLORS: Final[Mapping[bool | None, str]] = {True: "green", False: "bold red", None: "dim"}
@@ -56,12 +56,13 @@ class Report:
         }
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
-    def write_readme(self, path: Path = README) -> None:
-        """Put the rows in the place of the results that stand there."""
-        before, _, rest = path.read_text().partition(RESULTS_START)
+    def write_readme(self, program: str, path: Path = README) -> None:
+        """Put the rows in the place of the results of this program that stand there."""
+        start = RESULTS_START.format(program=program)
+        before, _, rest = path.read_text().partition(start)
         _, found, after = rest.partition(RESULTS_END)
         assert found, f"{path.name} has the two lines that the results stand between"
-        path.write_text(f"{before}{RESULTS_START}\n{self._markdown()}\n{RESULTS_END}{after}")
+        path.write_text(f"{before}{start}\n{self._markdown()}\n{RESULTS_END}{after}")
 
     def _markdown(self) -> str:
         machine = ", ".join(f"{name} {value}" for name, value in self.machine.items() if value)

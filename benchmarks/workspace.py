@@ -49,6 +49,8 @@ class Scale:
     parked: int
     wakes: int
     memory_bytes: int
+    rows: int
+    micro_batches: int
 
 
 FULL: Final = Scale(
@@ -72,6 +74,8 @@ FULL: Final = Scale(
     parked=10_000_000,
     wakes=500,
     memory_bytes=10_000_000_000,
+    rows=4_000_000,
+    micro_batches=20,
 )
 
 QUICK: Final = Scale(
@@ -95,6 +99,8 @@ QUICK: Final = Scale(
     parked=200_000,
     wakes=100,
     memory_bytes=1_000_000_000,
+    rows=200_000,
+    micro_batches=3,
 )
 
 

@@ -14,14 +14,9 @@ from tests.tidy.source import ROOT
 README = (ROOT / "benchmarks" / "README.md").read_text()
 
 
-def run_benchmarks(*arguments: str) -> str:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
+def run_benchmarks(*arguments: str, program: str = "benchmarks") -> str:
+    command = [sys.executable, "-m", program, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
-
-
-@pytest.fixture(scope="module")
-def names() -> list[str]:
-    return run_benchmarks("--list").split()
 
 
 def test_a_quick_run_writes_every_figure_and_leaves_no_data(tmp_path: Path) -> None:
@@ -39,10 +34,15 @@ def test_a_quick_run_writes_every_figure_and_leaves_no_data(tmp_path: Path) -> N
         assert row["what"] in table
 
 
-def test_every_benchmark_stands_in_the_readme_with_its_command(names: list[str]) -> None:
-    assert [name for name in names if f"`python -m benchmarks --only {name}`" not in README] == []
-    assert "<!-- results: start" in README
-    assert "<!-- results: end" in README
+@pytest.mark.parametrize("program", ["benchmarks", "benchmarks.spark"])
+def test_every_benchmark_stands_in_the_readme_with_its_command(program: str) -> None:
+    if program == "benchmarks.spark":
+        pytest.importorskip("pyspark")
+
+    names = run_benchmarks("--list", program=program).split()
+
+    assert [name for name in names if f"`python -m {program} --only {name}`" not in README] == []
+    assert f"<!-- results: start (python -m {program} --write-readme) -->" in README
 
 
 def test_a_name_that_no_benchmark_has_is_an_error() -> None:

@@ -1,0 +1,54 @@
+"""A Python data source that yields the same Arrow batch again and again: what Spark's API allows at best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+BATCH_ROWS = 40_000
+
+
+class ConstantSource(DataSource):
+    """Options: `rows` in all, in `tasks` tasks, each value of `size` bytes."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "constant"
+
+    def schema(self) -> str:
+        return "offset long, timestamp timestamp, value binary"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ConstantReader(schema, self.options)
+
+
+class ConstantReader(DataSourceReader):
+    """Each task builds one batch of the schema that was asked for, and yields it until its rows are given."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._rows, self._tasks, self._size = (int(options[name]) for name in ("rows", "tasks", "size"))
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(task) for task in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        left = self._rows // self._tasks
+        columns = [self._column(field.type) for field in self._schema]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        while left > 0:
+            yield batch.slice(0, min(left, BATCH_ROWS))
+            left -= BATCH_ROWS
+
+    def _column(self, kind: Any) -> pa.Array:
+        """As many bytes in a value as the messages have, and short texts as tags and keys are."""
+        if pa.types.is_binary(kind):
+            return pa.array([b"x" * self._size] * BATCH_ROWS, kind)
+        if pa.types.is_string(kind):
+            return pa.array(["eu.de"] * BATCH_ROWS, kind)
+        return pa.array(range(BATCH_ROWS), pa.int64()).cast(kind)

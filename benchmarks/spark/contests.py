@@ -1,0 +1,260 @@
+"""What Warren costs on Spark: reading, writing, archiving and waiting, beside what Spark itself takes for the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+import warren.spark
+from benchmarks.measure import Contestant, Figure, NotMeasured, Row, at_least, at_most, rates, times
+from benchmarks.spark.constant import ConstantSource
+from benchmarks.spark.data import DAYS, FIRST_DAY_S, RARE_TAG, TOPIC, orders_store, small_store, value_size
+from benchmarks.workspace import Contest, Workspace
+
+CORES: Final = 2
+NARROW: Final = "offset long, timestamp timestamp, value binary"
+EVERY: Final = (
+    "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, id string, tag string, "
+    "corr_offset long, byte_offset long"
+)
+BATCH_WAIT_S_MAX: Final = 60.0
+WARM_UP_BATCHES: Final = 5
+DAY: Final = 17
+
+
+@cache
+def session() -> SparkSession:
+    """One session for the whole run: two cores, as every ratio is meant."""
+    spark = warren.spark.session("benchmarks", f"local[{CORES}]")
+    spark.dataSource.register(ConstantSource)
+    return spark
+
+
+def to_nowhere(frame: DataFrame) -> float:
+    """The seconds until every row of every column has come to Spark."""
+    start = perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return perf_counter() - start
+
+
+def messages(store: Path, schema: str | None = None, **options: str) -> DataFrame:
+    reader = session().read.format("warren").option("path", str(store)).option("topics", TOPIC).options(**options)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def constant(schema: str, rows: int) -> DataFrame:
+    options = {"rows": str(rows), "tasks": str(CORES), "size": str(value_size())}
+    return session().read.format("constant").options(**options).schema(schema).load()
+
+
+def parquet(workspace: Workspace) -> Path:
+    """The same rows as Spark writes them."""
+    path = workspace.directory / "rows.parquet"
+    if not path.exists():
+        workspace.step("writing Parquet")
+        messages(orders_store(workspace)).write.option("compression", "zstd").parquet(str(path))
+    return path
+
+
+# --- Reading ---
+
+
+def read(workspace: Workspace) -> Sequence[Row]:
+    store, rows = orders_store(workspace), workspace.scale.rows
+    table = session().read.parquet(str(parquet(workspace)))
+    names = [part.split()[0] for part in NARROW.split(", ")]
+    contestants = [
+        Contestant("constant batches, 3 columns", rows, lambda: to_nowhere(constant(NARROW, rows))),
+        Contestant("offset, timestamp, value", rows, lambda: to_nowhere(messages(store, NARROW))),
+        Contestant("constant batches, 10 columns", rows, lambda: to_nowhere(constant(EVERY, rows))),
+        Contestant("every column", rows, lambda: to_nowhere(messages(store))),
+        Contestant("Spark reading Parquet, zstd", rows, lambda: to_nowhere(table.select(*names))),
+    ]
+    limit, narrow, every_limit, every, columnar = rates(contestants, workspace.scale.rounds)
+    what = "batch read, offset + timestamp + value, to nowhere"
+    return [
+        Row(name="spark.read.narrow", what=what, baseline=limit, measured=narrow, bar=at_least(0.9)),
+        Row(
+            name="spark.read.every",
+            what="batch read, every column, to nowhere",
+            baseline=every_limit,
+            measured=every,
+            bar=at_least(0.8),
+        ),
+        Row(name="spark.read.parquet", what=what, baseline=columnar, measured=narrow, bar=at_least(0.5)),
+    ]
+
+
+# --- Picking ---
+
+
+def picked(workspace: Workspace) -> Sequence[Row]:
+    store, found = orders_store(workspace), []
+    day = {
+        "startingTimestamp": str((FIRST_DAY_S + DAY * 86_400) * 1000),
+        "endingTimestamp": str((FIRST_DAY_S + (DAY + 1) * 86_400) * 1000),
+    }
+    for name, what, options in (
+        ("time", f"one day of {DAYS} by time", day),
+        ("tag", "one message in 100 by tag", {"tag": RARE_TAG}),
+    ):
+        contestants = [
+            Contestant("the whole read", 1, lambda: to_nowhere(messages(store))),
+            Contestant(what, 1, lambda options=options: to_nowhere(messages(store, **options))),  # type: ignore[misc]
+        ]
+        whole, part = times(contestants, workspace.scale.rounds)
+        found.append(Row(name=f"spark.picked.{name}.time", what=what, baseline=whole, measured=part, bar=at_most(0.1)))
+        found.append(
+            Row(
+                name=f"spark.picked.{name}.bytes",
+                what=f"{what}: bytes that come from disk",
+                baseline=Figure(name="the blocks", value=float(sum(sizes(store).values())), unit="B"),
+                measured=Figure(name=what, value=float(bytes_read(store, messages(store, **options))), unit="B"),
+                bar=at_most(0.05),
+            )
+        )
+    return found
+
+
+def sizes(store: Path) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in store.rglob("*.block")}
+
+
+def bytes_read(store: Path, frame: DataFrame) -> int:
+    """How much of the blocks is in the page cache after reading `frame`, when nothing of them was before."""
+    for path in sizes(store):
+        forget_cached(path)
+    before = cached(store)
+    to_nowhere(frame)
+    return cached(store) - before
+
+
+def forget_cached(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def cached(store: Path) -> int:
+    """Bytes of the blocks that are in the page cache."""
+    command = ["fincore", "--bytes", "--noheadings", "--output", "RES", *map(str, sizes(store))]
+    try:
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise NotMeasured("fincore (util-linux) is not installed") from error
+    return sum(map(int, found.stdout.split()))
+
+
+# --- Writing ---
+
+
+def written(workspace: Workspace) -> Sequence[Row]:
+    rows, source = workspace.scale.rows, session().read.parquet(str(parquet(workspace)))
+    frame = source.select("value", "key", "tag")
+
+    def to_warren() -> float:
+        store = workspace.fresh("written")
+        with warren.open(store, keeps=False) as made:
+            made.topic(TOPIC, partitions=4)
+        start = perf_counter()
+        frame.write.format("warren").option("topic", TOPIC).mode("append").save(str(store))
+        return perf_counter() - start
+
+    contestants = [
+        Contestant("Spark writing Parquet, zstd", rows, lambda: to_parquet(frame, workspace)),
+        Contestant("format warren", rows, to_warren),
+    ]
+    theirs, ours = rates(contestants, workspace.scale.rounds)
+    what = "write from a DataFrame: value, key, tag"
+    return [Row(name="spark.written", what=what, baseline=theirs, measured=ours, bar=at_least(0.5))]
+
+
+def to_parquet(frame: DataFrame, workspace: Workspace) -> float:
+    target = workspace.fresh("written.parquet")
+    start = perf_counter()
+    frame.write.option("compression", "zstd").parquet(str(target))
+    seconds = perf_counter() - start
+    shutil.rmtree(target)
+    return seconds
+
+
+# --- Archiving ---
+
+
+def archived(workspace: Workspace) -> Sequence[Row]:
+    from warren.spark.archive import archive
+
+    store, rows = orders_store(workspace), workspace.scale.rows
+
+    def ours() -> float:
+        target = workspace.fresh("archive")
+        start = perf_counter()
+        archive(session(), str(store), [TOPIC], str(target))
+        return perf_counter() - start
+
+    contestants = [
+        Contestant("df.write.parquet, zstd", rows, lambda: to_parquet(messages(store), workspace)),
+        Contestant("archive", rows, ours),
+    ]
+    theirs, mine = rates(contestants, workspace.scale.rounds)
+    return [
+        Row(name="spark.archived", what="archive to Parquet, zstd", baseline=theirs, measured=mine, bar=at_least(3))
+    ]
+
+
+# --- Waiting ---
+
+
+def micro_batches(workspace: Workspace) -> Sequence[Row]:
+    count = workspace.scale.micro_batches + WARM_UP_BATCHES
+    rate = session().readStream.format("rate").option("rowsPerSecond", 1).load()
+    with small_store(workspace.fresh("small")) as store:
+        stream = session().readStream.format("warren").option("path", store.path).option("topics", TOPIC).load()
+        topic = store.topic(TOPIC)
+        ours = batch_seconds(stream, workspace.fresh("ours"), count, lambda: topic.put(b"x" * value_size()))
+        theirs = batch_seconds(rate, workspace.fresh("theirs"), count, lambda: None)
+    figures = [
+        Figure(name=name, value=median(taken), unit="s", samples=taken)
+        for name, taken in (("rate source", theirs), ("format warren", ours))
+    ]
+    what = "a micro-batch of one message, to nowhere"
+    return [
+        Row(name="spark.micro_batch", what=what, baseline=figures[0], measured=figures[1], bar=at_most(2)),
+    ]
+
+
+def batch_seconds(stream: DataFrame, checkpoint: Path, count: int, put: Callable[[], Any]) -> list[float]:
+    """What each micro-batch with a row in it took; the first ones, which warm up, are left out."""
+    found: dict[int, float] = {}
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+    try:
+        for _ in range(count):
+            put()
+            seen, deadline = len(found), perf_counter() + BATCH_WAIT_S_MAX
+            while len(found) == seen and perf_counter() < deadline:
+                sleep(0.02)
+                for progress in query.recentProgress:
+                    if progress["numInputRows"]:
+                        found[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1000
+    finally:
+        query.stop()
+    return list(found.values())[WARM_UP_BATCHES:]
+
+
+CONTESTS: Final = (
+    Contest("spark.read", read),
+    Contest("spark.picked", picked),
+    Contest("spark.written", written),
+    Contest("spark.archived", archived),
+    Contest("spark.micro_batch", micro_batches),
+)

@@ -1,4 +1,4 @@
-"""A JAVA_HOME for Spark around any Java, whose `java` leaves out the one module that small runtimes lack."""
+"""A JAVA_HOME for Spark around any Java, whose `java` leaves out what Spark asks for and that Java may not have."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from pathlib import Path
 from typing import Final
 
 from warren.errors import JavaUnusable
+from warren.spark.java import Java
 
-MARK: Final = "# Made by Warren: Spark asks every Java for a module that small runtimes do not have."
+MARK: Final = "# Made by Warren: Spark asks every Java for modules and packages that this one may not have."
+WITHOUT_VECTORS: Final = "--add-modules=jdk.incubator.vector"
+"""Small runtimes refuse to start with it, and others say on stderr that they did. Only MLlib gains from it."""
+WITHOUT_ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+"""A package that is gone since version 25, which says so on stderr."""
+ACTIONS_VERSION_MAX: Final = 24
 SCRIPT: Final = """\
 #!/bin/sh
 {mark}
 for argument do
     shift
     case $argument in
-        --add-modules=jdk.incubator.vector) ;;
+        {dropped}) ;;
         *) set -- "$@" "$argument" ;;
     esac
 done
@@ -29,15 +35,16 @@ exec {java} "$@"
 """
 
 
-def java_home(java: str, environment: Mapping[str, str]) -> str:
-    """A directory whose `bin/java` is `java` without that module; made once, and shared by all processes of the user.
+def java_home(java: Java, environment: Mapping[str, str]) -> str:
+    """A directory whose `bin/java` is `java` without those; made once, and shared by all processes of the user.
 
     It is kept in the user's cache, or, where nothing can be written or run there, below the temporary directory.
     """
-    home = os.path.dirname(os.path.dirname(java))
+    home = os.path.dirname(os.path.dirname(java.executable))
     if is_java_home_of_ours(home):
         return home
-    script = SCRIPT.format(mark=MARK, java=shlex.quote(java))
+    dropped = [WITHOUT_VECTORS, *([WITHOUT_ACTIONS] if java.version > ACTIONS_VERSION_MAX else [])]
+    script = SCRIPT.format(mark=MARK, dropped=" | ".join(dropped), java=shlex.quote(java.executable))
     name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
     refused: list[str] = []
     for cache in _caches(environment):
@@ -49,7 +56,7 @@ def java_home(java: str, environment: Mapping[str, str]) -> str:
         if made is not None:
             return made
         refused.append(f"{cache} does not let programs run")
-    raise JavaUnusable(java, refused)
+    raise JavaUnusable(java.executable, refused)
 
 
 def is_java_home_of_ours(home: str) -> bool:

@@ -37,7 +37,7 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
 
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Set JAVA_HOME to a Java that Spark can start, for this process and those that it starts."""
-    environment["JAVA_HOME"] = java_home(find_java(environment).executable, environment)
+    environment["JAVA_HOME"] = java_home(find_java(environment), environment)
 
 
 def _submitted() -> dict[str, str]:

@@ -17,9 +17,10 @@ from tests.unit.fakes import VERSIONS, WatchedDisk, quick_log
 from warren.errors import BadInput, LogClosed, StorageFull, SyncFailed, TooLarge
 from warren.message import Receipt
 from warren.storage import Log
-from warren.storage.columns import Batch, pack_batch
+from warren.storage.columns import Batch
 from warren.storage.format import FORMATS
 from warren.storage.group_commit import GroupCommit, Ticket
+from warren.storage.packing import pack_batch
 from warren.storage.record import Packed, pack_single
 
 TIMEOUT_S = 60.0

@@ -126,7 +126,7 @@ def test_a_body_has_a_limit_of_its_own(
     tmp_path: Path, version: int, durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That limit is 128 MiB; a smaller one stands for it here."""
-    for name in ("record", "columns"):
+    for name in ("record", "packing"):
         monkeypatch.setattr(f"warren.storage.{name}.BODY_SIZE_MAX", 20_000)
     with quick_log(tmp_path, version=version, durability=durability) as log:
         log.append(bytes(20_000))

@@ -24,7 +24,7 @@ from warren.storage.layout import (
     STEP,
     aligned,
 )
-from warren.storage.record import Damage, DiskMessage
+from warren.storage.record import Damage, DiskMessage, Packed, read_packed
 
 HEADER_SIZE_MAX = 1024
 VERIFIED_MAX: Final = 1024
@@ -282,6 +282,13 @@ class Block:
         """The record at `position`, checked."""
         try:
             return self._format.read_record(self.view, position, limit, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    def read_packed(self, position: int, limit: int) -> tuple[Packed, int, int]:
+        """The record at `position` as it was packed, checked; its first message's number, and where it ends."""
+        try:
+            return read_packed(self.view, position, limit, self.base_offset)
         except Damage as damage:
             raise self.corrupt(damage) from damage
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, BODY_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
-from warren.errors import BadInput, TooLarge
-from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
+from warren.errors import BadInput
+from warren.message import NO_HEADERS, Message
 from warren.storage.blobs import Blobs, Rows
-from warren.storage.checksum import crc32c
-from warren.storage.compression import compress
 from warren.storage.layout import (
-    ALIGNMENT,
-    CODEC_COLUMNS,
     COLUMNS_HEAD,
-    NO_KEY,
-    PAYLOAD_HEAD,
     SECTION,
     SECTION_BODIES,
     SECTION_BODY_ENDS,
@@ -30,23 +23,11 @@ from warren.storage.layout import (
     SECTION_ID_ENDS,
     SECTION_KEY_ENDS,
     SECTION_KEY_PRESENT,
-    SECTION_MARKER,
     SECTION_TAG_CODES,
     SECTION_TAGS,
     aligned,
 )
-from warren.storage.record import (
-    Damage,
-    DiskMessage,
-    Packed,
-    check_corr_offset,
-    columns_at,
-    key_bytes,
-    pack_headers,
-    record_size,
-    text_bytes,
-    unpack_headers,
-)
+from warren.storage.record import Damage, DiskMessage, unpack_headers
 from warren.storage.tags import TagFilter
 
 Ends = npt.NDArray[np.uint32]
@@ -79,156 +60,6 @@ class Batch(NamedTuple):
             return self
         parts: list[Any] = [None if column is None else column[start:end] for column in self]
         return Batch(*parts)
-
-
-def _ends(parts: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """Where each part ends when they stand back to back, after a 0: what Arrow calls offsets."""
-    count = len(parts)
-    if count and len(parts[0]) == len(parts[count // 2]) == len(parts[-1]):
-        # All of one size, by the look of it: then there is nothing to add up.
-        sizes = list(map(len, parts))
-        if sizes.count(sizes[0]) == count and sizes[0]:
-            return np.arange(0, sizes[0] * count + 1, sizes[0])
-    ends = np.zeros(count + 1, np.int64)
-    ends[1:] = np.fromiter(map(len, parts), np.int64, count)
-    return np.cumsum(ends, out=ends)
-
-
-def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
-    """As few records as hold the whole batch, each of them of a size that suits a reader, and none over the limit.
-
-    Each carries the marker.
-    """
-    for part, ends in _split(batch, record_size_max):
-        yield from _pack_fitting(part, ends, tag, compression, record_size_max, marker)
-
-
-def _pack_fitting(
-    batch: Batch, ends: Ends, tag: str, compression: int, record_size_max: int, marker: bytes
-) -> Iterator[Packed]:
-    """One record, or more where keys, tags and headers make it too large. A single message is given as it is."""
-    packed = pack_columns(batch, ends, tag=tag, compression=compression, marker=marker)
-    middle = len(batch.bodies) // 2
-    if record_size(packed) <= record_size_max or not middle:
-        yield packed
-        return
-    end = len(batch.bodies)
-    yield from _pack_fitting(batch.part(0, middle), ends[: middle + 1], tag, compression, record_size_max, marker)
-    rest = ends[middle:] - ends[middle]
-    yield from _pack_fitting(batch.part(middle, end), rest, tag, compression, record_size_max, marker)
-
-
-def _split(batch: Batch, record_size_max: int) -> Iterator[tuple[Batch, Ends]]:
-    """Parts of `batch` whose bodies go into a record each, with the ends of their bodies."""
-    count, size_target = len(batch.bodies), min(BATCH_SIZE_TARGET, record_size_max // 2)
-    try:
-        ends = _ends(batch.bodies)
-    except TypeError as error:
-        raise BadInput("every body is bytes") from error
-    if 0 < count <= BATCH_COUNT_MAX and ends[-1] <= min(size_target, BODY_SIZE_MAX):
-        yield batch, ends.astype(END)
-        return
-    size_max = int(np.diff(ends).max(initial=0))
-    if size_max > BODY_SIZE_MAX:
-        raise TooLarge("body", size_max, BODY_SIZE_MAX)
-    start = 0
-    while start < count:
-        end = int(np.searchsorted(ends, ends[start] + size_target, "right")) - 1
-        end = max(start + 1, min(end, start + BATCH_COUNT_MAX))
-        yield batch.part(start, end), (ends[start : end + 1] - ends[start]).astype(END)
-        start = end
-
-
-def pack_columns(batch: Batch, ends: Ends, *, tag: str = "", compression: int = 0, marker: bytes = b"") -> Packed:
-    """One record that holds the whole batch, ready to be stamped. `tag` is what all share."""
-    try:
-        bodies = b"".join(batch.bodies)
-    except TypeError as error:
-        raise BadInput("every body is bytes") from error
-    if len(bodies) != ends[-1]:
-        raise BadInput("every body is bytes, one by one: a memoryview of larger items is none")
-    sections: list[tuple[int, bytes]] = [(SECTION_BODY_ENDS, ends.tobytes()), (SECTION_BODIES, bodies)]
-    if batch.tags is not None:
-        sections += _tag_sections(batch.tags)
-    if batch.keys is not None:
-        sections += _key_sections(batch.keys)
-    if batch.ids is not None:
-        sections += _blob_sections(SECTION_ID_ENDS, [text_bytes("id", id, ID_SIZE_MAX) for id in batch.ids])
-    if batch.headers is not None:
-        packed = [pack_headers(headers) if headers else b"" for headers in batch.headers]
-        sections += _blob_sections(SECTION_HEADERS_ENDS, packed)
-    if batch.corr_offsets is not None:
-        sections.append((SECTION_CORR_OFFSETS, _numbers(batch.corr_offsets).tobytes()))
-    if marker:
-        sections.append((SECTION_MARKER, marker))
-    return _pack_sections(sections, len(batch.bodies), text_bytes("tag", tag, TAG_SIZE_MAX), compression)
-
-
-def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
-    try:
-        return np.array(list(map(check_corr_offset, values)), np.int64)
-    except TypeError as error:
-        raise BadInput("every corr_offset is an int") from error
-
-
-def _blob_sections(kind: int, parts: Sequence[bytes]) -> list[tuple[int, bytes]]:
-    """The ends of `parts`, and then, under the next kind, the parts."""
-    return [(kind, _ends(parts).astype(END).tobytes()), (kind + 1, b"".join(parts))]
-
-
-def _tag_sections(tags: Sequence[str]) -> list[tuple[int, bytes]]:
-    """Each tag once, after its size, and for each message the place of its own."""
-    dictionary = dict.fromkeys(tags)
-    if len(dictionary) == len(tags):
-        codes = np.arange(len(tags), dtype=np.uint16)
-    else:
-        places = dict(zip(dictionary, range(len(dictionary)), strict=True))
-        codes = np.fromiter(map(places.__getitem__, tags), np.uint16, len(tags))
-    return [(SECTION_TAG_CODES, codes.tobytes()), (SECTION_TAGS, _pack_tags(dictionary))]
-
-
-def _pack_tags(tags: Iterable[str]) -> bytes:
-    try:
-        # Of ASCII the sizes in characters are those in bytes, and one join does it all.
-        text = "".join(chain.from_iterable(zip(map(chr, map(len, tags)), tags, strict=True)))
-        if "".join(tags).isascii() and max(map(len, tags), default=0) <= TAG_SIZE_MAX:
-            return text.encode("latin-1")
-    except (TypeError, ValueError, OverflowError):
-        pass
-    texts = [text_bytes("tag", tag, TAG_SIZE_MAX) for tag in tags]
-    return b"".join(bytes((len(text),)) + text for text in texts)
-
-
-def _key_sections(keys: Sequence[bytes | None]) -> list[tuple[int, bytes]]:
-    try:
-        ends = _ends(keys)  # type: ignore[arg-type]  # None is a TypeError
-        data = b"".join(keys)  # type: ignore[arg-type]
-        if len(keys) and int(np.diff(ends).max()) <= KEY_SIZE_MAX and len(data) == ends[-1]:
-            return [(SECTION_KEY_ENDS, ends.astype(END).tobytes()), (SECTION_KEY_ENDS + 1, data)]
-    except TypeError:
-        pass
-    sections = _blob_sections(SECTION_KEY_ENDS, [b"" if key is None else key_bytes(key) for key in keys])
-    if None in keys:
-        present = np.fromiter((key is not None for key in keys), np.uint8, len(keys))
-        sections.append((SECTION_KEY_PRESENT, present.tobytes()))
-    return sections
-
-
-def _pack_sections(sections: Sequence[tuple[int, bytes]], count: int, tag: bytes, compression: int) -> Packed:
-    table = COLUMNS_HEAD.pack(len(sections), 0)
-    table += b"".join([SECTION.pack(kind, len(data)) for kind, data in sections])
-    area = [table]
-    for _, data in sections:
-        area += (data, bytes(-len(data) % ALIGNMENT))
-    small = compress(b"".join(area), compression) if compression else None
-    if small is not None:
-        area = [small]
-    head = PAYLOAD_HEAD.pack(
-        count, NO_CORR_OFFSET, CODEC_COLUMNS, 0, len(tag), 0 if small is None else compression, NO_KEY, 0
-    )
-    body_at = len(head) + len(tag)
-    payload = b"".join((head, tag, bytes(columns_at(body_at) - body_at), *area))
-    return Packed(payload, crc32c(payload), count)
 
 
 class Columns:

@@ -12,22 +12,18 @@ from typing import TYPE_CHECKING, Final, Self
 from warren.clock import SYSTEM_CLOCK, Clock, microseconds
 from warren.config import (
     BLOCK_SIZE_DEFAULT,
-    BLOCK_SIZE_MAX,
-    BLOCK_SIZE_MIN,
-    MARKER_SIZE_MAX,
     MAX_BLOCK_COUNT_DEFAULT,
     READ_LIMIT_DEFAULT,
     VERSION_DEFAULT,
-    VERSIONS,
     WAIT_S_MAX,
     Durability,
 )
-from warren.errors import BadInput, LogClosed, NotALog, NumberRetired, TooLarge, UnsupportedByVersion
+from warren.errors import BadInput, LogClosed, NotALog, NumberRetired, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage import paths, read
 from warren.storage.background import AtOnce, Background, process_background
 from warren.storage.bell import SLEEP_S_MAX, Bell, sleep_on_any
-from warren.storage.columns import Batch, pack_batch
+from warren.storage.columns import Batch
 from warren.storage.commit import Commit
 from warren.storage.compression import compression_code
 from warren.storage.files import LogFiles
@@ -37,13 +33,16 @@ from warren.storage.inspection import LogInfo, inspect, reader_names
 from warren.storage.layout import READER_FILE_SIZE, STATE_REPLACED
 from warren.storage.lookup import look_up
 from warren.storage.markers import Marked, markers
-from warren.storage.opening import check_index, find_log, settle
+from warren.storage.opening import check_index, check_options, find_log, settle
+from warren.storage.packed import read_packed
+from warren.storage.packing import pack_many
 from warren.storage.read import Label, Page
 from warren.storage.reader import (
     BlockRange,
     QueueReader,
     Standing,
     check_filter,
+    find_standing,
     new_reader_bytes,
     reader_file,
     write_reader,
@@ -101,16 +100,9 @@ class Log:
         `version` is that of a new log; one that is there keeps its own. `exclusive` keeps the writer lock until
         `close`. `repair` cuts the log at its first damage where opening would otherwise refuse to lose messages.
         """
-        if version not in VERSIONS:
-            raise BadInput(f"format version {version}: expected one of {VERSIONS}")
-        if not BLOCK_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
-            raise BadInput(f"block size {block_size}: expected {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
-        if max_block_count < 1:
-            raise BadInput(f"max_block_count {max_block_count}: expected at least 1")
+        check_options(version, block_size, max_block_count, compression)
         if read_only and (exclusive or repair):
             raise BadInput("a log opened read_only can be neither exclusive nor repaired")
-        if version == 1 and compression != "none":
-            raise UnsupportedByVersion("compression", version)
         level, compression_number = Durability.parse(durability), compression_code(compression)
         is_system = filesystem is SYSTEM_FILE_SYSTEM
         files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
@@ -194,32 +186,41 @@ class Log:
         if tag and tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
         batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
-        if len(marker) > MARKER_SIZE_MAX:
-            raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
-        packed = self._pack_many(batch, tag, marker)
+        packed = pack_many(self._files.format, batch, tag, self._compression, self.record_size_max, marker)
         if not packed:
             return range(self.end, self.end)
         self.check_writable()
         receipt = self._commit.put(packed)
         return range(receipt.number, receipt.number + len(bodies))
 
-    def _pack_many(self, batch: Batch, tag: str, marker: bytes) -> list[Packed]:
-        batch.check()
-        if self._files.format.version == 1:
-            if marker:
-                raise UnsupportedByVersion("a marker", 1)
-            return [self._pack_row(batch, row, tag) for row in range(len(batch.bodies))]
-        return list(pack_batch(batch, tag, self._compression, self._commit.writer.record_size_max, marker))
+    def append_arrow(self, batch: pyarrow.RecordBatch, *, marker: bytes = b"") -> range:
+        """Append the rows of an Arrow record batch, as `append_many` does, without a Python loop over them.
 
-    def _pack_row(self, batch: Batch, row: int, tag: str) -> Packed:
-        return self._files.format.pack_single(
-            batch.bodies[row],
-            tag=batch.tags[row] if batch.tags else tag,
-            key=batch.keys[row] if batch.keys else None,
-            headers=batch.headers[row] if batch.headers else None,
-            id=batch.ids[row] if batch.ids else "",
-            corr_offset=batch.corr_offsets[row] if batch.corr_offsets else NO_CORR_OFFSET,
-        )
+        It has a column `body`, and any others of those that `scan` gives; of these number, offset and timestamp are
+        given anew. A null is what is not there.
+        """
+        from warren.storage.arrow_packing import pack_arrow
+
+        self._check_batches("an Arrow batch")
+        return self.append_packed(list(pack_arrow(batch, self._compression, self.record_size_max, marker)))
+
+    def append_packed(self, records: Sequence[Packed]) -> range:
+        """Append records that were packed before, or that `packed` of another log gave, together; their numbers."""
+        self._check_batches("a packed record")
+        if not records:
+            return range(self.end, self.end)
+        self.check_writable()
+        receipt = self._commit.put(records)
+        return range(receipt.number, receipt.number + sum(packed.message_count for packed in records))
+
+    def _check_batches(self, what: str) -> None:
+        if self.version == 1:
+            raise UnsupportedByVersion(what, 1)
+
+    @property
+    def record_size_max(self) -> int:
+        """The largest record that is taken."""
+        return self._commit.writer.record_size_max
 
     def sync(self) -> None:
         """What was appended up to now, by anybody, is on disk when this returns, whatever the log's durability."""
@@ -337,9 +338,16 @@ class Log:
             index.waiting = self._clock.now_ns() // 1000 + int(2_000_000 * SLEEP_S_MAX)
         return bell, bell.value()
 
-    def markers(self, start: int) -> Iterator[Marked]:
-        """The records with a marker that hold messages from `start` on, in order."""
-        return markers(self._view, start)
+    def markers(self, start: int, other_than: bytes = b"") -> Iterator[Marked]:
+        """The records with a marker that hold messages from `start` on, in order.
+
+        Those whose marker starts with `other_than` are stepped over: what they hold is neither read nor checked.
+        """
+        return markers(self._view, start, other_than)
+
+    def packed(self, start: int, end: int) -> Iterator[Packed]:
+        """The records that hold the messages from `start` up to `end`, checked, for `append_packed` of another log."""
+        return read_packed(self._view, self.version, start, end)
 
     # --- Readers ---
 
@@ -377,14 +385,7 @@ class Log:
 
     def standing(self, number: int) -> Standing:
         """The block and position of message `number`; where the log ends for its end."""
-        end = self.end
-        if number >= end > self.first:
-            block, limit, _ = self._view.locate(end - 1, end)
-            return Standing(end, block.number, limit)
-        if number >= end or number < self.first:
-            return Standing(number, 0, 0)
-        block, limit, _ = self._view.locate(number, end)
-        return Standing(number, block.number, block.find(number, limit))
+        return find_standing(self._view, number)
 
     def number_at(self, block_number: int, position: int) -> int:
         """The number of the message at a place that `standing` gave."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from warren.storage.block import Block
 from warren.storage.columns import Columns
 from warren.storage.layout import CODEC_COLUMNS, SECTION_MARKER
 from warren.storage.read import RUN_SIZE_MAX
-from warren.storage.record import Damage, DiskMessage
-from warren.storage.runs import RunFinder
+from warren.storage.record import Damage, DiskMessage, next_blob, peek_area, read_stamp
+from warren.storage.runs import Run, RunFinder
 from warren.storage.view import LogView
 from warren.storage.walk import walk
 
@@ -22,18 +24,66 @@ class Marked(NamedTuple):
     marker: bytes
 
 
-def markers(view: LogView, start: int) -> Iterator[Marked]:
-    """The marked records that hold messages from `start` up to the published end, in order."""
+def markers(view: LogView, start: int, other_than: bytes = b"") -> Iterator[Marked]:
+    """The marked records that hold messages from `start` up to the published end, in order.
+
+    Those whose marker starts with `other_than` are stepped over.
+    """
     number, end = max(start, view.first), view.end
     while number < end:
         block, limit, end_number = view.locate(number, end)
         end_here = min(end, end_number)
-        for found in walk(block, limit, number, end_here, RunFinder(block, limit, end_here, RUN_SIZE_MAX).find):
+        finder = Finder(block, limit, end_here, other_than)
+        for found in walk(block, limit, number, end_here, finder.find):
             if isinstance(found, DiskMessage) and found.codec == CODEC_COLUMNS:
                 try:
                     marker = Columns(found.area, found.message_count).section(SECTION_MARKER)
                 except Damage as damage:
                     raise block.corrupt(Damage(found.position, damage.reason)) from damage
-                if marker:
+                if marker and not (other_than and bytes(marker).startswith(other_than)):
                     yield Marked(found.number, found.message_count, bytes(marker))
         number = end_here
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A record that is stepped over: where the next blob starts, and how many messages it holds."""
+
+    end: int
+    message_count: int
+
+    def __len__(self) -> int:
+        return self.message_count
+
+
+class Finder:
+    """What a walk that looks for markers need not look at one by one: runs of single records, and what is not wanted.
+
+    What is stepped over has a stamp that checks, and follows the record before; what it holds is not looked at.
+    """
+
+    def __init__(self, block: Block, limit: int, end: int, other_than: bytes) -> None:
+        self._block, self._limit, self._other_than = block, limit, other_than
+        self._runs = RunFinder(block, limit, end, RUN_SIZE_MAX)
+
+    def find(self, position: int, number: int) -> Run | Passed | None:
+        if self._other_than and self._block.has_meta_data:
+            passed = self._pass_by(position, number)
+            if passed is not None:
+                return passed
+        return self._runs.find(position, number)
+
+    def _pass_by(self, position: int, number: int) -> Passed | None:
+        block = self._block
+        try:
+            end, is_data = next_blob(block.view, position, self._limit)
+            if not is_data or read_stamp(block.view, position, block.base_offset)[0] != number:
+                return None
+            peeked = peek_area(block.view, position)
+            if peeked is None:
+                return None
+            area, count = peeked
+            marker = Columns(area, count).section(SECTION_MARKER)
+        except Damage:
+            return None
+        return Passed(end, count) if bytes(marker).startswith(self._other_than) and count else None

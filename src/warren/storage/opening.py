@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from warren.config import LOCK_WAIT_S_MAX
-from warren.errors import CorruptRecord, LogLocked, NotALog
+from warren.config import BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LOCK_WAIT_S_MAX, VERSIONS
+from warren.errors import BadInput, CorruptRecord, LogLocked, NotALog, UnsupportedByVersion
 from warren.storage import paths
 from warren.storage.commit import Commit, is_sound
 from warren.storage.files import LogFiles
@@ -16,6 +16,18 @@ from warren.storage.layout import END_OF_BLOCK, RECORD_HEAD_V1, SIZE_WORD, STATE
 
 CREATE_PAUSE_S: Final = 0.001
 OWN_NAMES: Final = ("index", "index.new", "writer.lock", "readers")
+
+
+def check_options(version: int, block_size: int, max_block_count: int, compression: str) -> None:
+    """BadInput where no log is opened like that."""
+    if version not in VERSIONS:
+        raise BadInput(f"format version {version}: expected one of {VERSIONS}")
+    if not BLOCK_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
+        raise BadInput(f"block size {block_size}: expected {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
+    if max_block_count < 1:
+        raise BadInput(f"max_block_count {max_block_count}: expected at least 1")
+    if version == 1 and compression != "none":
+        raise UnsupportedByVersion("compression", version)
 
 
 def find_log(files: LogFiles, version: int, max_block_count: int) -> None:

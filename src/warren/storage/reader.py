@@ -36,6 +36,7 @@ from warren.storage.layout import (
 from warren.storage.read import Page
 from warren.storage.record import text_bytes
 from warren.storage.tags import TagFilter
+from warren.storage.view import LogView
 from warren.storage.zbus import TAG_FIELD, field_text, text_field
 
 
@@ -60,6 +61,18 @@ class Standing(NamedTuple):
     number: int
     block_number: int
     position: int
+
+
+def find_standing(view: LogView, number: int) -> Standing:
+    """The block and position of message `number`; where the log ends for its end."""
+    end = view.end
+    if number >= end > view.first:
+        block, limit, _ = view.locate(end - 1, end)
+        return Standing(end, block.number, limit)
+    if number >= end or number < view.first:
+        return Standing(number, 0, 0)
+    block, limit, _ = view.locate(number, end)
+    return Standing(number, block.number, block.find(number, limit))
 
 
 class BlockRange(NamedTuple):

@@ -240,6 +240,34 @@ def read_record(view: mmap, position: int, limit: int, base_offset: int) -> Disk
     return _take_apart(payload, head, position, end)
 
 
+def read_packed(view: mmap, position: int, limit: int, base_offset: int) -> tuple[Packed, int, int]:
+    """The record at `position` as it was packed, checked; the number of its first message, and where it ends."""
+    if position + RECORD_HEAD.size > limit:
+        raise Damage(position, "a record's head would pass the end")
+    end, is_data = next_blob(view, position, limit)
+    if not is_data:
+        raise Damage(position, "meta-data where a record should be")
+    number, _, count = read_stamp(view, position, base_offset)
+    size_word, checksum, *_ = RECORD_HEAD.unpack_from(view, position)
+    payload = view[position + PAYLOAD_AT : position + SIZE_WORD.size + (size_word & SIZE_MASK)]
+    if crc32c(payload) != checksum or not count:
+        raise Damage(position, "the payload does not match its checksum")
+    return Packed(payload, checksum, count), number, end
+
+
+def peek_area(view: mmap, position: int) -> tuple[memoryview, int] | None:
+    """The columns of the batch at `position`, and how many messages it holds: not checked, and not unpacked.
+
+    None where it is no batch, or a compressed one.
+    """
+    head: RecordHead = tuple.__new__(RecordHead, RECORD_HEAD.unpack_from(view, position))
+    if head.codec != CODEC_COLUMNS or head.compression or head.key_size != NO_KEY:
+        return None
+    body_at = PAYLOAD_HEAD.size + head.id_size + head.tag_size + head.headers_size
+    area_at, end = position + PAYLOAD_AT + columns_at(body_at), position + SIZE_WORD.size + (head.size_word & SIZE_MASK)
+    return memoryview(view)[area_at:end], head.message_count
+
+
 def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, end: int) -> DiskMessage:
     _, _, offset, number, timestamp, _, count, corr_offset, codec, id_size, tag_size, compression, key_size, _ = head
     tag_at = PAYLOAD_HEAD.size + id_size

@@ -1,0 +1,84 @@
+"""What a job takes along to a cluster: Warren itself as a zip, and the command line of spark-submit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from warren.errors import BadInput, SparkMissing
+from warren.spark.tuning import EVERYWHERE, checked
+
+PACKAGES: Final = ("warren", "pyspark_warren")
+ZIP_NAME: Final = "warren.zip"
+NATIVE: Final = ("fastcrc", "numpy", "pandas", "pyarrow")
+"""What Warren needs beside itself on every machine of a cluster. It is compiled, so it cannot be shipped in a zip."""
+ZIP_TIME: Final = (2020, 1, 1, 0, 0, 0)
+
+
+def package_zip(directory: str) -> str:
+    """The path of a zip with Warren's packages, made in `directory`, for `--py-files` or `addPyFile`.
+
+    The same packages make the same bytes.
+    """
+    path = os.path.join(directory, ZIP_NAME)
+    os.makedirs(directory, exist_ok=True)
+    aside = f"{path}.{os.getpid()}"
+    with ZipFile(aside, "w", ZIP_DEFLATED) as file:
+        for name, source in sorted(_files()):
+            file.writestr(ZipInfo(name, ZIP_TIME), source.read_bytes(), ZIP_DEFLATED)
+    os.replace(aside, path)
+    return path
+
+
+def submit_command(
+    program: Sequence[str],
+    master: str,
+    conf: Mapping[str, str],
+    *,
+    package: str | None = None,
+    deploy_mode: str | None = None,
+) -> list[str]:
+    """The arguments that run `program`, a script and its arguments, on `master`, with `conf` before Warren's choice.
+
+    `package` is what `package_zip` made; without it Warren must be installed on the cluster.
+    """
+    command = [spark_submit(), "--master", master]
+    if deploy_mode is not None:
+        command += ["--deploy-mode", deploy_mode]
+    for name, value in {**EVERYWHERE, **checked(conf)}.items():
+        command += ["--conf", f"{name}={value}"]
+    if package is not None:
+        command += ["--py-files", package]
+    return [*command, *program]
+
+
+def spark_submit() -> str:
+    """The program `spark-submit` of the Spark that is installed beside Warren."""
+    return os.path.join(_folder("pyspark"), "bin", "spark-submit")
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    for package in PACKAGES:
+        folder = Path(_folder(package))
+        for path in folder.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield str(Path(package) / path.relative_to(folder)), path
+
+
+def _folder(package: str) -> str:
+    """Where `package` lies, without importing it."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        if package == "pyspark":
+            raise SparkMissing
+        raise BadInput(
+            f"the package {package} is not installed, so it cannot be shipped: `pip install 'warren[spark]'`"
+        )
+    folder = spec.submodule_search_locations[0]
+    if not os.path.isdir(folder):
+        raise BadInput(f"the package {package} is in {folder}, which is no directory; ship what it came from")
+    return folder

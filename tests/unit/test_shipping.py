@@ -1,0 +1,60 @@
+"""What goes along to a cluster: the packages in a zip that Python imports from, and the line that submits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warren.errors import BadInput
+from warren.spark.shipping import package_zip, submit_command
+
+
+def test_python_imports_warren_from_the_zip(tmp_path: Path) -> None:
+    path = package_zip(str(tmp_path))
+
+    code = "import warren.spark.tuning as tuning; print(tuning.__file__); print(tuning.settings_for('yarn', {}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith(path)
+    assert "log4j2" not in done.stdout
+
+
+def test_the_same_packages_make_the_same_bytes(tmp_path: Path) -> None:
+    one, other = package_zip(str(tmp_path / "one")), package_zip(str(tmp_path / "other"))
+
+    assert Path(one).read_bytes() == Path(other).read_bytes()
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["warren.zip"]
+
+
+def test_a_job_is_submitted_with_what_it_needs() -> None:
+    pytest.importorskip("pyspark")
+
+    command = submit_command(
+        ["job.py", "--once"],
+        "yarn",
+        {"spark.executor.cores": "2", "spark.sql.session.timeZone": "CET"},
+        package="/tmp/warren.zip",
+        deploy_mode="cluster",
+    )
+
+    assert command[0].endswith("/pyspark/bin/spark-submit")
+    assert command[1:5] == ["--master", "yarn", "--deploy-mode", "cluster"]
+    assert command[-4:] == ["--py-files", "/tmp/warren.zip", "job.py", "--once"]
+    settings = {command[at + 1] for at, word in enumerate(command) if word == "--conf"}
+    assert {"spark.executor.cores=2", "spark.sql.session.timeZone=CET"} < settings
+    assert "spark.python.unix.domain.socket.enabled=true" in settings
+
+
+def test_a_setting_that_is_none_of_sparks_is_not_submitted() -> None:
+    with pytest.raises(BadInput, match=r"'executor\.cores' is no setting of Spark's"):
+        submit_command(["job.py"], "yarn", {"executor.cores": "2"})

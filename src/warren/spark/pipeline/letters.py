@@ -1,0 +1,63 @@
+"""Dead letters of a pipeline: messages whose values do not parse, each put aside once, with the reason in headers.
+
+They are found by a query of their own, with a checkpoint of its own, that reads the same messages. So they are written
+exactly once whatever the sink of the rows is, also where the rows are aggregated and no longer messages.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from warren.config import HEADERS_SIZE_MAX
+from warren.queue.dead_letter import HEADER_PREFIX, REASON_SIZE_MAX
+from warren.spark.pipeline.definition import Definition
+from warren.spark.pipeline.parsing import REASON, unfit
+from warren.spark.pipeline.sink import triggered
+from warren.spark.pipeline.source import LETTERS_SUFFIX, letters_options
+
+REASON_CHARACTERS_MAX: Final = REASON_SIZE_MAX // 4
+KEPT_SIZE_MAX: Final = HEADERS_SIZE_MAX - 4096
+"""A message's own headers over this size leave no room for ours, and go."""
+HEADER_COST: Final = 8
+
+
+def started(spark: SparkSession, definition: Definition, store: str, checkpoint: str) -> StreamingQuery:
+    """The query that puts messages aside, running."""
+    options = letters_options(definition, store)
+    found = letters(spark.readStream.format("warren").options(**options).load(), definition)
+    writer = triggered(found.writeStream, definition.pipeline.trigger).queryName(definition.name + LETTERS_SUFFIX)
+    writer = writer.option("checkpointLocation", checkpoint).outputMode("append")
+    return writer.format("warren").options(path=store, topic=str(definition.dead_letter)).start()
+
+
+def letters(frame: DataFrame, definition: Definition) -> DataFrame:
+    """Those messages that do not fit, as dead letters: as they came, with why and where from in their headers."""
+    return unfit(frame, definition).select("value", "key", "tag", "id", _headers(definition).alias("headers"))
+
+
+def _headers(definition: Definition) -> Column:
+    own = F.coalesce(F.col("headers"), F.expr("array()").cast("array<struct<key:string,value:binary>>"))
+    kept = F.filter(own, lambda header: ~F.startswith(header["key"], F.lit(HEADER_PREFIX)))
+    size = F.aggregate(kept, F.lit(0), lambda total, header: total + _size(header))
+    added = {
+        "reason": F.substring(F.col(REASON), 1, REASON_CHARACTERS_MAX),
+        "attempts": F.lit("1"),
+        "topic": F.col("topic"),
+        "partition": F.col("partition").cast("string"),
+        "number": F.col("offset").cast("string"),
+        "group": F.lit(definition.group or definition.name),
+    }
+    ours = F.array(*(_header(HEADER_PREFIX + name, value) for name, value in added.items()))
+    return F.when(size <= KEPT_SIZE_MAX, F.concat(kept, ours)).otherwise(ours)
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+
+
+def _size(header: Column) -> Column:
+    return F.octet_length(header["key"]) + F.coalesce(F.octet_length(header["value"]), F.lit(0)) + F.lit(HEADER_COST)

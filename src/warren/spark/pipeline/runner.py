@@ -1,0 +1,182 @@
+"""Running a pipeline: its queries started together, watched together, and stopped between two batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_S_MAX
+from warren.errors import PipelineBusy
+from warren.queue import store_paths
+from warren.spark.catalog import Catalog
+from warren.spark.pipeline import letters, parsing, sink, source, steps
+from warren.spark.pipeline.definition import Definition
+from warren.spark.pipeline.failure import failed
+from warren.spark.pipeline.progress import Progress
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, Lock
+from warren.transaction.store import Store
+
+STORE_DEFAULT: Final = "data"
+ROWS: Final = "rows"
+LETTERS: Final = "dead-letters"
+"""The checkpoints of the two queries, below that of the pipeline."""
+
+
+class Running:
+    """A pipeline that was started. One thread may use it.
+
+    Invariant: `queries` have been started, and nobody else runs this pipeline on this store. The first of them writes
+    the rows; a second one, where the pipeline has one, the dead letters.
+    """
+
+    def __init__(self, definition: Definition, queries: list[StreamingQuery], lock: Lock, clock: Clock) -> None:
+        self.definition, self.queries = definition, queries
+        self._lock, self._clock = lock, clock
+        self._progress = Progress()
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The query that writes the rows."""
+        return self.queries[0]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any of it still runs."""
+        return any(query.isActive for query in self.queries)
+
+    def progress(self) -> Progress:
+        """How far it came."""
+        told = self.query.lastProgress
+        if told is not None:
+            self._progress = self._progress.after(told)
+        return self._progress
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is done; False if it still runs after `timeout` seconds. PipelineFailed where it died."""
+        deadline_s = None if timeout is None else self._clock.steady_s() + timeout
+        while True:
+            is_active = self.is_active
+            self._check()
+            if not is_active:
+                self._end()
+                return True
+            if deadline_s is not None and self._clock.steady_s() >= deadline_s:
+                return False
+            self._clock.sleep(PIPELINE_LOOK_S)
+
+    def stop(self, timeout: float = PIPELINE_STOP_S_MAX) -> None:
+        """Stop when the running batch is done, or after `timeout` seconds: then it is done again by the next run."""
+        deadline_s = self._clock.steady_s() + timeout
+        try:
+            for query in self.queries:
+                batch = _batch(query)
+                while _is_busy(query) and _batch(query) == batch and self._clock.steady_s() < deadline_s:
+                    self._clock.sleep(PIPELINE_LOOK_S / 5)
+                query.stop()
+        finally:
+            self._end()
+
+    def _check(self) -> None:
+        """PipelineFailed, with nothing left running, where a query died."""
+        for query in self.queries:
+            error = query.exception()
+            if error is not None:
+                self.stop(timeout=0)
+                raise failed(self.definition.name, str(error))
+
+    def _end(self) -> None:
+        self._lock.close()
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.definition.name}, {'running' if self.is_active else 'ended'}>"
+
+
+def start(
+    spark: SparkSession,
+    definition: Definition | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    store: str | os.PathLike[str] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Running:
+    """Start a pipeline; what is given back says how far it came, waits for it and stops it.
+
+    `definition` is a file, or what TOML would make of one. NotAStore, NoSuchTopic, BadPipeline or PipelineBusy where
+    it cannot start: then nothing runs.
+    """
+    if isinstance(definition, Mapping):
+        definition = Definition.of(definition)
+    elif not isinstance(definition, Definition):
+        definition = Definition.read(definition)
+    place = store_of(definition, store)
+    Catalog(place)
+    lock = _locked(definition, place)
+    queries: list[StreamingQuery] = []
+    try:
+        _make_topics(definition, place)
+        checkpoint = checkpoint_of(definition, place)
+        if definition.dead_letter:
+            queries.append(letters.started(spark, definition, place, os.path.join(checkpoint, LETTERS)))
+        rows = rows_of(spark, definition, place)
+        queries.insert(0, sink.started(rows, definition, place, os.path.join(checkpoint, ROWS)))
+    except BaseException:
+        for query in queries:
+            query.stop()
+        lock.close()
+        raise
+    return Running(definition, queries, lock, clock)
+
+
+def rows_of(spark: SparkSession, definition: Definition, store: str) -> Any:
+    """The rows that the pipeline writes, as a DataFrame that nobody has started yet."""
+    messages = source.messages(spark, definition, store)
+    if definition.source.format != "binary":
+        messages = parsing.with_columns(messages, definition)
+    return steps.transformed(messages, definition)
+
+
+def store_of(definition: Definition, given: str | os.PathLike[str] | None = None) -> str:
+    """The directory of the store: what is given, else what the file says, else `data` below the current directory."""
+    if given is None and definition.pipeline.store is not None:
+        return definition.located(definition.pipeline.store)
+    return os.path.abspath(os.fspath(given) if given is not None else STORE_DEFAULT)
+
+
+def checkpoint_of(definition: Definition, store: str) -> str:
+    """Where the queries note how far they came."""
+    if definition.pipeline.checkpoint is not None:
+        return definition.located(definition.pipeline.checkpoint)
+    return store_paths.pipeline_checkpoint(store_paths.pipeline_directory(store, definition.name))
+
+
+def _locked(definition: Definition, store: str) -> Lock:
+    """The lock of the pipeline, held. PipelineBusy where somebody runs it."""
+    directory = store_paths.pipeline_directory(store, definition.name)
+    SYSTEM_FILE_SYSTEM.make_directory(directory)
+    lock = SYSTEM_FILE_SYSTEM.lock(store_paths.pipeline_lock(directory))
+    if not lock.try_acquire():
+        lock.close()
+        raise PipelineBusy(definition.name, store)
+    return lock
+
+
+def _make_topics(definition: Definition, store: str) -> None:
+    """Make the topics that are written to, where they are missing."""
+    wanted = {definition.sink.topic: definition.sink.partitions, definition.dead_letter: None}
+    with Store(store, keeps=False) as opened:
+        for name, partitions in wanted.items():
+            if name is not None and not opened.has_topic(name):
+                opened.topic(name, partitions)
+
+
+def _batch(query: StreamingQuery) -> int:
+    told = query.lastProgress
+    return -1 if told is None else int(told["batchId"])
+
+
+def _is_busy(query: StreamingQuery) -> bool:
+    return query.isActive and bool(query.status["isTriggerActive"])

@@ -1,0 +1,38 @@
+"""Record batches of the size that suits Spark: smaller ones joined, larger ones cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from warren.config import SPARK_BATCH_ROWS_MAX, SPARK_BATCH_ROWS_MIN, SPARK_BATCH_SIZE_TARGET
+
+
+def regrouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order. A batch that fits as it is, is not copied."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if rows + len(batch) > SPARK_BATCH_ROWS_MAX and waiting:
+            yield _joined(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= SPARK_BATCH_ROWS_MIN or size >= SPARK_BATCH_SIZE_TARGET:
+            yield from _cut(_joined(waiting))
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(column) for column in columns], schema=batches[0].schema)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(batch), SPARK_BATCH_ROWS_MAX):
+        yield batch.slice(start, SPARK_BATCH_ROWS_MAX)

@@ -1,0 +1,59 @@
+"""A range of one partition's log, as a task reads it from the block files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from warren.errors import DataLost, NoSuchTopic, NumberRetired, TopicLost
+from warren.spark.catalog import Catalog
+from warren.storage import Log
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """The messages from `start` up to `end`. What was planned is what is read: of this very topic, and all of it.
+
+    Without `fail_on_data_loss` what retention removed since is passed over, with a warning.
+    """
+
+    path: str
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    fail_on_data_loss: bool = True
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def read(self, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
+        """The messages that pass the filter, as a scan gives them."""
+        catalog = Catalog(self.path)
+        try:
+            is_replaced = catalog.topic_id(self.topic) != self.topic_id
+        except NoSuchTopic:
+            raise TopicLost(self.topic, is_replaced=False) from None
+        if is_replaced:
+            raise TopicLost(self.topic, is_replaced=True)
+        with catalog.log(self.topic, self.partition) as log:
+            yield from self._scan(log, columns, tag)
+
+    def _scan(self, log: Log, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
+        start = self.start
+        while start < self.end:
+            try:
+                yield from log.scan(start, self.end, columns=columns, tag=tag)
+                return
+            except NumberRetired as error:
+                if self.fail_on_data_loss:
+                    raise DataLost(self.topic, self.partition, error.number, error.first, log.end) from error
+                LOGGER.warning("topic %s, partition %d: %s; going on there", self.topic, self.partition, error)
+                start = error.first

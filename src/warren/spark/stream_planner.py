@@ -1,0 +1,219 @@
+"""What the next micro-batch of a stream holds, and what of it each task reads: decided on the driver, from the logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from warren.errors import GONE, DataLost, NoSuchTopic, TopicLost
+from warren.spark.admission import byte_offset, number_within, shares
+from warren.spark.catalog import Catalog
+from warren.spark.log_range import LogRange
+from warren.spark.machine import cores
+from warren.spark.offsets import NoLog, OpenLogs, Place, start_number
+from warren.spark.options import ReadOptions
+from warren.spark.splits import Task, planned, task_count
+from warren.spark.stream_offsets import StreamOffset
+from warren.storage import Log
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one micro-batch may hold; None for no limit."""
+
+    rows_max: int | None = None
+    size_max: int | None = None
+
+
+class Backlog(NamedTuple):
+    """What waits in a partition: its log, and the numbers from `start` up to `end`."""
+
+    log: Log | NoLog
+    start: int
+    end: int
+
+
+class StreamPlanner:
+    """The driver's side of one stream. Keeps the logs open; what it answers depends on them and its arguments alone."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._catalog = Catalog(options.path)
+        self._logs = OpenLogs(self._catalog)
+
+    def close(self) -> None:
+        self._logs.close()
+
+    # --- How far a batch goes ---
+
+    def ends(self) -> StreamOffset:
+        """Where the chosen logs end now."""
+        ids = self._ids()
+        return StreamOffset(numbers={place: self._log(place, ids).end for place in self._places(ids)}, ids=ids)
+
+    def next(self, start: StreamOffset | None, limits: Limits, target: StreamOffset | None) -> StreamOffset:
+        """Where the batch ends that begins at `start`, None for the first one; `start` itself where nothing is new.
+
+        With a `target` the stream goes no further than that.
+        """
+        ids = self._ids()
+        begins = self._begins(start, ids, target)
+        known = start.numbers if start is not None else {}
+        kept = {place: known[place] for place in self._still_there(start, ids)}
+        waiting = {
+            place: self._backlog(place, number, ids, target) for place, number in sorted({**kept, **begins}.items())
+        }
+        numbers = _limited(waiting, limits)
+        ids = {topic: ids[topic] for topic in ids if start is None or any(topic == place.topic for place in numbers)}
+        if start is not None and numbers == start.numbers and ids == start.ids:
+            return start
+        return StreamOffset(numbers=numbers, ids=ids, begins=begins)
+
+    def _ids(self) -> dict[str, str]:
+        """The ids of the chosen topics. One that is named and not there has none."""
+        ids = {}
+        for topic in self._options.choice.topics(self._catalog):
+            try:
+                ids[topic] = self._catalog.topic_id(topic)
+            except NoSuchTopic:
+                continue
+        return ids
+
+    def _places(self, ids: Mapping[str, str]) -> Iterator[Place]:
+        choice = self._options.choice
+        for topic in ids:
+            for partition in choice.partitions(self._catalog, topic):
+                yield Place(topic, partition)
+
+    def _log(self, place: Place, ids: Mapping[str, str]) -> Log | NoLog:
+        return self._logs.log(place, ids[place.topic])
+
+    def _begins(
+        self, start: StreamOffset | None, ids: Mapping[str, str], target: StreamOffset | None
+    ) -> dict[Place, int]:
+        """The partitions that the stream has not begun yet, and where it begins them."""
+        if start is None:
+            missing = [topic for topic in self._options.choice.topics(self._catalog) if topic not in ids]
+            if missing:
+                raise NoSuchTopic(missing[0])
+        begins = {}
+        for place in self._places(ids):
+            if start is None:
+                begins[place] = self._start_number(place, ids)
+            elif start.ids.get(place.topic) != ids[place.topic]:
+                begins[place] = self._log(place, ids).first
+            elif place not in start.numbers:
+                # A partition that was added: nothing of it has been read.
+                begins[place] = 0
+        if target is not None and start is not None:
+            return {place: number for place, number in begins.items() if place in target.numbers}
+        return begins
+
+    def _start_number(self, place: Place, ids: Mapping[str, str]) -> int:
+        options = self._options
+        log = self._log(place, ids)
+        return start_number(options.start, place, log, fail_on_data_loss=options.fail_on_data_loss)
+
+    def _still_there(self, start: StreamOffset | None, ids: Mapping[str, str]) -> list[Place]:
+        """The partitions that the stream has begun and still reads. TopicLost where one is gone, unless that may be."""
+        if start is None:
+            return []
+        for topic, topic_id in start.ids.items():
+            self._check_topic(topic, topic_id)
+        return [place for place in start.numbers if ids.get(place.topic) == start.ids.get(place.topic)]
+
+    def _check_topic(self, topic: str, topic_id: str) -> bool:
+        """Whether the topic is there and is the same; TopicLost where it is not, unless that may be."""
+        try:
+            is_replaced = self._catalog.topic_id(topic) != topic_id
+        except NoSuchTopic:
+            is_replaced = None
+        if is_replaced is False:
+            return True
+        lost = TopicLost(topic, is_replaced=bool(is_replaced))
+        if self._options.fail_on_data_loss:
+            raise lost
+        LOGGER.warning("%s", lost)
+        self._logs.forget(topic)
+        return False
+
+    def _backlog(self, place: Place, number: int, ids: Mapping[str, str], target: StreamOffset | None) -> Backlog:
+        try:
+            log = self._log(place, ids)
+            start, end = self._there(place, number, log), log.end
+        except GONE:
+            raise TopicLost(place.topic, is_replaced=False) from None
+        if target is not None:
+            end = min(end, target.numbers.get(place, start))
+        return Backlog(log, start, max(start, end))
+
+    def _there(self, place: Place, number: int, log: Log | NoLog) -> int:
+        """`number`, or the nearest that is there; DataLost where it is not, unless that may be."""
+        first, end = log.first, log.end
+        if first <= number <= end:
+            return number
+        lost = DataLost(*place, number, first, end)
+        if self._options.fail_on_data_loss:
+            raise lost
+        nearest = min(max(number, first), end)
+        LOGGER.warning("%s; the query goes on from %d", lost, nearest)
+        return nearest
+
+    # --- What its tasks read ---
+
+    def tasks(self, start: StreamOffset | None, end: StreamOffset) -> list[Task]:
+        """The tasks of the batch from `start` to `end`: the same messages whenever it is asked."""
+        known = start.numbers if start is not None else {}
+        ranges = []
+        for topic, topic_id in end.ids.items():
+            if self._check_topic(topic, topic_id):
+                places = sorted(place for place in end.numbers if place.topic == topic)
+                ranges += [
+                    self._range(place, topic_id, end.begins.get(place, known.get(place, 0)), end.numbers[place])
+                    for place in places
+                ]
+        count = task_count(sum(map(len, ranges)), cores(), self._options.partitions_min)
+        return planned(ranges, count, self._logs.record_start)
+
+    def _range(self, place: Place, topic_id: str, start: int, end: int) -> LogRange:
+        log = self._logs.log(place, topic_id)
+        if start < end:
+            start, end = self._there(place, start, log), self._there(place, end, log)
+        return LogRange(
+            path=self._options.path,
+            topic=place.topic,
+            topic_id=topic_id,
+            partition=place.partition,
+            start=start,
+            end=max(start, end),
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+
+
+def _limited(waiting: Mapping[Place, Backlog], limits: Limits) -> dict[Place, int]:
+    """How far each partition is read."""
+    ends = {place: backlog.end for place, backlog in waiting.items()}
+    if limits.rows_max is not None:
+        taken = shares({place: backlog.end - backlog.start for place, backlog in waiting.items()}, limits.rows_max)
+        ends = {place: waiting[place].start + count for place, count in taken.items()}
+    if limits.size_max is not None:
+        ends = _within_size(waiting, ends, limits.size_max)
+    return ends
+
+
+def _within_size(waiting: Mapping[Place, Backlog], ends: Mapping[Place, int], size_max: int) -> dict[Place, int]:
+    sizes = {}
+    for place, (log, start, _) in waiting.items():
+        sizes[place] = 0
+        if isinstance(log, Log) and start < ends[place]:
+            sizes[place] = byte_offset(log, ends[place]) - byte_offset(log, start)
+    found = dict(ends)
+    for place, size in shares(sizes, size_max).items():
+        log = waiting[place].log
+        if isinstance(log, Log) and sizes[place] > size:
+            found[place] = number_within(log, waiting[place].start, ends[place], size)
+    return found

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import dead, demo, group, log, put, read, scheduled, take, topic
+from warren.cli import dead, demo, doctor, group, log, put, read, scheduled, take, topic
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(log.app, name="log")
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 
 
 @app.callback(invoke_without_command=True)

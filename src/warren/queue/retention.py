@@ -1,9 +1,10 @@
-"""Which messages a topic no longer keeps: by age, by bytes, and by what every group has consumed."""
+"""Which messages a topic no longer keeps: by age, bytes, what every group has consumed, and what is archived."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from warren.config import ARCHIVE_GROUP
 from warren.queue.settings import TopicSettings
 from warren.storage import Log
 from warren.storage.inspection import BlockInfo
@@ -20,6 +21,9 @@ def first_to_keep(log: Log, settings: TopicSettings, now_us: int) -> int:
         # A filter may have let a reader pass over messages: what it passed over is consumed as well.
         positions = [log.reader(name).position for name in log.readers()]
         first = max(first, min(positions, default=first))
+    if first > log.first and ARCHIVE_GROUP in log.readers():
+        # Whatever the settings say: what is not archived yet is to be found nowhere else.
+        first = min(first, log.reader(ARCHIVE_GROUP).position)
     return first
 
 

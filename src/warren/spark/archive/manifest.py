@@ -1,0 +1,199 @@
+"""The manifest: which files are the archive. Numbered, never changed, and replaced by the next one as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import ARCHIVE_COMMITS_TRIED_MAX, ARCHIVE_MANIFESTS_KEPT
+from warren.errors import StoreBusy
+from warren.spark.archive import archive_paths
+from warren.spark.archive.errors import ArchiveConflict, ArchiveDamaged, NotAnArchive
+from warren.spark.archive.locks import held
+from warren.storage.checksum import crc32c
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+
+FORMAT: Final = "warren-archive"
+FORMAT_VERSION: Final = 1
+
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """The messages of one partition from `first` up to `end`, all of them, in one Parquet file of `size` bytes.
+
+    `path` and `staged` are seen from the archive. `crc` is that of the file, `content` those of the columns of its
+    messages. Times are µs since the epoch, and lie in the day `date` in UTC.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    date: str
+    first: int
+    end: int
+    first_timestamp: int
+    last_timestamp: int
+    size: int
+    crc: str
+    content: Mapping[str, str]
+    path: str
+    staged: str
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+    @property
+    def count(self) -> int:
+        return self.end - self.first
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ArchivedFile:
+        """What `to_json` gave; what a later release has added is left alone."""
+        return cls(**{field.name: data[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The files of an archive, by topic, partition and number. `number` is 0 where there are none yet."""
+
+    number: int = 0
+    files: Sequence[ArchivedFile] = ()
+
+    def topics(self) -> list[str]:
+        return sorted({file.topic for file in self.files})
+
+    def topic_id(self, topic: str) -> str | None:
+        """What tells the archived topic from another of its name; None where nothing of it is archived."""
+        return next((file.topic_id for file in self.files if file.topic == topic), None)
+
+    def of(self, topic: str, partition: int | None = None) -> list[ArchivedFile]:
+        """The files of a topic, or of one partition of it."""
+        return [file for file in self.files if file.topic == topic and partition in (None, file.partition)]
+
+    def ends(self) -> dict[Place, int]:
+        """By partition, the number up to which it is archived."""
+        ends: dict[Place, int] = {}
+        for file in self.files:
+            ends[file.place] = max(file.end, ends.get(file.place, 0))
+        return ends
+
+    def with_files(self, added: Iterable[ArchivedFile]) -> Manifest:
+        """The next manifest: this one, and more."""
+        files = sorted([*self.files, *added], key=lambda file: (file.place, file.first))
+        return Manifest(number=self.number + 1, files=files)
+
+
+def load_manifest(archive: str) -> Manifest:
+    """The latest manifest; an empty one where nothing was archived to this directory yet."""
+    directory = archive_paths.manifests_directory(archive)
+    if not os.path.isdir(directory):
+        return Manifest()
+    while numbers := _numbers(directory):
+        try:
+            return read_manifest(archive, numbers[-1])
+        except FileNotFoundError:
+            # So many came after it meanwhile that this one is not kept any more.
+            continue
+    return Manifest()
+
+
+def require_manifest(archive: str) -> Manifest:
+    """The latest manifest; NotAnArchive where there is none."""
+    manifest = load_manifest(archive)
+    if not manifest.number:
+        reason = "there is no manifest in it" if os.path.isdir(archive) else "there is no such directory"
+        raise NotAnArchive(archive, f"{reason}; `warren archive run` makes one")
+    return manifest
+
+
+def read_manifest(archive: str, number: int) -> Manifest:
+    """Manifest `number`; ArchiveDamaged where it is not whole."""
+    path = archive_paths.manifest_file(archive, number)
+    with open(path, "rb") as file:
+        text = file.read().splitlines()
+    try:
+        head, *lines, foot = text
+        kind, end = json.loads(head), json.loads(foot)
+        if kind["format"] != FORMAT or kind["version"] != FORMAT_VERSION or kind["number"] != number:
+            raise ArchiveDamaged(path, f"it is not manifest {number} of format {FORMAT} version {FORMAT_VERSION}")
+        if end != _foot(lines):
+            raise ArchiveDamaged(path, "its lines are not those that were written")
+        return Manifest(number=number, files=[ArchivedFile.from_json(json.loads(line)) for line in lines])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArchiveDamaged(path, f"it is no manifest ({error})") from error
+
+
+def commit_files(archive: str, added: Sequence[ArchivedFile], clock: Clock = SYSTEM_CLOCK) -> Manifest:
+    """Make the files part of the archive, all of them or none; the manifest that says so, durable on return.
+
+    ArchiveConflict, and nothing is changed, where another run has archived the same messages meanwhile.
+    """
+    directory = archive_paths.manifests_directory(archive)
+    SYSTEM_FILE_SYSTEM.make_directory(directory)
+    with held(archive_paths.manifests_lock(archive), clock):
+        for _ in range(ARCHIVE_COMMITS_TRIED_MAX):
+            latest = load_manifest(archive)
+            _check_following(archive, latest, added)
+            manifest = latest.with_files(added)
+            if _create(archive, manifest, clock):
+                _forget(directory, manifest.number - ARCHIVE_MANIFESTS_KEPT)
+                return manifest
+            # Somebody whom the lock does not keep out, as on some shared disks, was quicker.
+    raise StoreBusy(directory)
+
+
+def _check_following(archive: str, manifest: Manifest, added: Sequence[ArchivedFile]) -> None:
+    """Every file continues where the archive of its partition ends, or begins it."""
+    ends = manifest.ends()
+    for file in sorted(added, key=lambda file: (file.place, file.first)):
+        is_other = manifest.topic_id(file.topic) not in (None, file.topic_id)
+        if is_other or ends.get(file.place, file.first) != file.first:
+            raise ArchiveConflict(archive, file.topic, file.partition)
+        ends[file.place] = file.end
+
+
+def _create(archive: str, manifest: Manifest, clock: Clock) -> bool:
+    """Write the manifest under its number; False where there is one of that number already."""
+    path = archive_paths.manifest_file(archive, manifest.number)
+    new_path = f"{path}.{os.getpid()}.new"
+    lines = [json.dumps(file.to_json(), sort_keys=True).encode() for file in manifest.files]
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "number": manifest.number, "created": clock.now_ns() // 1000}
+    with open(new_path, "wb") as file:
+        file.write(b"\n".join([json.dumps(head).encode(), *lines, json.dumps(_foot(lines)).encode(), b""]))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        # Unlike a rename, this never takes the place of another.
+        os.link(new_path, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.remove(new_path)
+    SYSTEM_FILE_SYSTEM.sync_directory(os.path.dirname(path))
+    return True
+
+
+def _foot(lines: Sequence[bytes]) -> dict[str, Any]:
+    return {"files": len(lines), "crc": f"{crc32c(b''.join(lines)):08x}"}
+
+
+def _numbers(directory: str) -> list[int]:
+    numbers = map(archive_paths.manifest_number, os.listdir(directory))
+    return sorted(number for number in numbers if number is not None)
+
+
+def _forget(directory: str, number_max: int) -> None:
+    for number in _numbers(directory):
+        if number <= number_max:
+            os.remove(os.path.join(directory, f"{number:020d}.jsonl"))

@@ -1,0 +1,104 @@
+"""Work in the tasks of Spark: one call of a function for each of a list of things, the results on the driver."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pyarrow as pa
+
+from warren.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S: Final = 0.25
+"""How often it is seen how far tasks have come."""
+CORES_DEFAULT: Final = 8
+"""How many tasks are made where Spark does not tell how many it can run."""
+RESULT: Final = pa.schema([("result", pa.binary())])
+
+T = TypeVar("T")
+
+
+class TaskFailed(SparkError):
+    """A task of a job failed, and the job with it."""
+
+    code = "task_failed"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def run_tasks(spark: SparkSession, tasks: Sequence[T], work: Callable[[T], Iterable[bytes]]) -> list[bytes]:
+    """All results of `work`, called once for each of `tasks`, each in a task of Spark. TaskFailed where one fails.
+
+    `work` is a function of a module, or a `partial` of one, so that workers that have Warren installed find it. A task
+    that is tried again calls it again.
+    """
+    if not tasks:
+        return []
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                for result in work(tasks[index]):
+                    yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], schema=RESULT)
+
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "result binary")
+    with failures_told():
+        return [bytes(row.result) for row in frame.collect()]
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """What fails in a task, or in what Spark asks of us, comes out as TaskFailed, with the sentence alone."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise TaskFailed(_sentence(str(error))) from error
+
+
+def _sentence(text: str) -> str:
+    """What the last error of a Python traceback says; the first line where there is none."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("warren.") and ": " in line]
+    return told[-1].partition(": ")[2] if told else (lines or ["Spark gave up without saying why"])[0]
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks of the session run at the same time."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except PySparkException:
+        # Spark Connect does not tell.
+        return CORES_DEFAULT
+
+
+@contextmanager
+def watched(look: Callable[[], None] | None) -> Iterator[None]:
+    """Call `look` every now and then, and once more at the end, while the work within goes on."""
+    if look is None:
+        yield
+        return
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(LOOK_S):
+            look()
+
+    thread = threading.Thread(target=watch, name="warren-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    look()

@@ -58,6 +58,7 @@ class Narrowing:
     until_us: int | None = None
     is_empty: bool = False
     _places: list[tuple[str, Filter]] = field(default_factory=list)
+    _has_tags: bool = False
 
     def has(self, topic: str, partition: int) -> bool:
         """Whether anything of this partition is left."""
@@ -69,7 +70,9 @@ class Narrowing:
 
         `from_message` are the names, in lower case, of the columns that come from the message.
         """
-        return [each for each in filters if not self._take(each, from_message)]
+        left = [each for each in filters if not self._take(each, from_message)]
+        # A message without a tag does not have one of those that are wanted.
+        return [each for each in left if not (self._has_tags and each == IsNotNull(("tag",)))]
 
     def _take(self, each: Filter, from_message: Collection[str]) -> bool:
         """Whether nothing is left that the filter does not want."""
@@ -115,7 +118,7 @@ class Narrowing:
         wanted = ALTERNATIVE_SEPARATOR.join(left)
         if len(wanted.encode()) > FILTER_SIZE_MAX:
             return False
-        self.tag, self.is_empty = wanted or self.tag, self.is_empty or not left
+        self.tag, self.is_empty, self._has_tags = wanted or self.tag, self.is_empty or not left, True
         return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from warren.errors import DataLost, NotALog
 from warren.spark.bounds import EARLIEST, LATEST, Bound
@@ -19,6 +19,16 @@ class Place(NamedTuple):
 
     topic: str
     partition: int
+
+
+class Numbered(Protocol):
+    """What has messages from `first` up to `end`, and finds them by time: a log, or an archive and a log as one."""
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def find_time(self, when: int) -> int: ...
 
 
 class NoLog:
@@ -73,7 +83,7 @@ class OpenLogs:
             self._logs.popitem()[1].close()
 
 
-def start_number(bound: Bound, place: Place, log: Log | NoLog, *, fail_on_data_loss: bool) -> int:
+def start_number(bound: Bound, place: Place, log: Numbered, *, fail_on_data_loss: bool) -> int:
     """Where a query starts. DataLost for a number that is not there, unless that may be."""
     told = bound.of(*place)
     if bound.is_time:
@@ -88,7 +98,7 @@ def start_number(bound: Bound, place: Place, log: Log | NoLog, *, fail_on_data_l
     return min(max(told, first), end)
 
 
-def end_number(bound: Bound, place: Place, log: Log | NoLog, *, fail_on_data_loss: bool) -> int:
+def end_number(bound: Bound, place: Place, log: Numbered, *, fail_on_data_loss: bool) -> int:
     """Where a query ends. DataLost for a number that is not there, unless that may be."""
     told = bound.of(*place)
     if bound.is_time:

@@ -93,10 +93,15 @@ def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
 
 def store_path(options: Mapping[str, str]) -> str:
     """The directory of the store; what a table of Spark's catalog calls `file:/data` is `/data`."""
-    # Of a table that Spark keeps in its catalog only the location is left.
-    text = (options.get("path") or options.get("location") or "").strip()
+    text = options.get("path", "").strip()
     if not text:
-        raise BadOption("path", "it is missing: give the store's directory, by option or as in load('data')")
+        # Spark hands the options of CREATE TABLE to nobody who reads the table.
+        raise BadOption(
+            "path",
+            "it is missing: give the store's directory, by option or as in load('data'). In SQL use CREATE TEMPORARY "
+            "VIEW, or SELECT ... FROM table WITH (path = 'data', topics = 'orders'): Spark does not pass on the "
+            "options of CREATE TABLE",
+        )
     parsed = urlparse(text)
     if parsed.scheme == "file":
         return unquote(parsed.path)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,21 +18,11 @@ from warren.spark.archive.errors import ArchiveDamaged, ArchiveGap, ArchiveOfAno
 from warren.spark.archive.manifest import ArchivedFile, Manifest, require_manifest
 from warren.spark.archive.shape import archived_columns, scanned
 from warren.spark.archive.staging import located
+from warren.spark.offsets import Numbered
 from warren.storage.tags import TagFilter
 
 PIECE_ROWS_MAX: Final = 1 << 20
 """A file with more messages is read by several tasks."""
-Time = datetime | float | int
-
-
-class Numbered(Protocol):
-    """What has messages from `first` up to `end`, and finds them by time: a log, an archive, both as one."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    def find_time(self, when: Time) -> int: ...
 
 
 class Archive:
@@ -58,15 +47,18 @@ class ArchivedPartition:
         self._directory, self._files = directory, list(files)
         self.first, self.end = files[0].first, files[-1].end
 
-    def find_time(self, when: Time) -> int:
+    def find_time(self, when: int) -> int:
         """The number of the first message at or after `when`; the end of the archive where it lies behind."""
-        when_us = microseconds(when)
-        found = next((file for file in self._files if file.last_timestamp >= when_us), None)
+        found = next((file for file in self._files if file.last_timestamp >= when), None)
         if found is None:
             return self.end
-        if found.first_timestamp >= when_us:
+        if found.first_timestamp >= when:
             return found.first
-        return _find_in_file(located(self._directory, found), when_us)
+        return _find_in_file(located(self._directory, found), when)
+
+    def with_log(self, log: Numbered) -> ArchiveAndLog:
+        """This and the log of the partition as one."""
+        return ArchiveAndLog(self, log, *self._files[0].place)
 
     def pieces(self, start: int, end: int) -> list[ArchivePiece]:
         """What to read for the messages from `start` up to `end`, as far as they are archived, in their order."""
@@ -95,7 +87,7 @@ class ArchiveAndLog:
     def end(self) -> int:
         return max(self.archived.end, self._log.end)
 
-    def find_time(self, when: Time) -> int:
+    def find_time(self, when: int) -> int:
         """The number of the first message at or after `when`."""
         found = self.archived.find_time(when)
         return found if found < self.archived.end else max(found, self._log.find_time(when))

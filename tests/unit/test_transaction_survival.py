@@ -82,7 +82,7 @@ def test_what_was_carried_out_in_part_is_completed_and_not_repeated(
     for topic in ("first", "second", "third"):
         tx.put_many(topic, [topic.encode(), b"%d" % os.getpid()])
     with monkeypatch.context() as patched:
-        kill_at(patched, victim.topic("third").logs[0], "append_many")
+        kill_at(patched, victim.topic("third").logs[0], "append_packed")
         with pytest.raises(Killed):
             tx.commit()
     assert len(bodies(victim, "first")) == len(bodies(victim, "second")) == 2
@@ -237,7 +237,7 @@ def test_what_cannot_be_carried_out_stays_decided_and_is_tried_again(
         raise StorageFull("audit", 100)
 
     with monkeypatch.context() as patched, caplog.at_level(logging.ERROR, "warren"):
-        patched.setattr(store.topic("audit").logs[0], "append_many", full)
+        patched.setattr(store.topic("audit").logs[0], "append_packed", full)
         tx.commit()
         assert tx.state == store.commit("batch-7") == "committed"
         assert "batch-7" in caplog.text

@@ -25,6 +25,7 @@ class Transaction(Twin):
 
     put = passed(transaction.Transaction.put)
     put_many = passed(transaction.Transaction.put_many)
+    put_columns = passed(transaction.Transaction.put_columns)
     prepare = passed(transaction.Transaction.prepare)
     abort = passed(transaction.Transaction.abort)
 
@@ -73,6 +74,9 @@ class Store(Twin):
     commit = passed(store.Store.commit)
     abort = passed(store.Store.abort)
     recover = passed(store.Store.recover)
+    commit_batch = passed(store.Store.commit_batch)
+    last_version = passed(store.Store.last_version)
+    abort_prepared = passed(store.Store.abort_prepared)
 
     async def close(self) -> None:
         """Close all topics."""

@@ -47,6 +47,11 @@ def pack_arrow(batch: pa.RecordBatch, compression: int, record_size_max: int, ma
     return pack_parts(columns.bodies.offsets, record_size_max, pack)
 
 
+def body_size_max(batch: pa.RecordBatch) -> int:
+    """The size of the largest body; BadInput where one is none."""
+    return int(np.diff(ArrowColumns(batch.select(["body"])).bodies.offsets).max(initial=0))
+
+
 def rows_of(batch: pa.RecordBatch) -> Batch:
     """The same messages as Python values, for a log that takes no columns."""
     columns = ArrowColumns(batch)
@@ -103,7 +108,7 @@ class ArrowColumns:
         keys = self._column("key")
         if keys is not None and keys.null_count < len(keys):
             self.keys = _pieces("key", keys)
-            self._has_key = keys.is_valid().to_numpy(zero_copy_only=False)
+            self.has_key = keys.is_valid().to_numpy(zero_copy_only=False)
         ids = self._column("id")
         found = None if ids is None else _pieces("id", _text("id", ids))
         self.ids = None if found is None or found.is_empty else found
@@ -114,7 +119,7 @@ class ArrowColumns:
         """The key of each message; None where it has none."""
         assert self.keys is not None
         keys = self.keys.array.cast(LARGE_BINARY).to_pylist()
-        return [key if here else None for key, here in zip(keys, self._has_key.tolist(), strict=True)]
+        return [key if here else None for key, here in zip(keys, self.has_key.tolist(), strict=True)]
 
     def _column(self, name: str) -> pa.Array | None:
         return self._batch.column(name) if name in self._batch.schema.names else None
@@ -157,7 +162,7 @@ class ArrowColumns:
         if self.keys is not None:
             self.keys.check_sizes("key", KEY_SIZE_MAX, start, end)
             sections += self.keys.sections(SECTION_KEY_ENDS, start, end)
-            has_key = self._has_key[start:end]
+            has_key = self.has_key[start:end]
             if not has_key.all():
                 sections.append((SECTION_KEY_PRESENT, has_key.astype(np.uint8).tobytes()))
         if self.ids is not None:

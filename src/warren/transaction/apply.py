@@ -10,16 +10,15 @@ from typing import Final, NamedTuple
 
 from warren.errors import GONE, NoSuchGroup, NoSuchTopic
 from warren.queue.group_settings import read_settings
-from warren.queue.once import append_once
 from warren.queue.positions import store_positions, stored_position
 from warren.queue.queue_group import QueueGroup
 from warren.queue.store import Store
 from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import Topic
 from warren.storage import Log, paths
-from warren.storage.columns import Batch
 from warren.storage.filesystem import SystemFileSystem
-from warren.transaction.entry import Entry, GroupName, Piece, Place, Target
+from warren.transaction.appending import Part, RowsAtHand, append_missing
+from warren.transaction.entry import Entry, GroupName, Place
 from warren.transaction.journal import Journal
 
 APPENDS_AT_ONCE_MAX: Final = 8
@@ -28,7 +27,7 @@ APPENDS_AT_ONCE_MAX: Final = 8
 class AtHand(NamedTuple):
     """What whoever committed has, and others look up: the rows in memory, and the groups as it opened them."""
 
-    rows: Mapping[Piece, Batch]
+    rows: RowsAtHand
     streams: Mapping[GroupName, StreamGroup]
     queues: Mapping[GroupName, QueueGroup]
 
@@ -53,16 +52,20 @@ class Apply:
 
     # --- Messages ---
 
-    def put_all(self, entry: Entry, journal: Journal, rows: Mapping[Piece, Batch]) -> None:
-        """Append every message of the transaction that is not there yet."""
+    def put_all(self, entries: Sequence[Entry], journal: Journal, rows: RowsAtHand) -> None:
+        """Append every message of the transactions that is not there yet: log by log, and in each in their order."""
+        parts: dict[Place, list[Part]] = {}
+        for entry in entries:
+            for number, target in enumerate(entry.targets):
+                parts.setdefault(target.place, []).append(Part(entry, number, target))
         jobs: list[Callable[[], None]] = []
-        for number, target in enumerate(entry.targets):
+        for place, found in parts.items():
             with _unless_deleted():
-                topic = self._store.existing_topic(target.place.topic)
-                log, is_synced = _log_of(topic, target.place), topic.settings.durability == "commit"
-                jobs.append(partial(_put, log, is_synced, entry, number, target, journal, rows))
+                topic = self._store.existing_topic(place.topic)
+                log, is_synced = _log_of(topic, place), topic.settings.durability == "commit"
+                jobs.append(partial(_put, log, is_synced, found, journal, rows))
         self._side_by_side(jobs)
-        if any(target.place.horizon is not None for target in entry.targets):
+        if any(place.horizon is not None for place in parts):
             # Some of them may be due.
             self._store.wakeup.ring()
 
@@ -142,19 +145,9 @@ def _log_of(topic: Topic, place: Place) -> Log:
     return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
 
 
-def _put(
-    log: Log,
-    is_synced: bool,
-    entry: Entry,
-    number: int,
-    target: Target,
-    journal: Journal,
-    rows: Mapping[Piece, Batch],
-) -> None:
+def _put(log: Log, is_synced: bool, parts: Sequence[Part], journal: Journal, rows: RowsAtHand) -> None:
     with _unless_deleted():
-        for place, piece in enumerate(target.pieces):
-            batch = rows.get(piece) or journal.rows(piece)
-            append_once(log, batch, entry.marker(number, place), target.since)
+        append_missing(log, parts, journal, rows)
         if not is_synced:
             # The journal forgets the rows once they are here.
             log.sync()

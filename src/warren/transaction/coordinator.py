@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from warren.config import (
+    APPLICATION_NAME_SIZE_MAX,
     TRANSACTION_ID_SIZE_MAX,
     TRANSACTION_LOOK_S,
     TRANSACTION_TIMEOUT_S_MAX,
@@ -27,12 +29,16 @@ from warren.queue import store_paths
 from warren.queue.store import Store
 from warren.storage.record import text_bytes
 from warren.transaction.apply import AtHand
-from warren.transaction.entry import Entry, GroupName
+from warren.transaction.batches import Batches
+from warren.transaction.entry import Entry, GroupName, Place
 from warren.transaction.finishing import Finishing
 from warren.transaction.journal import Journal
 from warren.transaction.recording import Recording
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class Prepared(NamedTuple):
@@ -57,6 +63,7 @@ class Coordinator:
         self._directory = store_paths.transactions_directory(store.path)
         self._finishing = Finishing(store)
         self._recording = Recording(store, self._finishing)
+        self._batches = Batches(store, self._finishing)
         self._journal: Journal | None = None
         self._open: dict[str, Transaction] = {}
         self._ended_here: dict[str, State] = {}
@@ -115,6 +122,16 @@ class Coordinator:
         """Move the rows of an open transaction from memory to the journal."""
         try:
             self._recording.spill(self._made_journal(), transaction)
+        except BaseException:
+            self._drop(transaction)
+            raise
+
+    def stage(self, transaction: Transaction, batches: Mapping[Place, pyarrow.RecordBatch]) -> None:
+        """Write Arrow batches of an open transaction to the journal."""
+        try:
+            self._recording.stage(self._made_journal(), transaction, batches)
+        except BadInput:
+            raise
         except BaseException:
             self._drop(transaction)
             raise
@@ -215,7 +232,7 @@ class Coordinator:
             return next_state(id, self.state(id), Event.COMMIT)
         found = journal.entry(id)
         ends = self._finishing.ends(found) if found is not None else []
-        if found is not None and self._is_past(found):
+        if found is not None and self._batches.is_past(found):
             self._abort_in_journal(journal, id, Event.EXPIRE)
         with journal.changing() as transactions:
             state = transactions.state(id)
@@ -232,6 +249,26 @@ class Coordinator:
             return after
         journal.sync()
         return self._finishing.carry_out(journal, entry)
+
+    def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
+        """Decide that all of them happen, and that the application has reached the version, and carry it out."""
+        self._store.check_open()
+        journal = self._made_journal()
+        state = self._batches.commit(journal, application, version, ids)
+        self._batches.abort(journal, self._batches.is_past)
+        return state
+
+    def last_version(self, application: str) -> int | None:
+        """How far an application got."""
+        self._store.check_open()
+        journal = self._found_journal()
+        return None if journal is None else journal.version(application)
+
+    def abort_prepared(self, prefix: str) -> list[str]:
+        """Abort the prepared transactions whose ids start like that."""
+        self._store.check_open()
+        journal = self._found_journal()
+        return [] if journal is None else self._batches.abort(journal, lambda entry: entry.id.startswith(prefix))
 
     # --- Aborting ---
 
@@ -266,9 +303,6 @@ class Coordinator:
             if entry.acks:
                 self._finishing.carry_out(journal, entry)
             return State.ABORTED
-
-    def _is_past(self, entry: Entry) -> bool:
-        return entry.state is State.PREPARED and 0 < entry.deadline <= self._store.clock.now_ns() // 1000
 
     # --- What waits, and what was left ---
 
@@ -322,7 +356,7 @@ class Coordinator:
 
     def _keep_entry(self, journal: Journal, entry: Entry) -> None:
         is_ours = entry.session == self._store.session.id
-        if self._is_past(entry):
+        if self._batches.is_past(entry):
             self._abort_in_journal(journal, entry.id, Event.EXPIRE)
         elif entry.state is State.OPEN and is_ours and entry.id not in self._open:
             self._abort_in_journal(journal, entry.id, Event.ABORT)
@@ -356,6 +390,28 @@ def checked_id(id: object) -> str:
         raise BadInput(f"transaction id {id!r}: expected a str that is not empty")
     text_bytes("transaction id", id, TRANSACTION_ID_SIZE_MAX)
     return id
+
+
+def checked_application(name: object) -> str:
+    """The name of an application; BadInput for what cannot be one."""
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"application {name!r}: expected a str that is not empty")
+    text_bytes("application", name, APPLICATION_NAME_SIZE_MAX)
+    return name
+
+
+def checked_version(version: object) -> int:
+    """The version that an application has reached; BadInput for what cannot be one."""
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 1 << 63:
+        raise BadInput(f"version {version!r}: expected an int from 0 on")
+    return version
+
+
+def checked_ids(ids: object) -> list[str]:
+    """The ids of transactions; BadInput for what cannot be some."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise BadInput(f"transaction ids {ids!r}: expected a sequence of them")
+    return list(map(checked_id, ids))
 
 
 def _check_timeout(name: str, value: object) -> None:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from warren.transaction.states import State
+
+MARKER_START: Final = b"transaction "
+
+
+def marker_of(token: str, target: int, piece: int) -> bytes:
+    """What the records of one piece of one target carry, in the journal and in their log, and nothing else ever does.
+
+    `token` is that of the transaction.
+    """
+    return MARKER_START + f"{token} {target} {piece}".encode()
 
 
 class Place(NamedTuple):
@@ -18,10 +28,14 @@ class Place(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows in the journal that are appended to their target together."""
+    """Rows in the journal that are appended to their target together.
+
+    Packed ones lie there as the records that their target takes, marker and all; others as rows.
+    """
 
     first: int
     row_count: int
+    is_packed: bool = False
 
 
 @dataclass(slots=True)
@@ -74,8 +88,8 @@ class Entry:
         return sum(piece.row_count for target in self.targets for piece in target.pieces)
 
     def marker(self, target: int, piece: int) -> bytes:
-        """What the records of one piece of one target carry, and nothing else ever does."""
-        return f"transaction {self.token} {target} {piece}".encode()
+        """What the records of one piece of one target carry."""
+        return marker_of(self.token, target, piece)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -84,18 +84,27 @@ class Finishing:
 
     def carry_out(self, journal: Journal, entry: Entry, at_hand: AtHand = NOTHING_AT_HAND) -> State:
         """What was decided, and is on disk, happens. What cannot be done now stays decided, and is tried again."""
-        is_committed = entry.state is State.COMMITTED
+        return self.carry_out_all(journal, [entry], at_hand)
+
+    def carry_out_all(self, journal: Journal, entries: Sequence[Entry], at_hand: AtHand = NOTHING_AT_HAND) -> State:
+        """The same for transactions that were decided together, all committed or all aborted."""
+        decided = entries[0].state
+        is_committed = decided is State.COMMITTED
         try:
             if is_committed:
-                self._apply.put_all(entry, journal, at_hand.rows)
-                self._apply.move_positions(entry, at_hand.streams)
-            self._apply.end_holds(entry, at_hand.queues, committed=is_committed)
+                self._apply.put_all(entries, journal, at_hand.rows)
+            for entry in entries:
+                if is_committed:
+                    self._apply.move_positions(entry, at_hand.streams)
+                self._apply.end_holds(entry, at_hand.queues, committed=is_committed)
         except Exception:
-            LOGGER.exception("transaction %r is %s, and could not be carried out yet", entry.id, entry.state)
-            return entry.state
-        state = next_state(entry.id, entry.state, Event.FINISH)
+            ids = ", ".join(repr(entry.id) for entry in entries)
+            LOGGER.exception("transaction %s is %s, and could not be carried out yet", ids, decided)
+            return decided
+        state = next_state(entries[0].id, decided, Event.FINISH)
         with journal.changing():
-            journal.end(entry.id, state)
+            for entry in entries:
+                journal.end(entry.id, state)
         return state
 
     def try_again(self, journal: Journal, entry: Entry) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from warren.clock import Clock
-from warren.config import BLOCK_SIZE_MAX, TRANSACTIONS_REMEMBERED_MAX
+from warren.config import APPLICATIONS_REMEMBERED_MAX, BLOCK_SIZE_MAX, TRANSACTIONS_REMEMBERED_MAX
 from warren.errors import StorageError
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log
 from warren.storage.columns import Batch
 from warren.storage.filesystem import FileSystem
-from warren.transaction.entry import Entry, Piece
+from warren.storage.record import Packed
+from warren.transaction.entry import MARKER_START, Entry, Piece
 from warren.transaction.rows import batch_of, row_of
 from warren.transaction.states import State
 
@@ -23,7 +24,10 @@ LOGGER: Final = logging.getLogger("warren")
 SNAPSHOT: Final = b"snapshot"
 CHANGED: Final = b"changed"
 ENDED: Final = b"ended"
+BATCH: Final = b"batch"
 JOURNAL_BLOCK_SIZE: Final = 4 << 20
+JOURNAL_WIDE_BLOCK_SIZE: Final = 64 << 20
+"""For what would fill a good part of an ordinary block: fewer files, each of which costs syncs."""
 EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
 """A snapshot is written when the events since the last one weigh this many times as much as it does,"""
@@ -32,11 +36,15 @@ ROWS_PER_SNAPSHOT: Final = 32 << 20
 
 
 class Transactions:
-    """All that is known of transactions: the entries of those that have not ended, and how the latest others did."""
+    """All that is known of transactions: the entries of those that have not ended, and how the latest others did.
+
+    `versions` is how far each application got that decides its transactions in batches, the latest used last.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.ended: dict[str, State] = {}
+        self.versions: dict[str, int] = {}
 
     def state(self, id: str) -> State:
         entry = self.entries.get(id)
@@ -55,15 +63,24 @@ class Transactions:
         while len(self.ended) > TRANSACTIONS_REMEMBERED_MAX:
             del self.ended[next(iter(self.ended))]
 
+    def reach(self, application: str, version: int) -> None:
+        """The application got that far. The one that was used longest ago is forgotten."""
+        self.versions.pop(application, None)
+        self.versions[application] = version
+        while len(self.versions) > APPLICATIONS_REMEMBERED_MAX:
+            del self.versions[next(iter(self.versions))]
+
     def snapshot(self) -> dict[str, Any]:
         return {
             "entries": [entry.to_json() for entry in self.entries.values()],
             "ended": list(self.ended.items()),
+            "versions": list(self.versions.items()),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.entries = {data["id"]: Entry.from_json(data) for data in snapshot.get("entries", ())}
         self.ended = {id: State(state) for id, state in snapshot.get("ended", ())}
+        self.versions = dict(snapshot.get("versions", ()))
 
 
 class Journal:
@@ -71,7 +88,8 @@ class Journal:
 
     Whoever writes does so within `changing`: there `transactions` is up to date, and nobody else's turn. What is
     written survives the death of the process at once, and a power cut after `sync`. An event that survives stands
-    behind its rows in the same log, so they survive too. Events are told from rows by the marker of their records.
+    behind its rows in the same log, so they survive too. Events are told from rows by the marker of their records: rows
+    have none, or one that starts with `MARKER_START`.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock) -> None:
@@ -81,7 +99,7 @@ class Journal:
         self._lock = SharedLock(filesystem, directory + ".lock", clock)
         with self._lock:
             self.log = self._open(JOURNAL_BLOCK_SIZE)
-        self._large: Log | None = None
+        self._larger: dict[int, Log] = {}
         self._seen = -1
         self._events = self._size = self._row_size = self._snapshot_size = 0
 
@@ -111,6 +129,12 @@ class Journal:
             self._catch_up()
             return self.transactions.entries.get(id)
 
+    def version(self, application: str) -> int | None:
+        """How far an application got; None where that is not known."""
+        with self._lock:
+            self._catch_up()
+            return self.transactions.versions.get(application)
+
     def entries(self) -> list[Entry]:
         """The transactions that have not ended, as they are now."""
         # Without the lock where nothing was written since: asked for often, and most often there is none.
@@ -137,13 +161,22 @@ class Journal:
         self._row_size += size
         return Piece(numbers.start, len(numbers))
 
-    def _log_for(self, body_size: int) -> Log:
-        """The journal, opened so that a body of that size fits a block."""
-        if body_size < JOURNAL_BLOCK_SIZE // 2:
+    def add_packed(self, records: Sequence[Packed]) -> Piece:
+        """Write messages as the records that their target takes; where they lie."""
+        size = sum(len(packed.payload) for packed in records)
+        numbers = self._log_for(size).append_packed(records)
+        self._seen = numbers.stop
+        self._row_size += size
+        return Piece(numbers.start, len(numbers), is_packed=True)
+
+    def _log_for(self, size: int) -> Log:
+        """The journal, opened so that what has that size fits a block."""
+        if size < JOURNAL_BLOCK_SIZE // 2:
             return self.log
-        if self._large is None:
-            self._large = self._open(BLOCK_SIZE_MAX)
-        return self._large
+        block_size = JOURNAL_WIDE_BLOCK_SIZE if size < JOURNAL_WIDE_BLOCK_SIZE // 2 else BLOCK_SIZE_MAX
+        if block_size not in self._larger:
+            self._larger[block_size] = self._open(block_size)
+        return self._larger[block_size]
 
     def change(self, entry: Entry) -> None:
         """From now on the transaction is what `entry` says."""
@@ -154,6 +187,21 @@ class Journal:
         """The transaction is over."""
         self._add(ENDED, _packed({"id": id, "state": state}))
         self.transactions.end(id, state)
+
+    def decide(self, application: str, version: int, entries: Sequence[Entry]) -> None:
+        """The application has reached the version, and its transactions are what `entries` say: in one event."""
+        event = {
+            "application": application,
+            "version": version,
+            "entries": [entry.to_json() for entry in entries],
+        }
+        self._add(BATCH, _packed(event))
+        self._apply_batch(application, version, entries)
+
+    def _apply_batch(self, application: str, version: int, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self.transactions.change(entry)
+        self.transactions.reach(application, version)
 
     def _add(self, kind: bytes, body: bytes) -> int:
         numbers = self._log_for(len(body)).append_many([body], marker=kind)
@@ -177,6 +225,10 @@ class Journal:
             messages += self.log.read(number, limit=end - number)
         return batch_of(list(map(row_of, messages)))
 
+    def packed(self, piece: Piece) -> Iterator[Packed]:
+        """The records that `add_packed` wrote there, one by one."""
+        return self.log.packed(piece.first, piece.first + piece.row_count)
+
     def sync(self) -> None:
         """Everything that was written is on disk. Called outside of `changing`, so that those who wait share a sync."""
         self.log.sync()
@@ -189,7 +241,7 @@ class Journal:
             return
         if not self.log.first <= self._seen <= end:
             self._start()
-        for marked in self.log.markers(self._seen):
+        for marked in self.log.markers(self._seen, MARKER_START):
             self._replay(marked.marker, self._event(marked.number))
         self._seen = end
 
@@ -207,6 +259,9 @@ class Journal:
             self.transactions.change(Entry.from_json(event))
         elif kind == ENDED:
             self.transactions.end(event["id"], State(event["state"]))
+        elif kind == BATCH:
+            entries = [Entry.from_json(entry) for entry in event["entries"]]
+            self._apply_batch(event["application"], event["version"], entries)
         self._count(body)
 
     def _start(self) -> None:
@@ -214,7 +269,8 @@ class Journal:
         self.transactions.restore({})
         self._forget_sizes(0)
         self._seen = self.log.first
-        snapshots = [marked.number for marked in self.log.markers(self._seen) if marked.marker == SNAPSHOT]
+        events = self.log.markers(self._seen, MARKER_START)
+        snapshots = [marked.number for marked in events if marked.marker == SNAPSHOT]
         if snapshots:
             body = self._event(snapshots[-1])
             self.transactions.restore(json.loads(body))
@@ -253,8 +309,8 @@ class Journal:
 
     def close(self) -> None:
         self.log.close()
-        if self._large is not None:
-            self._large.close()
+        for log in self._larger.values():
+            log.close()
         self._lock.close()
 
     def after_fork(self) -> None:

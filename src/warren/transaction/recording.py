@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 from warren.errors import TransactionAborted, TransactionExists
 from warren.queue.store import Store
 from warren.storage.columns import Batch
+from warren.storage.record import Packed
 from warren.transaction.apply import AtHand
-from warren.transaction.entry import Entry, Piece
+from warren.transaction.entry import Entry, Piece, Place, Target, marker_of
 from warren.transaction.finishing import Finishing
 from warren.transaction.journal import Journal
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class Recording:
@@ -27,6 +34,22 @@ class Recording:
         with journal.changing():
             self._begin(journal, transaction)
             _move_rows(journal, transaction)
+
+    def stage(self, journal: Journal, transaction: Transaction, batches: Mapping[Place, pyarrow.RecordBatch]) -> None:
+        """Write the messages of Arrow batches to the journal, as the records that their logs take.
+
+        BadInput, and nothing has changed, where one of them is not taken.
+        """
+        packed: list[tuple[Target, list[Packed]]] = []
+        for place, batch in batches.items():
+            target = transaction.target_for(place)
+            number = list(transaction.targets).index(place)
+            marker = marker_of(transaction.token, number, len(target.pieces))
+            packed.append((target, transaction.limits_of(place).pack_arrow(batch, marker)))
+        with journal.changing():
+            self._begin(journal, transaction)
+            for target, records in packed:
+                target.pieces.append(journal.add_packed(records))
 
     def _begin(self, journal: Journal, transaction: Transaction) -> None:
         """Within `changing`: from here on the journal knows of the transaction, and keeps what comes behind."""
@@ -95,15 +118,22 @@ def _check_id(journal: Journal, transaction: Transaction) -> None:
         raise TransactionAborted(id)
 
 
-def _move_rows(journal: Journal, transaction: Transaction) -> dict[Piece, Batch]:
+def _move_rows(journal: Journal, transaction: Transaction) -> dict[Piece, Batch | Sequence[Packed]]:
     """Within `changing`: write the rows that are in memory to the journal, and give them."""
-    moved: dict[Piece, Batch] = {}
-    for place, rows in transaction.rows.items():
-        if rows.rows:
-            batch = rows.batch()
+    moved: dict[Piece, Batch | Sequence[Packed]] = {}
+    for number, (place, target) in enumerate(transaction.targets.items()):
+        rows, limits = transaction.rows[place], transaction.limits_of(place)
+        if not rows.rows:
+            continue
+        batch = rows.batch()
+        if limits.version == 1:
             piece = journal.add_rows(batch)
-            transaction.targets[place].pieces.append(piece)
-            rows.clear()
             moved[piece] = batch
+        else:
+            packed = limits.pack(batch, marker_of(transaction.token, number, len(target.pieces)))
+            piece = journal.add_packed(packed)
+            moved[piece] = packed
+        target.pieces.append(piece)
+        rows.clear()
     transaction.size = 0
     return moved

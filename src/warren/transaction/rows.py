@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from uuid import uuid4
 
 from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, ID_SIZE_MAX, TAG_SIZE_MAX
@@ -12,8 +12,21 @@ from warren.errors import TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.storage.block import record_size_max
 from warren.storage.columns import Batch
+from warren.storage.compression import compression_code
 from warren.storage.format import FORMATS
-from warren.storage.record import check_body, check_corr_offset, key_bytes, pack_headers, text_bytes
+from warren.storage.packing import pack_batch
+from warren.storage.record import (
+    Packed,
+    check_body,
+    check_corr_offset,
+    key_bytes,
+    pack_headers,
+    record_size,
+    text_bytes,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
 
 ROW_OVERHEAD: Final = 64
 """More than a message takes up in a batch besides what it says."""
@@ -34,19 +47,38 @@ Not a NamedTuple: making one would cost more than all else that is done with it.
 
 
 class Limits(NamedTuple):
-    """What a topic takes: its format version, and the sizes of a record and of a body."""
+    """What a topic takes: its format version, the sizes of a record and of a body, and how records are compressed."""
 
     version: int
     record_size: int
     body_size: int
+    compression: int = 0
 
     @classmethod
-    def of(cls, version: int, block_size: int, body_size: int) -> Self:
-        return cls(version, _record_size_max(version, block_size), body_size)
+    def of(cls, version: int, block_size: int, body_size: int, compression: str = "none") -> Self:
+        return cls(version, _record_size_max(version, block_size), body_size, compression_code(compression))
 
     def parked(self) -> Self:
         """What the log takes in which messages of the topic are parked."""
         return self if self.version == 2 else self._replace(version=2)
+
+    def pack(self, batch: Batch, marker: bytes) -> list[Packed]:
+        """Rows that were checked, as the records that the log takes."""
+        return list(pack_batch(batch, "", self.compression, self.record_size, marker))
+
+    def pack_arrow(self, batch: pyarrow.RecordBatch, marker: bytes) -> list[Packed]:
+        """The messages of an Arrow batch as the records that the log takes; BadInput where it takes one of them not."""
+        # Imported here: PyArrow takes longer to import than a transaction.
+        from warren.storage.arrow_packing import body_size_max, pack_arrow
+
+        largest = body_size_max(batch)
+        if largest > self.body_size:
+            raise TooLarge("body", largest, self.body_size)
+        packed = list(pack_arrow(batch, self.compression, self.record_size, marker))
+        for record in packed:
+            if record_size(record) > self.record_size:
+                raise TooLarge("message", record_size(record), self.record_size)
+        return packed
 
     def row_of(self, batch: Batch) -> Row:
         """The one message of a batch."""

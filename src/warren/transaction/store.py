@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import warren.queue.store
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
-from warren.transaction.coordinator import Coordinator, Prepared, checked_id
+from warren.transaction.coordinator import (
+    Coordinator,
+    Prepared,
+    checked_application,
+    checked_id,
+    checked_ids,
+    checked_version,
+)
 from warren.transaction.producer import Producer
 from warren.transaction.states import State
 from warren.transaction.transaction import Transaction
@@ -68,6 +75,25 @@ class Store(warren.queue.store.Store):
     def abort(self, id: str) -> State:
         """Abort a transaction that is open here, or was prepared anywhere: "aborted". Once more does nothing."""
         return self._coordinator.abort(checked_id(id))
+
+    def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
+        """Commit prepared transactions together, as what `application` did to reach `version`: "done".
+
+        After any crash all of them happened or none. A version that is not above the last one of that application
+        was decided before: then the transactions given, which are those of a repeat, are aborted, and "done" is the
+        answer again. "committed" where all is decided, and could not be carried out yet. Where one of them is not
+        prepared, the error that names it, and nothing was decided.
+        """
+        ids, application = checked_ids(ids), checked_application(application)
+        return self._coordinator.commit_batch(application, checked_version(version), ids)
+
+    def last_version(self, application: str) -> int | None:
+        """The version of the last `commit_batch` of an application; None where there was none, or not for long."""
+        return self._coordinator.last_version(checked_application(application))
+
+    def abort_prepared(self, prefix: str) -> list[str]:
+        """Abort every prepared transaction whose id starts with `prefix`; the ids of those that were."""
+        return self._coordinator.abort_prepared(checked_id(prefix))
 
     def recover(self) -> list[Prepared]:
         """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""

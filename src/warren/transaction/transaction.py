@@ -21,6 +21,8 @@ from warren.transaction.rows import Limits, Row, Rows
 from warren.transaction.states import Event, State, next_state
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from warren.queue.store import Store
     from warren.transaction.coordinator import Coordinator
 
@@ -168,6 +170,45 @@ class Transaction:
             for number, places in rows_by_partition(keys, found.partition_count, keyless).items():
                 self._add_all(Place(found.name, number), [rows[place] for place in places])
 
+    def put_columns(self, topic: str | Topic, batch: pyarrow.RecordBatch, *, partition: int | None = None) -> None:
+        """Put the rows of an Arrow record batch when the transaction is committed, without a Python loop over them.
+
+        The columns are those that `Log.append_arrow` takes. With keys and no `partition` each goes to the partition of
+        its key, those without to the next in turn. What it holds is in the journal when this returns, not in memory.
+        """
+        from warren.transaction.arrow_routing import batches_by_partition
+
+        with self.mutex:
+            found, limits, _, _ = self._change(topic)
+            keyless = found.route(None) if partition is None else partition
+            found.partition(keyless)
+            if limits.version == 1:
+                self._put_as_rows(found, batch, partition)
+                return
+            count = found.partition_count if partition is None else 1
+            parts = batches_by_partition(batch, count, keyless)
+            if self.size:
+                # What was put before comes before.
+                self._coordinator.spill(self)
+            if parts:
+                self._coordinator.stage(self, {Place(found.name, number): part for number, part in parts.items()})
+
+    def _put_as_rows(self, topic: Topic, batch: pyarrow.RecordBatch, partition: int | None) -> None:
+        """For a topic of version 1, which takes no columns."""
+        from warren.storage.arrow_packing import rows_of
+
+        bodies, tags, keys, ids, headers, corr_offsets = rows_of(batch)
+        self.put_many(
+            topic,
+            bodies,
+            tags=tags,
+            keys=keys,
+            ids=ids,
+            headers=headers,
+            corr_offsets=corr_offsets,
+            partition=partition,
+        )
+
     def _add_all(self, place: Place, rows: Sequence[Row]) -> None:
         if rows:
             self._grow(self._rows_for(place).add_all(rows))
@@ -215,7 +256,7 @@ class Transaction:
         if known is None:
             found = self._find(topic)
             settings = found.settings
-            limits = Limits.of(settings.version, settings.block_size, settings.message_size_max)
+            limits = Limits.of(settings.version, settings.block_size, settings.message_size_max, settings.compression)
             known = self._topics.setdefault(str(found.name), Known(found, limits, {}, found.partition_count == 1))
         return known
 
@@ -225,6 +266,16 @@ class Transaction:
         if getattr(topic, "store", None) is not self._store:
             raise BadInput(f"{topic!r}: expected a topic of this store, or its name")
         return topic
+
+    def limits_of(self, place: Place) -> Limits:
+        """What the log takes that the transaction puts to."""
+        limits = self._topics[place.topic].limits
+        return limits if place.horizon is None else limits.parked()
+
+    def target_for(self, place: Place) -> Target:
+        """What goes to one log, made where nothing did."""
+        self._rows_for(place)
+        return self.targets[place]
 
     def _rows_for(self, place: Place) -> Rows:
         rows = self.rows.get(place)

@@ -1,0 +1,103 @@
+"""Batches: the prepared transactions of an outside system, decided together with how far that system got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from warren.errors import NoSuchTransaction, TransactionAborted, TransactionCommitted, WrongState
+from warren.queue.store import Store
+from warren.transaction.entry import Entry
+from warren.transaction.finishing import Finishing
+from warren.transaction.journal import Journal, Transactions
+from warren.transaction.states import Event, State, next_state
+
+
+class Batches:
+    """Decides many prepared transactions at once. Any thread of any process may call.
+
+    Invariant: one event in the journal commits all transactions of a batch and says that the application has reached
+    its version: after a crash both are so, or neither. A version is decided once; what comes for it later is aborted.
+    """
+
+    def __init__(self, store: Store, finishing: Finishing) -> None:
+        self._store, self._finishing = store, finishing
+
+    def commit(self, journal: Journal, application: str, version: int, ids: Sequence[str]) -> State:
+        """DONE where all of it happened, now or before; COMMITTED where it is decided, and is still to be done."""
+        ids = list(dict.fromkeys(ids))
+        with ExitStack() as stack:
+            for id in sorted(ids):
+                stack.enter_context(self._finishing.working_on(id))
+            entries = self._decide(journal, application, version, ids)
+            # Also a decision of somebody who was killed before the sync.
+            journal.sync()
+            if entries:
+                return self._finishing.carry_out_all(journal, entries)
+        if entries is None:
+            again = frozenset(ids)
+            self.abort(journal, lambda entry: entry.id in again)
+            self._finishing.settle_all(journal)
+        return State.DONE
+
+    def _decide(self, journal: Journal, application: str, version: int, ids: Sequence[str]) -> list[Entry] | None:
+        """Write the decision; None where that version was reached before."""
+        found = {id: journal.entry(id) for id in ids}
+        ends = {id: self._finishing.ends(entry) for id, entry in found.items() if entry is not None}
+        with journal.changing() as transactions:
+            reached = transactions.versions.get(application)
+            if reached is not None and version <= reached:
+                return None
+            entries = [self._committed(transactions, id, ends.get(id)) for id in ids]
+            journal.decide(application, version, entries)
+            return entries
+
+    def _committed(self, transactions: Transactions, id: str, ends: Sequence[int] | None) -> Entry:
+        """What becomes of a prepared transaction; the error that says why it cannot be committed."""
+        state, entry = transactions.state(id), transactions.entries.get(id)
+        after = next_state(id, state, Event.COMMIT)
+        if state in (State.COMMITTED, State.DONE):
+            raise TransactionCommitted(id)
+        if entry is None:
+            raise NoSuchTransaction(id)
+        if state is not State.PREPARED:
+            raise WrongState(id, state, Event.COMMIT)
+        if self.is_past(entry):
+            raise TransactionAborted(id)
+        known = [target.since for target in entry.targets] if ends is None else ends
+        targets = [replace(target, since=end) for target, end in zip(entry.targets, known, strict=True)]
+        return replace(entry, state=after, session=self._store.session.id, targets=targets)
+
+    def abort(self, journal: Journal, is_chosen: Callable[[Entry], bool]) -> list[str]:
+        """Abort the prepared transactions that are chosen, with one sync for all; their ids."""
+        ids = [entry.id for entry in journal.entries() if entry.state is State.PREPARED and is_chosen(entry)]
+        if not ids:
+            return []
+        with ExitStack() as stack:
+            for id in sorted(ids):
+                stack.enter_context(self._finishing.working_on(id))
+            aborted: list[Entry] = []
+            with journal.changing() as transactions:
+                for id in ids:
+                    entry = transactions.entries.get(id)
+                    if entry is not None and entry.state is State.PREPARED and is_chosen(entry):
+                        aborted.append(self._abort(journal, entry))
+            journal.sync()
+            held = [entry for entry in aborted if entry.acks]
+            if held:
+                self._finishing.carry_out_all(journal, held)
+        return [entry.id for entry in aborted]
+
+    def _abort(self, journal: Journal, entry: Entry) -> Entry:
+        entry = replace(entry, state=State.ABORTED, session=self._store.session.id)
+        if entry.acks:
+            # What it holds is given back before it is forgotten.
+            journal.change(entry)
+        else:
+            journal.end(entry.id, State.ABORTED)
+        return entry
+
+    def is_past(self, entry: Entry) -> bool:
+        """Whether it was prepared, and its time to be decided is over."""
+        return entry.state is State.PREPARED and 0 < entry.deadline <= self._store.clock.now_ns() // 1000

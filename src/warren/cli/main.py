@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import dead, demo, doctor, group, log, put, read, scheduled, take, topic
+from warren.cli import archive, dead, demo, doctor, group, log, pipeline, put, read, scheduled, take, topic
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app.add_typer(group.app, name="group")
 app.add_typer(dead.app, name="dead")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(log.app, name="log")
+app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(archive.app, name="archive")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

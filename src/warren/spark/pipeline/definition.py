@@ -166,6 +166,17 @@ class Definition:
         """The topic for messages that do not parse; None where such a message stops the pipeline."""
         return self.steps[0].dead_letter if self.steps else None
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether it runs until it is stopped."""
+        return self.pipeline.trigger != "available-now"
+
+    def triggered(self, trigger: str | None) -> Definition:
+        """The same pipeline with another trigger; BadInput where that is none. None changes nothing."""
+        if trigger is None:
+            return self
+        return dataclasses.replace(self, pipeline=dataclasses.replace(self.pipeline, trigger=keys.trigger(trigger)))
+
     def located(self, path: str) -> str:
         """A path of the file as the rest of the world sees it. What names a file system of its own stays as it is."""
         return path if "://" in path else os.path.normpath(os.path.join(self.directory, path))

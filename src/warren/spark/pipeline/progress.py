@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from warren.errors import BadInput
+from warren.spark.stream_offsets import StreamOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +23,10 @@ class Progress:
     time: str = ""
 
     def after(self, told: Mapping[str, Any]) -> Progress:
-        """The progress when Spark told this of the next batch, or again of the last one."""
-        batch = int(told["batchId"])
-        is_same = batch == self.batch and told["timestamp"] == self.time
-        read = int(told.get("numInputRows") or 0)
+        """The progress when Spark told this of the next batch."""
         return Progress(
-            batch=batch,
-            messages=self.messages if is_same else self.messages + read,
+            batch=int(told["batchId"]),
+            messages=self.messages + int(told.get("numInputRows") or 0),
             messages_per_s=float(told.get("processedRowsPerSecond") or 0.0),
             behind=behind(told.get("sources") or []),
             batch_s=float((told.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
@@ -38,22 +38,21 @@ class Progress:
         return asdict(self)
 
 
-def behind(sources: list[Mapping[str, Any]]) -> int | None:
+def behind(sources: Sequence[Mapping[str, Any]]) -> int | None:
     """How many messages the sources had that were not read; None where one does not tell."""
     total = 0
     for source in sources:
-        end, latest = _numbers(source.get("endOffset")), _numbers(source.get("latestOffset"))
+        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
         if end is None or latest is None:
             return None
-        total += sum(max(0, number - end.get(place, 0)) for place, number in latest.items())
+        total += sum(max(0, number - end.numbers.get(place, 0)) for place, number in latest.numbers.items())
     return total if sources else None
 
 
-def _numbers(offset: Any) -> dict[tuple[str, str], int] | None:
-    """The number for each topic and partition in an offset of format "warren"."""
+def _offset(told: object) -> StreamOffset | None:
+    """An offset of format "warren" as Spark tells it: as JSON, sometimes in a text."""
     try:
-        told = json.loads(offset) if isinstance(offset, str) else offset
-        ends = told["end"]
-        return {(topic, partition): int(number) for topic, by in ends.items() for partition, number in by.items()}
-    except (TypeError, KeyError, ValueError, AttributeError):
+        data = json.loads(told) if isinstance(told, str) else told
+        return StreamOffset.from_json(data) if isinstance(data, Mapping) else None
+    except (ValueError, BadInput):
         return None

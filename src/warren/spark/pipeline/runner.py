@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_S_MAX
+from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_LOOK_S, PIPELINE_STOP_S_MAX
 from warren.errors import PipelineBusy
 from warren.queue import store_paths
 from warren.spark.catalog import Catalog
 from warren.spark.pipeline import letters, parsing, sink, source, steps
 from warren.spark.pipeline.definition import Definition
 from warren.spark.pipeline.failure import failed
+from warren.spark.pipeline.place import checkpoint_of, store_of
 from warren.spark.pipeline.progress import Progress
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, Lock
 from warren.transaction.store import Store
 
-STORE_DEFAULT: Final = "data"
 ROWS: Final = "rows"
 LETTERS: Final = "dead-letters"
 """The checkpoints of the two queries, below that of the pipeline."""
@@ -51,10 +51,17 @@ class Running:
 
     def progress(self) -> Progress:
         """How far it came."""
-        told = self.query.lastProgress
-        if told is not None:
-            self._progress = self._progress.after(told)
+        self.news()
         return self._progress
+
+    def news(self) -> list[Progress]:
+        """How far it came with each batch since this was asked last."""
+        found = []
+        for told in self.query.recentProgress:
+            if (told["batchId"], told["timestamp"]) > (self._progress.batch, self._progress.time):
+                self._progress = self._progress.after(told)
+                found.append(self._progress)
+        return found
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is done; False if it still runs after `timeout` seconds. PipelineFailed where it died."""
@@ -69,14 +76,16 @@ class Running:
                 return False
             self._clock.sleep(PIPELINE_LOOK_S)
 
-    def stop(self, timeout: float = PIPELINE_STOP_S_MAX) -> None:
-        """Stop when the running batch is done, or after `timeout` seconds: then it is done again by the next run."""
+    def stop(self, timeout: float = PIPELINE_STOP_S_MAX, is_hurried: Callable[[], bool] = lambda: False) -> None:
+        """Stop when the running batch is done. After `timeout` seconds, or `is_hurried`, the next run does it again."""
         deadline_s = self._clock.steady_s() + timeout
         try:
             for query in self.queries:
                 batch = _batch(query)
-                while _is_busy(query) and _batch(query) == batch and self._clock.steady_s() < deadline_s:
-                    self._clock.sleep(PIPELINE_LOOK_S / 5)
+                while _is_busy(query) and _batch(query) == batch and not is_hurried():
+                    if self._clock.steady_s() >= deadline_s:
+                        break
+                    self._clock.sleep(PIPELINE_STOP_LOOK_S)
                 query.stop()
         finally:
             self._end()
@@ -137,20 +146,6 @@ def rows_of(spark: SparkSession, definition: Definition, store: str) -> Any:
     if definition.source.format != "binary":
         messages = parsing.with_columns(messages, definition)
     return steps.transformed(messages, definition)
-
-
-def store_of(definition: Definition, given: str | os.PathLike[str] | None = None) -> str:
-    """The directory of the store: what is given, else what the file says, else `data` below the current directory."""
-    if given is None and definition.pipeline.store is not None:
-        return definition.located(definition.pipeline.store)
-    return os.path.abspath(os.fspath(given) if given is not None else STORE_DEFAULT)
-
-
-def checkpoint_of(definition: Definition, store: str) -> str:
-    """Where the queries note how far they came."""
-    if definition.pipeline.checkpoint is not None:
-        return definition.located(definition.pipeline.checkpoint)
-    return store_paths.pipeline_checkpoint(store_paths.pipeline_directory(store, definition.name))
 
 
 def _locked(definition: Definition, store: str) -> Lock:

@@ -1,0 +1,160 @@
+"""`warren pipeline …`: run, check or submit what a pipeline file defines."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from warren.cli.failure import FailureGroup
+from warren.cli.pipeline_watch import JsonLines, Line
+from warren.cli.show import table, write_json
+from warren.cli.store import STORE_VARIABLE, AsJson, require_store
+from warren.errors import BadInput
+from warren.spark.pipeline.definition import Definition
+from warren.spark.pipeline.place import checkpoint_of, store_of
+
+app = typer.Typer(
+    cls=FailureGroup, help="Run pipelines: from topics, through Spark, to topics and files.", no_args_is_help=True
+)
+
+EXIT_INTERRUPTED: Final = 130
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline file.", show_default=False)]
+MasterOption = Annotated[
+    str | None, typer.Option(metavar="URL", help="Where Spark runs; on this machine, if none is given.")
+]
+TriggerOption = Annotated[
+    str | None, typer.Option(metavar="WHEN", help="Instead of the file's: available-now, continuous, or '10 seconds'.")
+]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. May be repeated.")
+]
+PlaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        "-s",
+        metavar="DIRECTORY",
+        envvar=STORE_VARIABLE,
+        help="The directory of the store; else the file's, else `data`.",
+    ),
+]
+
+
+@app.command()
+def run(
+    file: FileArgument,
+    master: MasterOption = None,
+    trigger: TriggerOption = None,
+    conf: ConfOption = None,
+    is_json: Annotated[
+        bool, typer.Option("--json", help="Write the progress of each batch as a line of JSON.")
+    ] = False,
+    store: PlaceOption = None,
+) -> None:
+    """Run a pipeline: once over all there is, or until it is stopped, as its trigger says.
+
+    Ctrl-C, or a SIGTERM, stops it when the running batch is done; a second one at once. Nothing is lost or written
+    twice either way: the next run goes on where this one stopped.
+    """
+    definition = Definition.read(file).triggered(trigger)
+    require_store(store_of(definition, store))
+    settings = _settings(conf or [])
+    import warren.spark
+    from warren.spark.pipeline.attendance import attend
+    from warren.spark.pipeline.runner import start
+
+    console = Console(stderr=True, highlight=False, quiet=is_json)
+    with console.status("starting Spark"):
+        session = warren.spark.session(f"warren pipeline {definition.name}", master, settings)
+    try:
+        with console.status(f"starting {definition.name}"):
+            running = start(session, definition, store=store)
+        with JsonLines(definition.name) if is_json else Line(definition.name, console) as told:
+            is_done = attend(running, told)
+        told.finish("done" if is_done else "stopped")
+    finally:
+        session.stop()
+    if not is_done and not definition.is_endless:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@app.command()
+def check(file: FileArgument, is_json: AsJson = False, store: PlaceOption = None) -> None:
+    """Check a pipeline file, without Spark, and show what it would do."""
+    definition = Definition.read(file)
+    facts = _facts(definition, store)
+    if is_json:
+        write_json(facts)
+        return
+    shown = table(f"Pipeline {definition.name}")
+    shown.show_header = False
+    for name, fact in facts.items():
+        shown.add_row(name, Text("\n".join(fact) if isinstance(fact, list) else str(fact)))
+    Console(highlight=False).print(shown)
+
+
+@app.command()
+def submit(
+    file: FileArgument,
+    master: Annotated[str, typer.Option(metavar="URL", help="The cluster, such as spark://host:7077, yarn or k8s://…")],
+    deploy_mode: Annotated[
+        str | None, typer.Option(metavar="MODE", help="client: the driver runs here. cluster: it runs there.")
+    ] = None,
+    trigger: TriggerOption = None,
+    conf: ConfOption = None,
+    is_printed: Annotated[bool, typer.Option("--print", help="Print the command and do not run it.")] = False,
+    store: PlaceOption = None,
+) -> None:
+    """Run a pipeline on a cluster with spark-submit, which ships Warren, the file and the modules beside it.
+
+    The store must be where every machine of the cluster sees it under the same path.
+    """
+    definition = Definition.read(file).triggered(trigger)
+    from warren.spark.pipeline.submission import submission
+
+    place = store_of(definition, store)
+    command = submission(definition, master, store=place, deploy_mode=deploy_mode, conf=_settings(conf or []))
+    if is_printed:
+        typer.echo(shlex.join(command))
+        return
+    Console(stderr=True, highlight=False).print(Text(shlex.join(command), style="dim"), soft_wrap=True)
+    os.execv(command[0], command)
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise BadInput(f"--conf {text!r}: expected NAME=VALUE")
+        settings[name] = value
+    return settings
+
+
+def _facts(definition: Definition, store: str | None) -> dict[str, Any]:
+    source, sink = definition.source, definition.sink
+    place = store_of(definition, store)
+    target = next(name for name in ("topic", "parquet", "table", "console") if getattr(sink, name))
+    value = getattr(sink, target)
+    return {
+        "file": definition.file,
+        "store": place,
+        "checkpoint": checkpoint_of(definition, place),
+        "trigger": definition.pipeline.trigger,
+        "reads": f"{', '.join(source.topics) or source.topics_pattern}, as {source.format}, from {source.starting}",
+        "group": definition.group or "none",
+        "steps": [_step_text(step) for step in definition.steps],
+        "writes": target if value is True else f"{target} {value}",
+    }
+
+
+def _step_text(step: Any) -> str:
+    action = next((name for name in ("sql", "dedupe", "python", "dead_letter") if getattr(step, name)), "watermark")
+    value = getattr(step, action)
+    text = value if isinstance(value, str) else (":" if action == "python" else ", ").join(value)
+    return f"{action}: {' '.join(text.split())}"

@@ -53,6 +53,17 @@ def test_a_job_is_submitted_with_what_it_needs() -> None:
     settings = {command[at + 1] for at, word in enumerate(command) if word == "--conf"}
     assert {"spark.executor.cores=2", "spark.sql.session.timeZone=CET"} < settings
     assert "spark.python.unix.domain.socket.enabled=true" in settings
+    assert not [setting for setting in settings if "log4j2" in setting or setting.startswith("spark.master")]
+
+
+def test_a_driver_on_this_machine_is_quiet() -> None:
+    pytest.importorskip("pyspark")
+
+    command = submit_command(["job.py"], "spark://there:7077", {"spark.driver.extraJavaOptions": "-Dmine=1"})
+
+    (options,) = [word for word in command if word.startswith("spark.driver.extraJavaOptions=")]
+    assert "log4j2.properties" in options
+    assert options.endswith(" -Dmine=1")
 
 
 def test_a_setting_that_is_none_of_sparks_is_not_submitted() -> None:

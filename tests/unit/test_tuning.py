@@ -35,6 +35,7 @@ def test_options_for_the_jvm_are_added_to_those_that_keep_it_quiet() -> None:
     settings = settings_for("local", {"spark.driver.extraJavaOptions": "-Dmine=1"})
 
     assert settings["spark.driver.extraJavaOptions"] == f'-Dlog4j2.configurationFile="{LOG_SETTINGS}" -Dmine=1'
+    assert settings_for("local", settings) == settings
 
 
 def test_a_setting_that_is_none_of_sparks_is_refused() -> None:

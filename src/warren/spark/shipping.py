@@ -10,9 +10,10 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from warren.errors import BadInput, SparkMissing
-from warren.spark.tuning import EVERYWHERE, checked
+from warren.spark.tuning import JAVA_OPTIONS, settings_for
 
 PACKAGES: Final = ("warren", "pyspark_warren")
+CLUSTER: Final = "cluster"
 ZIP_NAME: Final = "warren.zip"
 NATIVE: Final = ("fastcrc", "numpy", "pandas", "pyarrow")
 """What Warren needs beside itself on every machine of a cluster. It is compiled, so it cannot be shipped in a zip."""
@@ -46,10 +47,15 @@ def submit_command(
 
     `package` is what `package_zip` made; without it Warren must be installed on the cluster.
     """
+    settings = settings_for(master, conf)
+    del settings["spark.master"]
     command = [spark_submit(), "--master", master]
     if deploy_mode is not None:
         command += ["--deploy-mode", deploy_mode]
-    for name, value in {**EVERYWHERE, **checked(conf)}.items():
+    if deploy_mode == CLUSTER and JAVA_OPTIONS not in conf:
+        # They name a file of this machine.
+        settings.pop(JAVA_OPTIONS, None)
+    for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     if package is not None:
         command += ["--py-files", package]

@@ -29,9 +29,11 @@ EVERYWHERE: Final[Mapping[str, str]] = {
 def settings_for(master: str, given: Mapping[str, str]) -> dict[str, str]:
     """All settings of a new session on `master`: those that were `given`, and Warren's choice for the others."""
     given = checked(given)
-    options = " ".join([*_log_options(), *([given[JAVA_OPTIONS]] if JAVA_OPTIONS in given else [])])
-    chosen = dict(EVERYWHERE) | (_on_this_machine(master) if is_local(master) else {})
-    return chosen | given | ({JAVA_OPTIONS: options} if options else {}) | {"spark.master": master}
+    chosen = {**EVERYWHERE, **(_on_this_machine(master) if is_local(master) else {}), **given, "spark.master": master}
+    options = _log_options()
+    if options and options not in given.get(JAVA_OPTIONS, ""):
+        chosen[JAVA_OPTIONS] = f"{options} {given.get(JAVA_OPTIONS, '')}".strip()
+    return chosen
 
 
 def checked(given: Mapping[str, str]) -> dict[str, str]:
@@ -67,6 +69,6 @@ def _on_this_machine(master: str) -> dict[str, str]:
     }
 
 
-def _log_options() -> list[str]:
+def _log_options() -> str:
     """What makes the JVM quiet. In a zip that was shipped to a cluster there is no such file, and Spark's own holds."""
-    return [f'-Dlog4j2.configurationFile="{LOG_SETTINGS}"'] if os.path.exists(LOG_SETTINGS) else []
+    return f'-Dlog4j2.configurationFile="{LOG_SETTINGS}"' if os.path.exists(LOG_SETTINGS) else ""

@@ -108,6 +108,13 @@ SPARK_TASK_ROWS_MAX: Final = 10_000_000
 """What a task that fails has to read again at most."""
 SPARK_TASKS_MAX: Final = 100_000
 
+FRAME_SIZE_MAX: Final = 100 << 20
+"""The largest request that is taken: Kafka's own default."""
+FRAME_BUFFER_SIZE: Final = 64 << 10
+"""What each connection receives small frames into; larger ones get a buffer of their own."""
+CONTROL_SIZE_MAX: Final = 2 << 20
+"""The largest request other than a Produce: what it unpacks to may take a hundred times as much."""
+
 Compression = Literal["none", "zstd", "lz4"]
 
 

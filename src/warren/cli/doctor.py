@@ -30,10 +30,18 @@ def doctor(
     master: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Where the job runs; on this machine, if nothing is said.")
     ] = None,
+    is_java_home_asked: Annotated[
+        bool, typer.Option("--java-home", help="Write only a JAVA_HOME from which Spark's own programs start.")
+    ] = False,
     is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Check Python, Java, Spark, the disk and the limits, and say what to do."""
+    if is_java_home_asked:
+        from warren.spark import use_java
+
+        typer.echo(use_java())
+        return
     findings = list(_findings(store, is_spark_started=is_spark_started, master=master))
     if is_json:
         write_json([dataclasses.asdict(finding) for finding in findings])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from warren.errors import SparkMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session"]
+__all__ = ["session", "use_java"]
 
 
 def session(app_name: str = "warren", master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -27,3 +28,13 @@ def session(app_name: str = "warren", master: str | None = None, conf: Mapping[s
             raise
         raise SparkMissing from error
     return start(app_name, master, conf or {})
+
+
+def use_java() -> str:
+    """Set JAVA_HOME for this process, and those that it starts, to a Java that Spark can start; it is returned.
+
+    `session` does so by itself. Whatever else starts Spark needs it where Java comes from pip.
+    """
+    from warren.spark.java_home import use_java
+
+    return use_java(os.environ)

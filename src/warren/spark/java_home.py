@@ -8,12 +8,12 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
 
 from warren.errors import JavaUnusable
-from warren.spark.java import Java
+from warren.spark.java import Java, find_java
 
 MARK: Final = "# Made by Warren: Spark asks every Java for modules and packages that this one may not have."
 WITHOUT_VECTORS: Final = "--add-modules=jdk.incubator.vector"
@@ -33,6 +33,12 @@ for argument do
 done
 exec {java} "$@"
 """
+
+
+def use_java(environment: MutableMapping[str, str]) -> str:
+    """Set JAVA_HOME in `environment` to a Java that Spark can start, and return it."""
+    environment["JAVA_HOME"] = java_home(find_java(environment), environment)
+    return environment["JAVA_HOME"]
 
 
 def java_home(java: Java, environment: Mapping[str, str]) -> str:

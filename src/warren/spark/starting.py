@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from warren.spark.java import find_java
-from warren.spark.java_home import java_home
+from warren.spark.java_home import use_java
 from warren.spark.machine import cores
 from warren.spark.tuning import checked, is_local, settings_for
 
@@ -23,7 +22,7 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
     else:
         submitted = _submitted()
         if SparkContext._gateway is None:
-            prepare(os.environ)
+            use_java(os.environ)
         known = submitted | checked(conf)
         chosen = master or known.get("spark.master") or f"local[{cores()}]"
         if is_local(chosen):
@@ -33,11 +32,6 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def prepare(environment: MutableMapping[str, str]) -> None:
-    """Set JAVA_HOME to a Java that Spark can start, for this process and those that it starts."""
-    environment["JAVA_HOME"] = java_home(find_java(environment), environment)
 
 
 def _submitted() -> dict[str, str]:

@@ -157,6 +157,41 @@ def test_what_an_application_left_is_aborted_by_its_prefix(store: Store, other: 
     assert bodies(store, "orders") == []
 
 
+def test_what_an_application_left_is_aborted_up_to_a_place(store: Store) -> None:
+    stage(store, "query/1/a", "query/2/a", "query/3/a", "a")
+
+    assert store.abort_prepared("query/", before="query/3") == ["query/1/a", "query/2/a"]
+
+    assert [prepared.id for prepared in store.recover()] == ["query/3/a", "a"]
+
+
+def test_transactions_are_committed_together_for_nobody_in_particular(store: Store, other: Store) -> None:
+    ids = stage(store, "a", "b")
+
+    assert [other.commit_all(ids) for _ in range(2)] == ["done"] * 2
+
+    assert bodies(store, "orders") == [b"a", b"b"]
+    assert store._coordinator._made_journal().transactions.versions == {}
+    with pytest.raises(TransactionCommitted):
+        store.commit_all([*stage(store, "c"), "a"])
+    assert other.commit_all([]) == "done"
+    assert bodies(store, "orders") == [b"a", b"b"]
+
+
+def test_what_a_dead_process_left_open_goes_with_the_next_batch(
+    tmp_path: Path, clock: SimulatedClock, store: Store
+) -> None:
+    victim = open_store(tmp_path, clock)
+    tx = victim.transaction(id="staging")
+    tx.put("orders", b"x")
+    victim._coordinator.spill(tx)
+    die(victim)
+
+    store.commit_batch("query", 1, [])
+
+    assert store._coordinator._made_journal().entries() == []
+
+
 def test_what_an_aborted_one_held_is_given_back(store: Store) -> None:
     store.topic("jobs").put(b"job")
     work = store.topic("jobs").group("workers", mode="queue")

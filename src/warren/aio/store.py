@@ -75,6 +75,7 @@ class Store(Twin):
     abort = passed(store.Store.abort)
     recover = passed(store.Store.recover)
     commit_batch = passed(store.Store.commit_batch)
+    commit_all = passed(store.Store.commit_all)
     last_version = passed(store.Store.last_version)
     abort_prepared = passed(store.Store.abort_prepared)
 

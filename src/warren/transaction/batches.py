@@ -24,8 +24,11 @@ class Batches:
     def __init__(self, store: Store, finishing: Finishing) -> None:
         self._store, self._finishing = store, finishing
 
-    def commit(self, journal: Journal, application: str, version: int, ids: Sequence[str]) -> State:
-        """DONE where all of it happened, now or before; COMMITTED where it is decided, and is still to be done."""
+    def commit(self, journal: Journal, application: str | None, version: int, ids: Sequence[str]) -> State:
+        """DONE where all of it happened, now or before; COMMITTED where it is decided, and is still to be done.
+
+        Without an application nothing is remembered but the transactions themselves.
+        """
         ids = list(dict.fromkeys(ids))
         with ExitStack() as stack:
             for id in sorted(ids):
@@ -41,13 +44,14 @@ class Batches:
             self._finishing.settle_all(journal)
         return State.DONE
 
-    def _decide(self, journal: Journal, application: str, version: int, ids: Sequence[str]) -> list[Entry] | None:
+    def _decide(
+        self, journal: Journal, application: str | None, version: int, ids: Sequence[str]
+    ) -> list[Entry] | None:
         """Write the decision; None where that version was reached before."""
         found = {id: journal.entry(id) for id in ids}
         ends = {id: self._finishing.ends(entry) for id, entry in found.items() if entry is not None}
         with journal.changing() as transactions:
-            reached = transactions.versions.get(application)
-            if reached is not None and version <= reached:
+            if _is_decided(transactions, application, version, ids):
                 return None
             entries = [self._committed(transactions, id, ends.get(id)) for id in ids]
             journal.decide(application, version, entries)
@@ -101,3 +105,10 @@ class Batches:
     def is_past(self, entry: Entry) -> bool:
         """Whether it was prepared, and its time to be decided is over."""
         return entry.state is State.PREPARED and 0 < entry.deadline <= self._store.clock.now_ns() // 1000
+
+
+def _is_decided(transactions: Transactions, application: str | None, version: int, ids: Sequence[str]) -> bool:
+    if application is not None:
+        reached = transactions.versions.get(application)
+        return reached is not None and version <= reached
+    return bool(ids) and all(transactions.state(id) in (State.COMMITTED, State.DONE) for id in ids)

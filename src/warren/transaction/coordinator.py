@@ -250,12 +250,14 @@ class Coordinator:
         journal.sync()
         return self._finishing.carry_out(journal, entry)
 
-    def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
+    def commit_batch(self, application: str | None, version: int, ids: Sequence[str]) -> State:
         """Decide that all of them happen, and that the application has reached the version, and carry it out."""
         self._store.check_open()
         journal = self._made_journal()
         state = self._batches.commit(journal, application, version, ids)
+        # Whoever decides in batches may be the only one that is here for long.
         self._batches.abort(journal, self._batches.is_past)
+        self._finishing.settle(journal)
         return state
 
     def last_version(self, application: str) -> int | None:
@@ -264,11 +266,15 @@ class Coordinator:
         journal = self._found_journal()
         return None if journal is None else journal.version(application)
 
-    def abort_prepared(self, prefix: str) -> list[str]:
-        """Abort the prepared transactions whose ids start like that."""
+    def abort_prepared(self, prefix: str, before: str | None) -> list[str]:
+        """Abort the prepared transactions whose ids start like that, and sort before the other."""
         self._store.check_open()
         journal = self._found_journal()
-        return [] if journal is None else self._batches.abort(journal, lambda entry: entry.id.startswith(prefix))
+
+        def is_chosen(entry: Entry) -> bool:
+            return entry.id.startswith(prefix) and (before is None or entry.id < before)
+
+        return [] if journal is None else self._batches.abort(journal, is_chosen)
 
     # --- Aborting ---
 

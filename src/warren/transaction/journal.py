@@ -188,8 +188,11 @@ class Journal:
         self._add(ENDED, _packed({"id": id, "state": state}))
         self.transactions.end(id, state)
 
-    def decide(self, application: str, version: int, entries: Sequence[Entry]) -> None:
-        """The application has reached the version, and its transactions are what `entries` say: in one event."""
+    def decide(self, application: str | None, version: int, entries: Sequence[Entry]) -> None:
+        """The application has reached the version, and its transactions are what `entries` say: in one event.
+
+        None stands for an application of which nothing is to be remembered.
+        """
         event = {
             "application": application,
             "version": version,
@@ -198,10 +201,11 @@ class Journal:
         self._add(BATCH, _packed(event))
         self._apply_batch(application, version, entries)
 
-    def _apply_batch(self, application: str, version: int, entries: Sequence[Entry]) -> None:
+    def _apply_batch(self, application: str | None, version: int, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.transactions.change(entry)
-        self.transactions.reach(application, version)
+        if application is not None:
+            self.transactions.reach(application, version)
 
     def _add(self, kind: bytes, body: bytes) -> int:
         numbers = self._log_for(len(body)).append_many([body], marker=kind)

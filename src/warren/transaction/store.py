@@ -91,9 +91,16 @@ class Store(warren.queue.store.Store):
         """The version of the last `commit_batch` of an application; None where there was none, or not for long."""
         return self._coordinator.last_version(checked_application(application))
 
-    def abort_prepared(self, prefix: str) -> list[str]:
-        """Abort every prepared transaction whose id starts with `prefix`; the ids of those that were."""
-        return self._coordinator.abort_prepared(checked_id(prefix))
+    def commit_all(self, ids: Sequence[str]) -> State:
+        """Commit prepared transactions together, as `commit_batch` does, for nobody who would come back: "done".
+
+        Once more does nothing, as long as the transactions are remembered.
+        """
+        return self._coordinator.commit_batch(None, 0, checked_ids(ids))
+
+    def abort_prepared(self, prefix: str, before: str | None = None) -> list[str]:
+        """Abort every prepared transaction whose id starts with `prefix`, and sorts before `before`; their ids."""
+        return self._coordinator.abort_prepared(checked_id(prefix), before)
 
     def recover(self) -> list[Prepared]:
         """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""

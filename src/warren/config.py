@@ -90,6 +90,8 @@ ARCHIVE_MANIFESTS_KEPT: Final = 20
 ARCHIVE_COMMITS_TRIED_MAX: Final = 20
 ARCHIVE_LOCK_WAIT_S_MAX: Final = 30.0
 
+DEMO_DELIVERY_S_MAX: Final = 30.0
+"""How long the demo waits for what it put with a delay."""
 PIPELINE_FILE_SIZE_MAX: Final = 1 << 20
 PIPELINE_STEPS_MAX: Final = 100
 PIPELINE_LOOK_S: Final = 0.25
@@ -114,6 +116,14 @@ FRAME_BUFFER_SIZE: Final = 64 << 10
 """What each connection receives small frames into; larger ones get a buffer of their own."""
 CONTROL_SIZE_MAX: Final = 2 << 20
 """The largest request other than a Produce: what it unpacks to may take a hundred times as much."""
+
+SPARK_STAGING_TIMEOUT_S: Final = 86_400.0
+"""How long a task of the Spark sink may take, and how long what it staged waits for its query to commit it."""
+SPARK_STAGE_SIZE_TARGET: Final = 4 << 20
+SPARK_STAGE_ROWS_MAX: Final = 65_536
+"""Small Arrow batches of Spark are put together up to so many bytes or rows before they are staged."""
+SPARK_STORES_KEPT_MAX: Final = 4
+"""How many stores a Python process of Spark keeps open between its tasks."""
 
 Compression = Literal["none", "zstd", "lz4"]
 

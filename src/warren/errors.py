@@ -537,6 +537,30 @@ class MalformedValue(StoreError):
         self.topic, self.partition, self.number, self.reason = topic, partition, number, reason
 
 
+class BadRow(BadInput):
+    """A row of a Spark query that cannot become a message. Nothing of its batch is written."""
+
+    code = "bad_row"
+
+    def __init__(self, topic: str | None, reason: str) -> None:
+        super().__init__(f"a row for topic {topic!r}: {reason}" if topic is not None else f"a row: {reason}")
+        self.topic, self.reason = topic, reason
+
+
+class NotWrittenYet(StoreError):
+    """A batch is decided and will be written once, but could not be now. Whoever opens the store next goes on."""
+
+    code = "not_written_yet"
+    retryable = True
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the batch is kept in the journal of {path}, and could not be written to its topics yet: {reason}. "
+            "See to that and start the query again: what is written is not written twice"
+        )
+        self.path, self.reason = path, reason
+
+
 class DataLost(StoreError):
     """A query cannot go on where it stopped, or where it was told to start: the messages are not there any more."""
 

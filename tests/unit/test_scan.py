@@ -359,6 +359,19 @@ def test_small_batches_are_put_together(tmp_path: Path) -> None:
     assert [batch.num_rows for batch in found] == [5001]
 
 
+@pytest.mark.parametrize("tags", [None, ["eu.de", "us"] * 500])
+def test_whoever_pays_for_each_batch_can_have_larger_ones_put_together(tmp_path: Path, tags: list[str] | None) -> None:
+    with quick_log(tmp_path / "log") as log:
+        for start in range(0, 8000, 1000):
+            log.append_many([b"%05d" % number for number in range(start, start + 1000)], tags=tags)
+
+        apart, together = list(log.scan()), list(log.scan(rows_min=10_000))
+
+        assert [batch.num_rows for batch in together] == [8000]
+        assert len(apart) == 8
+        assert pa.Table.from_batches(together) == pa.Table.from_batches(apart).combine_chunks()
+
+
 def test_single_records_come_in_large_batches(singles: Log) -> None:
     sizes = [batch.num_rows for batch in singles.scan()]
 

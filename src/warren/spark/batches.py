@@ -14,13 +14,17 @@ def regrouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if rows + len(batch) > SPARK_BATCH_ROWS_MAX and waiting:
+        is_small = len(batch) < SPARK_BATCH_ROWS_MIN
+        if waiting and not is_small:
             yield _joined(waiting)
             waiting, rows, size = [], 0, 0
+        if not is_small:
+            yield from _cut(batch)
+            continue
         waiting.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
         if rows >= SPARK_BATCH_ROWS_MIN or size >= SPARK_BATCH_SIZE_TARGET:
-            yield from _cut(_joined(waiting))
+            yield _joined(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
         yield _joined(waiting)

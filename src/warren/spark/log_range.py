@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from warren.config import SPARK_BATCH_ROWS_MIN
 from warren.errors import DataLost, NoSuchTopic, NumberRetired, TopicLost
 from warren.spark.catalog import Catalog
 from warren.storage import Log
@@ -50,7 +51,7 @@ class LogRange:
         start = self.start
         while start < self.end:
             try:
-                yield from log.scan(start, self.end, columns=columns, tag=tag)
+                yield from log.scan(start, self.end, columns=columns, tag=tag, rows_min=SPARK_BATCH_ROWS_MIN)
                 return
             except NumberRetired as error:
                 if self.fail_on_data_loss:

@@ -296,18 +296,23 @@ class Log:
         tag: str | None = None,
         since: datetime | float | int | None = None,
         until: datetime | float | int | None = None,
+        rows_min: int | None = None,
     ) -> Iterator[pyarrow.RecordBatch]:
         """The messages from `start` up to `end`, from `since` up to `until`, that pass the filter, as Arrow.
 
         Columns are number, offset, timestamp, id, tag, key, headers, corr_offset and body; `columns` picks and orders
         them, and what is not asked for costs nothing. Record batches have tens of thousands of rows where messages
-        are small.
+        are small; batches that were put with fewer than `rows_min` messages are put together for that, which copies
+        them.
         """
         # Imported here: PyArrow takes longer to import than a log to open.
         from warren.storage import scan
 
         tag_filter = TagFilter.parse(tag) if tag is not None else None
-        return scan.scan(self._view, start, end, columns=columns, tag=tag_filter, since=since, until=until)
+        rows_min = scan.IN_PLACE_ROWS_MIN if rows_min is None else rows_min
+        return scan.scan(
+            self._view, start, end, columns=columns, tag=tag_filter, since=since, until=until, rows_min=rows_min
+        )
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""

@@ -28,7 +28,10 @@ ALONE_SIZE_MIN: Final = 1 << 20
 """A part with so many rows or bytes is a record batch by itself, and not copied; smaller ones are put together."""
 SIZE_TARGET: Final = 8 << 20
 IN_PLACE_ROWS_MIN: Final = 512
-"""Batches of so many rows and more are a record batch each: copying their bodies would cost more than that."""
+"""Batches of so many rows and more are a record batch each: copying their bodies would cost more than that.
+
+Unless whoever reads them says that small record batches cost more there.
+"""
 
 
 def scan(
@@ -40,9 +43,11 @@ def scan(
     tag: TagFilter | None = None,
     since: datetime | float | int | None = None,
     until: datetime | float | int | None = None,
+    rows_min: int = IN_PLACE_ROWS_MIN,
 ) -> Iterator[pa.RecordBatch]:
     """The messages from `start` up to `end`, from the time `since` up to `until`, that pass the filter.
 
+    Batches with fewer rows than `rows_min` are put together, which copies them; others are given as they lie.
     What lies past the end of the log is not there; what lies before its start was, and is NumberRetired.
     """
     schema = _picked_schema(columns)
@@ -56,7 +61,7 @@ def scan(
         start = max(start, view.find_time(microseconds(since)))
     if until is not None:
         end = min(end, view.find_time(microseconds(until)))
-    return _batches(view, range(start, end), schema, tag)
+    return _batches(view, range(start, end), schema, tag, rows_min)
 
 
 def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
@@ -68,14 +73,16 @@ def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
-def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None) -> Iterator[pa.RecordBatch]:
+def _batches(
+    view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None, rows_min: int
+) -> Iterator[pa.RecordBatch]:
     heap = Heap(schema)
     number = numbers.start
     while number < numbers.stop:
         stretch = view.locate(number, numbers.stop)
         end = min(numbers.stop, stretch.end_number)
-        for part in _parts(stretch, range(number, end), tag):
-            is_alone = len(part) >= _alone_rows_min(part) or part.size >= ALONE_SIZE_MIN
+        for part in _parts(stretch, range(number, end), tag, rows_min):
+            is_alone = len(part) >= _alone_rows_min(part, rows_min) or part.size >= ALONE_SIZE_MIN
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
             try:
@@ -92,9 +99,9 @@ def _batches(view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | 
         yield heap.take()
 
 
-def _alone_rows_min(part: Part) -> int:
+def _alone_rows_min(part: Part, rows_min: int) -> int:
     """How many rows make a part a record batch by itself: fewer where it need not be copied then."""
-    return IN_PLACE_ROWS_MIN if isinstance(part, BatchPart | SpacedPart) else ALONE_ROWS_MIN
+    return rows_min if isinstance(part, BatchPart | SpacedPart) else ALONE_ROWS_MIN
 
 
 def _reason(error: Exception) -> str:
@@ -132,7 +139,7 @@ class Heap:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
+def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: int) -> Iterator[Part]:
     """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
     block, limit, _ = stretch
     runs = RunFinder(block, limit, numbers.stop, SIZE_TARGET)
@@ -151,7 +158,7 @@ def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None) -> Iterator[
             yield from _run_parts(found, block, tag)
         elif isinstance(found, Train):
             rows_a_batch = len(found) // len(found.wagons)
-            yield SpacedPart(found) if rows_a_batch >= IN_PLACE_ROWS_MIN else TrainPart(found)
+            yield SpacedPart(found) if rows_a_batch >= rows_min else TrainPart(found)
         elif isinstance(found, DiskMessage) and not is_loose:
             yield from _batch_parts(found, block, numbers, tag)
         elif isinstance(found, DiskMessage) and (tag is None or tag.matches(found.tag)):

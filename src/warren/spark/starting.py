@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
+from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -13,11 +15,16 @@ from warren.spark.java_home import use_java
 from warren.spark.machine import cores
 from warren.spark.tuning import checked, is_local, settings_for
 
+CONNECT: Final = "sc://"
+
 
 def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """The session of this process with `conf` set on it; a new one where none runs."""
     builder = SparkSession.builder.appName(app_name)
-    if SparkContext._active_spark_context is not None:
+    if master is not None and master.startswith(CONNECT):
+        # What a server does is its own affair, down to its Java: only the query's settings are ours.
+        settings = {**checked(conf), "spark.remote": master}
+    elif SparkContext._active_spark_context is not None:
         settings = checked(conf)
     else:
         submitted = _submitted()
@@ -31,7 +38,10 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
         settings = settings_for(chosen, known)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # A local Connect server is told every setting when it starts; its client then tells it once more, in vain.
+        warnings.filterwarnings("ignore", r"Failed to set spark\.", UserWarning)
+        return builder.getOrCreate()
 
 
 def _submitted() -> dict[str, str]:

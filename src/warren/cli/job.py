@@ -1,0 +1,100 @@
+"""What the commands that run a job on Spark share: the session, and a bar that says how far the job has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from warren.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MasterOption = Annotated[
+    str | None, typer.Option(metavar="URL", help="Where Spark runs; on this machine, if none is given.")
+]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. May be repeated.")
+]
+ArchiveOption = Annotated[
+    str, typer.Option("--archive", "-a", metavar="DIRECTORY", help="The directory of the archive.")
+]
+ARCHIVE_DEFAULT = "archive"
+
+
+@contextmanager
+def running(name: str, master: str | None, conf: list[str] | None, *, is_quiet: bool) -> Iterator[Job]:
+    """A job on Spark, which is started for it and stopped after it."""
+    settings = _settings(conf or [])
+    import warren.spark
+
+    console = Console(stderr=True, highlight=False, quiet=is_quiet)
+    with console.status("starting Spark"):
+        spark = warren.spark.session(f"warren {name}", master, settings)
+    try:
+        yield Job(spark, console)
+    finally:
+        spark.stop()
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise BadInput(f"--conf {text!r}: expected NAME=VALUE")
+        settings[name] = value
+    return settings
+
+
+class Job:
+    """A session of Spark, and the terminal that shows how far its work has come."""
+
+    def __init__(self, spark: SparkSession, console: Console) -> None:
+        self.spark, self._console = spark, console
+
+    @contextmanager
+    def bar(self, what: str) -> Iterator[Bar]:
+        """A bar for one step, on stderr where that is a terminal, and gone after it."""
+        with _progress(self._console) as progress:
+            yield Bar(progress, what)
+
+    @contextmanager
+    def status(self, what: str) -> Iterator[None]:
+        """A line for a step of which nobody knows how far it is."""
+        with self._console.status(what):
+            yield
+
+
+class Bar:
+    """Told how many of how many are done."""
+
+    def __init__(self, progress: Progress, what: str) -> None:
+        self._progress, self._task = progress, progress.add_task(what, total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+
+class RateColumn(ProgressColumn):
+    """How many are done in a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
+def _progress(console: Console) -> Progress:
+    columns: list[Any] = [
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        RateColumn(),
+        TimeElapsedColumn(),
+    ]
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from warren.spark.offsets import Numbered
 from warren.storage import Log
+
+ARCHIVED_SIZE_GUESS: Final = 256
+"""What a message of an archive counts for where bytes are limited: files tell their sizes compressed."""
 
 Key = TypeVar("Key")
 
@@ -33,20 +37,35 @@ def shares(sizes: Mapping[Key, int], limit: int) -> dict[Key, int]:
     return taken
 
 
-def byte_offset(log: Log, number: int) -> int:
+def size_between(held: Numbered, start: int, end: int) -> int:
+    """How many bytes the records of a log take from `start` up to `end`; for what an archive holds, a guess."""
+    if start >= end:
+        return 0
+    if not isinstance(held, Log):
+        return (end - start) * ARCHIVED_SIZE_GUESS
+    return _offset(held, end) - _offset(held, start)
+
+
+def number_within(held: Numbered, start: int, end: int, size_max: int) -> int:
+    """The largest number up to which the records from `start` on take at most `size_max` bytes: one record at least."""
+    if not isinstance(held, Log):
+        return min(end, start + max(1, size_max // ARCHIVED_SIZE_GUESS))
+    first = _offset(held, start)
+
+    def after(offset: int) -> int:
+        """The first number whose record begins behind `offset`."""
+        return start + bisect_right(range(start, end), offset, key=lambda number: _offset(held, number))
+
+    within = after(first + size_max)
+    if within == end and _offset(held, end) <= first + size_max:
+        return end
+    # The record that holds the last number that begins within the limit goes beyond it, unless it is the first.
+    last = after(_offset(held, within - 1) - 1)
+    return last if last > start else after(first)
+
+
+def _offset(log: Log, number: int) -> int:
     """The offset of the record that holds message `number`; where the log ends for its end."""
     if number >= log.end:
-        return log.block_of(number - 1).end_offset if number > log.first else 0
+        return log.block_of(number - 1).end_offset
     return log.block_of(number).base_offset + log.standing(number).position
-
-
-def number_within(log: Log, start: int, end: int, size_max: int) -> int:
-    """The largest number up to which the records from `start` on take at most `size_max` bytes: one record at least."""
-    limit = byte_offset(log, start) + size_max
-    if byte_offset(log, end) <= limit:
-        return end
-    within = bisect_right(range(start, end), limit, key=lambda number: byte_offset(log, number)) - 1 + start
-    if byte_offset(log, within) > byte_offset(log, start):
-        return within
-    # Not even the first record fits: it is taken all the same, and whole.
-    return bisect_right(range(start, end), byte_offset(log, start), key=lambda number: byte_offset(log, number)) + start

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -12,15 +11,12 @@ from pyspark.sql.types import StructType
 
 from warren.spark.catalog import Catalog
 from warren.spark.filters import Narrowing
-from warren.spark.log_range import LogRange
+from warren.spark.holdings import Holdings
 from warren.spark.machine import cores
-from warren.spark.offsets import Numbered, OpenLogs, Place, end_number, start_number
+from warren.spark.offsets import Numbered, Place, end_number, start_number
 from warren.spark.options import ReadOptions
 from warren.spark.projection import projection_for
 from warren.spark.splits import Piece, Task, planned, task_count
-
-if TYPE_CHECKING:
-    from warren.spark.archive.reading import Archive
 
 
 class OptionalPush:
@@ -53,11 +49,11 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """What the tasks read; one that reads nothing where there is nothing."""
         catalog = Catalog(self._options.path)
-        archive = _archive(self._options.archive)
-        with closing(OpenLogs(catalog)) as logs:
-            pieces = [piece for chosen in self._places(catalog) for piece in self._pieces(*chosen, logs, archive)]
-            count = task_count(sum(map(len, pieces)), cores(), self._options.partitions_min)
-            tasks = planned(pieces, count, logs.record_start)
+        options = self._options
+        with closing(Holdings(catalog, options.archive, fail_on_data_loss=options.fail_on_data_loss)) as holdings:
+            pieces = [piece for chosen in self._places(catalog) for piece in self._pieces(*chosen, holdings)]
+            count = task_count(sum(map(len, pieces)), cores(), options.partitions_min)
+            tasks = planned(pieces, count, holdings.logs.record_start)
         return list(tasks or [Task([])])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -73,34 +69,12 @@ class BatchReader(DataSourceReader):
                 if self._narrowing.has(topic, partition):
                     yield Place(topic, partition), topic_id
 
-    def _pieces(self, place: Place, topic_id: str, logs: OpenLogs, archive: Archive | None) -> list[Piece]:
-        options = self._options
-        log: Numbered = logs.log(place, topic_id)
-        archived = None if archive is None else archive.partition(place.topic, topic_id, place.partition)
-        if archived is not None:
-            log = archived.with_log(log)
-        start = start_number(options.start, place, log, fail_on_data_loss=options.fail_on_data_loss)
-        end = end_number(options.end, place, log, fail_on_data_loss=options.fail_on_data_loss)
-        start, end = self._narrowed(log, start, end)
-        if start >= end:
-            return []
-        # Up to its end the archive is read, wherever the log begins: no message comes from both.
-        pieces: list[Piece] = [] if archived is None else list(archived.pieces(start, end))
-        start = start if archived is None else max(start, archived.end)
-        if start >= end:
-            return pieces
-        return [
-            *pieces,
-            LogRange(
-                path=options.path,
-                topic=place.topic,
-                topic_id=topic_id,
-                partition=place.partition,
-                start=start,
-                end=end,
-                fail_on_data_loss=options.fail_on_data_loss,
-            ),
-        ]
+    def _pieces(self, place: Place, topic_id: str, holdings: Holdings) -> list[Piece]:
+        options, held = self._options, holdings.numbered(place, topic_id)
+        start = start_number(options.start, place, held, fail_on_data_loss=options.fail_on_data_loss)
+        end = end_number(options.end, place, held, fail_on_data_loss=options.fail_on_data_loss)
+        start, end = self._narrowed(held, start, end)
+        return holdings.pieces(place, topic_id, start, end) if start < end else []
 
     def _narrowed(self, log: Numbered, start: int, end: int) -> tuple[int, int]:
         """What the filters leave of a range. Times never decrease in a log: a range of time is one of numbers."""
@@ -112,12 +86,3 @@ class BatchReader(DataSourceReader):
         if start < end and left.until_us is not None:
             end = min(end, log.find_time(left.until_us))
         return start, end
-
-
-def _archive(directory: str | None) -> Archive | None:
-    if directory is None:
-        return None
-    # Imported here: few reads have one.
-    from warren.spark.archive.reading import Archive
-
-    return Archive(directory)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from warren.errors import GONE, DataLost, NoSuchTopic, TopicLost
-from warren.spark.admission import byte_offset, number_within, shares
+from warren.spark.admission import number_within, shares, size_between
 from warren.spark.catalog import Catalog
-from warren.spark.log_range import LogRange
+from warren.spark.holdings import Holdings
 from warren.spark.machine import cores
-from warren.spark.offsets import NoLog, OpenLogs, Place, start_number
+from warren.spark.offsets import NoLog, Numbered, Place, start_number
 from warren.spark.options import ReadOptions
-from warren.spark.splits import Task, planned, task_count
+from warren.spark.splits import Piece, Task, planned, task_count
 from warren.spark.stream_offsets import StreamOffset
 from warren.storage import Log
 
@@ -30,9 +30,9 @@ class Limits:
 
 
 class Backlog(NamedTuple):
-    """What waits in a partition: its log, and the numbers from `start` up to `end`."""
+    """What waits in a partition: what it holds, and the numbers from `start` up to `end`."""
 
-    log: Log | NoLog
+    held: Numbered
     start: int
     end: int
 
@@ -43,10 +43,10 @@ class StreamPlanner:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._catalog = Catalog(options.path)
-        self._logs = OpenLogs(self._catalog)
+        self._holdings = Holdings(self._catalog, options.archive, fail_on_data_loss=options.fail_on_data_loss)
 
     def close(self) -> None:
-        self._logs.close()
+        self._holdings.close()
 
     # --- How far a batch goes ---
 
@@ -61,6 +61,7 @@ class StreamPlanner:
         With a `target` the stream goes no further than that.
         """
         ids = self._ids()
+        self._holdings.refresh()
         begins = self._begins(start, ids, target)
         known = start.numbers if start is not None else {}
         kept = {place: known[place] for place in self._still_there(start, ids)}
@@ -90,7 +91,12 @@ class StreamPlanner:
                 yield Place(topic, partition)
 
     def _log(self, place: Place, ids: Mapping[str, str]) -> Log | NoLog:
-        return self._logs.log(place, ids[place.topic])
+        return self._holdings.logs.log(place, ids[place.topic])
+
+    def _held(self, place: Place, topic_id: str, number: int) -> Numbered:
+        """What holds message `number`: the archive is asked only for what the log has no more."""
+        log = self._holdings.logs.log(place, topic_id)
+        return log if number >= log.first else self._holdings.numbered(place, topic_id)
 
     def _begins(
         self, start: StreamOffset | None, ids: Mapping[str, str], target: StreamOffset | None
@@ -105,7 +111,7 @@ class StreamPlanner:
             if start is None:
                 begins[place] = self._start_number(place, ids)
             elif start.ids.get(place.topic) != ids[place.topic]:
-                begins[place] = self._log(place, ids).first
+                begins[place] = self._holdings.numbered(place, ids[place.topic]).first
             elif place not in start.numbers:
                 # A partition that was added: nothing of it has been read.
                 begins[place] = 0
@@ -115,8 +121,8 @@ class StreamPlanner:
 
     def _start_number(self, place: Place, ids: Mapping[str, str]) -> int:
         options = self._options
-        log = self._log(place, ids)
-        return start_number(options.start, place, log, fail_on_data_loss=options.fail_on_data_loss)
+        held = self._holdings.numbered(place, ids[place.topic])
+        return start_number(options.start, place, held, fail_on_data_loss=options.fail_on_data_loss)
 
     def _still_there(self, start: StreamOffset | None, ids: Mapping[str, str]) -> list[Place]:
         """The partitions that the stream has begun and still reads. TopicLost where one is gone, unless that may be."""
@@ -138,22 +144,22 @@ class StreamPlanner:
         if self._options.fail_on_data_loss:
             raise lost
         LOGGER.warning("%s", lost)
-        self._logs.forget(topic)
+        self._holdings.logs.forget(topic)
         return False
 
     def _backlog(self, place: Place, number: int, ids: Mapping[str, str], target: StreamOffset | None) -> Backlog:
         try:
-            log = self._log(place, ids)
-            start, end = self._there(place, number, log), log.end
+            held = self._held(place, ids[place.topic], number)
+            start, end = self._there(place, number, held), held.end
         except GONE:
             raise TopicLost(place.topic, is_replaced=False) from None
         if target is not None:
             end = min(end, target.numbers.get(place, start))
-        return Backlog(log, start, max(start, end))
+        return Backlog(held, start, max(start, end))
 
-    def _there(self, place: Place, number: int, log: Log | NoLog) -> int:
+    def _there(self, place: Place, number: int, held: Numbered) -> int:
         """`number`, or the nearest that is there; DataLost where it is not, unless that may be."""
-        first, end = log.first, log.end
+        first, end = held.first, held.end
         if first <= number <= end:
             return number
         lost = DataLost(*place, number, first, end)
@@ -167,31 +173,27 @@ class StreamPlanner:
 
     def tasks(self, start: StreamOffset | None, end: StreamOffset) -> list[Task]:
         """The tasks of the batch from `start` to `end`: the same messages whenever it is asked."""
+        self._holdings.refresh()
         known = start.numbers if start is not None else {}
-        ranges = []
+        pieces: list[Piece] = []
         for topic, topic_id in end.ids.items():
             if self._check_topic(topic, topic_id):
-                places = sorted(place for place in end.numbers if place.topic == topic)
-                ranges += [
-                    self._range(place, topic_id, end.begins.get(place, known.get(place, 0)), end.numbers[place])
-                    for place in places
-                ]
-        count = task_count(sum(map(len, ranges)), cores(), self._options.partitions_min)
-        return planned(ranges, count, self._logs.record_start)
+                for place in sorted(place for place in end.numbers if place.topic == topic):
+                    begin = end.begins.get(place, known.get(place, 0))
+                    pieces += self._pieces(place, topic_id, begin, end.numbers[place])
+        count = task_count(sum(map(len, pieces)), cores(), self._options.partitions_min)
+        return planned(pieces, count, self._holdings.logs.record_start)
 
-    def _range(self, place: Place, topic_id: str, start: int, end: int) -> LogRange:
-        log = self._logs.log(place, topic_id)
-        if start < end:
-            start, end = self._there(place, start, log), self._there(place, end, log)
-        return LogRange(
-            path=self._options.path,
-            topic=place.topic,
-            topic_id=topic_id,
-            partition=place.partition,
-            start=start,
-            end=max(start, end),
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+    def _pieces(self, place: Place, topic_id: str, start: int, end: int) -> list[Piece]:
+        if start >= end:
+            return []
+        held = self._held(place, topic_id, start)
+        start, end = self._there(place, start, held), self._there(place, end, held)
+        if start >= end:
+            return []
+        is_in_log = start >= self._holdings.logs.log(place, topic_id).first
+        whole = self._holdings.log_range(place, topic_id, start, end)
+        return [whole] if is_in_log else self._holdings.pieces(place, topic_id, start, end)
 
 
 def _limited(waiting: Mapping[Place, Backlog], limits: Limits) -> dict[Place, int]:
@@ -206,14 +208,10 @@ def _limited(waiting: Mapping[Place, Backlog], limits: Limits) -> dict[Place, in
 
 
 def _within_size(waiting: Mapping[Place, Backlog], ends: Mapping[Place, int], size_max: int) -> dict[Place, int]:
-    sizes = {}
-    for place, (log, start, _) in waiting.items():
-        sizes[place] = 0
-        if isinstance(log, Log) and start < ends[place]:
-            sizes[place] = byte_offset(log, ends[place]) - byte_offset(log, start)
-    found = dict(ends)
-    for place, size in shares(sizes, size_max).items():
-        log = waiting[place].log
-        if isinstance(log, Log) and sizes[place] > size:
-            found[place] = number_within(log, waiting[place].start, ends[place], size)
-    return found
+    sizes = {place: size_between(held, start, ends[place]) for place, (held, start, _) in waiting.items()}
+    return {
+        place: ends[place]
+        if sizes[place] <= size
+        else number_within(waiting[place].held, waiting[place].start, ends[place], size)
+        for place, size in shares(sizes, size_max).items()
+    }

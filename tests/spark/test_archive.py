@@ -94,12 +94,11 @@ def test_a_task_that_fails_leaves_the_archive_as_it_was(spark: SparkSession, tmp
     with Store(store, keeps=False) as opened:
         opened.topic("orders").put_many([b"x"] * 30)
         archive(spark, str(store), str(directory))
-        for _ in range(2):
-            opened.topic("orders").put_many([b"x"] * 30)
+        for body in (b"x", b"y", b"z"):
+            opened.topic("orders").put_many([body] * 30)
     (block,) = (store / "topics" / "orders" / "0").glob("*.block")
     data = bytearray(block.read_bytes())
-    position = data.rindex(b"x" * 30)
-    data[position] ^= 1
+    data[data.index(b"y" * 30)] ^= 1
     block.write_bytes(data)
 
     with pytest.raises(TaskFailed, match="is damaged at byte"):

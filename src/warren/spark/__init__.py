@@ -18,7 +18,8 @@ def session(app_name: str = "warren", master: str | None = None, conf: Mapping[s
     """A SparkSession tuned for Warren; the one that this process has, with `conf` set on it, where it has one.
 
     Without a `master` it is the one that spark-submit names, else as many cores of this machine as this process may
-    use; `sc://host:port` is a Connect server, and `spark.api.mode=connect` makes one here. What `conf` says, and what spark-submit was told, goes before what Warren would choose. JAVA_HOME is set in the
+    use. `sc://host:port` is a Connect server, and the setting `spark.api.mode=connect` starts one on this machine.
+    What `conf` says, and what spark-submit was told, goes before what Warren would choose. JAVA_HOME is set in the
     environment of this process to a Java that Spark can start, and PYSPARK_PYTHON, on this machine, to this Python.
     """
     try:

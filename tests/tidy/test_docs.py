@@ -56,7 +56,14 @@ def test_the_readme_names_only_targets_that_exist() -> None:
     assert {"help", "setup", "run", "test", "check", "format", "bench", "bench-spark", "crash"} <= targets
 
 
-EXAMPLES = [(path.name, example) for path in DOCUMENTS for example in fenced(path.read_text(), "python")]
+ON_SPARK = "spark.md"
+"""Its examples take a Spark, and build on each other: they run with the tests on Spark."""
+EXAMPLES = [
+    (path.name, example)
+    for path in DOCUMENTS
+    if path.name != ON_SPARK
+    for example in fenced(path.read_text(), "python")
+]
 
 
 @pytest.mark.parametrize("example", [pytest.param(example, id=name) for name, example in EXAMPLES])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from warren.errors import BadPipeline
-from warren.spark.pipeline.definition import Definition
+from warren.spark.pipelines.definition import Definition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ def messages(spark: SparkSession, *values: bytes | None) -> DataFrame:
 
 
 def test_values_become_columns_beside_those_of_the_message(spark: SparkSession) -> None:
-    from warren.spark.pipeline.parsing import with_columns
+    from warren.spark.pipelines.parsing import with_columns
 
     frame = with_columns(messages(spark, b'{"id": 7, "country": "de", "amount": 1.5}'), definition())
 
@@ -50,7 +50,7 @@ def test_values_become_columns_beside_those_of_the_message(spark: SparkSession) 
 
 
 def test_csv_becomes_columns_and_text_becomes_text(spark: SparkSession) -> None:
-    from warren.spark.pipeline.parsing import with_columns
+    from warren.spark.pipelines.parsing import with_columns
 
     as_csv = definition(source={"format": "csv"})
     as_text = definition(source={"format": "text", "schema": None})
@@ -64,8 +64,8 @@ def test_csv_becomes_columns_and_text_becomes_text(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("format", ["json", "csv", "text"])
 def test_a_message_that_does_not_fit_stops_the_query_and_is_named(spark: SparkSession, format: str) -> None:
-    from warren.spark.pipeline.failure import reason_of
-    from warren.spark.pipeline.parsing import with_columns
+    from warren.spark.pipelines.failure import reason_of
+    from warren.spark.pipelines.parsing import with_columns
 
     good = {"json": b'{"id": 7}', "csv": b"7,de,1.5", "text": b"fine"}[format]
     frame = with_columns(messages(spark, good, b"\xff"), definition(source=source_of(format)))
@@ -84,8 +84,8 @@ def source_of(format: str) -> dict[str, Any]:
 
 
 def test_a_message_that_does_not_fit_becomes_a_dead_letter_with_the_reason(spark: SparkSession) -> None:
-    from warren.spark.pipeline.letters import letters
-    from warren.spark.pipeline.parsing import with_columns
+    from warren.spark.pipelines.letters import letters
+    from warren.spark.pipelines.parsing import with_columns
 
     reasons = {
         b'{"id": 1, "country": "de", "amount": "lots"}': "amount is not double",
@@ -119,7 +119,7 @@ def test_a_message_that_does_not_fit_becomes_a_dead_letter_with_the_reason(spark
 def test_headers_that_leave_no_room_for_the_reason_go(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from warren.spark.pipeline.letters import letters
+    from warren.spark.pipelines.letters import letters
 
     large = F.array(F.struct(F.lit("x").alias("key"), F.repeat(F.lit("x"), 65_000).cast("binary").alias("value")))
     frame = messages(spark, b"").withColumn("headers", large)
@@ -130,7 +130,7 @@ def test_headers_that_leave_no_room_for_the_reason_go(spark: SparkSession) -> No
 
 
 def test_a_csv_value_that_does_not_fit_is_told_with_its_columns(spark: SparkSession) -> None:
-    from warren.spark.pipeline.letters import letters
+    from warren.spark.pipelines.letters import letters
 
     defined = definition(source={"format": "csv"}, step=[{"dead_letter": "orders.dead"}])
 
@@ -141,7 +141,7 @@ def test_a_csv_value_that_does_not_fit_is_told_with_its_columns(spark: SparkSess
 
 
 def test_each_step_sees_the_one_before_and_those_with_names(spark: SparkSession, tmp_path: Path) -> None:
-    from warren.spark.pipeline.steps import transformed
+    from warren.spark.pipelines.steps import transformed
 
     (tmp_path / "my_steps.py").write_text(
         "from pyspark.sql import functions as F\n\n"
@@ -179,7 +179,7 @@ def test_each_step_sees_the_one_before_and_those_with_names(spark: SparkSession,
     ],
 )
 def test_a_step_that_makes_no_sense_is_named(spark: SparkSession, step: dict[str, Any], sentence: str) -> None:
-    from warren.spark.pipeline.steps import transformed
+    from warren.spark.pipelines.steps import transformed
 
     with pytest.raises(BadPipeline) as refused:
         transformed(messages(spark, b"a"), definition(step=[step]))
@@ -189,7 +189,7 @@ def test_a_step_that_makes_no_sense_is_named(spark: SparkSession, step: dict[str
 
 
 def test_a_row_becomes_a_message_of_json(spark: SparkSession) -> None:
-    from warren.spark.pipeline.sink import to_messages
+    from warren.spark.pipelines.sink import to_messages
 
     rows = spark.sql("select named_struct('start', 1) w, 'de' country, cast(null as double) total, 7 number")
     sink = {"topic": "out", "format": "json", "key": "country", "tag": "w.start", "id": "number"}
@@ -201,7 +201,7 @@ def test_a_row_becomes_a_message_of_json(spark: SparkSession) -> None:
 
 
 def test_a_message_goes_on_as_it_is_or_with_another_key(spark: SparkSession) -> None:
-    from warren.spark.pipeline.sink import to_messages
+    from warren.spark.pipelines.sink import to_messages
 
     binary = definition(sink={"topic": "out", "format": "binary"})
     text = definition(sink={"topic": "out", "format": "text", "key": "topic"})
@@ -222,7 +222,7 @@ def test_a_message_goes_on_as_it_is_or_with_another_key(spark: SparkSession) -> 
     ],
 )
 def test_a_column_that_is_missing_is_named(spark: SparkSession, sink: dict[str, Any], sentence: str) -> None:
-    from warren.spark.pipeline.sink import to_messages
+    from warren.spark.pipelines.sink import to_messages
 
     with pytest.raises(BadPipeline) as refused:
         to_messages(spark.sql("select 1 a, 2 b"), definition(sink={"topic": "out", **sink}))

@@ -8,7 +8,7 @@ import pytest
 
 from warren.config import PIPELINE_FILE_SIZE_MAX, PIPELINE_STEPS_MAX
 from warren.errors import BadPipeline
-from warren.spark.pipeline.definition import IN_PYTHON, Definition
+from warren.spark.pipelines.definition import IN_PYTHON, Definition
 
 REVENUE = """
 [pipeline]

@@ -15,8 +15,8 @@ from warren.cli.pipeline_watch import JsonLines, Line
 from warren.cli.show import table, write_json
 from warren.cli.store import STORE_VARIABLE, AsJson, require_store
 from warren.errors import BadInput
-from warren.spark.pipeline.definition import Definition
-from warren.spark.pipeline.place import checkpoint_of, store_of
+from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.place import checkpoint_of, store_of
 
 app = typer.Typer(
     cls=FailureGroup, help="Run pipelines: from topics, through Spark, to topics and files.", no_args_is_help=True
@@ -65,8 +65,8 @@ def run(
     require_store(store_of(definition, store))
     settings = _settings(conf or [])
     import warren.spark
-    from warren.spark.pipeline.attendance import attend
-    from warren.spark.pipeline.runner import start
+    from warren.spark.pipelines.attendance import attend
+    from warren.spark.pipelines.runner import start
 
     console = Console(stderr=True, highlight=False, quiet=is_json)
     with console.status("starting Spark"):
@@ -115,7 +115,7 @@ def submit(
     The store must be where every machine of the cluster sees it under the same path.
     """
     definition = Definition.read(file).triggered(trigger)
-    from warren.spark.pipeline.submission import submission
+    from warren.spark.pipelines.submission import submission
 
     place = store_of(definition, store)
     command = submission(definition, master, store=place, deploy_mode=deploy_mode, conf=_settings(conf or []))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from warren.spark.pipeline.progress import Progress
+from warren.spark.pipelines.progress import Progress
 
 
 class Line:

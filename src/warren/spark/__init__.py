@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from warren.errors import SparkMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session", "use_java"]
+    from warren.spark.pipelines.definition import Definition
+    from warren.spark.pipelines.runner import Running
+
+__all__ = ["pipeline", "session", "use_java"]
 
 
 def session(app_name: str = "warren", master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -39,3 +42,18 @@ def use_java() -> str:
     from warren.spark.java_home import use_java
 
     return use_java(os.environ)
+
+
+def pipeline(
+    spark: SparkSession,
+    definition: Definition | Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    store: str | os.PathLike[str] | None = None,
+) -> Running:
+    """Start a pipeline; what is given back has its `query`, tells its `progress()`, and can `wait()` and `stop()`.
+
+    `definition` is a pipeline file, or what TOML would make of one. `store` goes before the file's own.
+    """
+    from warren.spark.pipelines.runner import start
+
+    return start(spark, definition, store=store)

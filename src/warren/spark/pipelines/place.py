@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from warren.queue import store_paths
-from warren.spark.pipeline.definition import Definition
+from warren.spark.pipelines.definition import Definition
 
 STORE_DEFAULT: Final = "data"
 

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpa
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from warren.spark.pipeline.definition import Definition
-from warren.spark.pipeline.steps import sentence
+from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.steps import sentence
 
 AS_IT_IS = ("key", "tag", "id", "headers")
 """Columns that a message made of the column `value` has, where the row has them."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from warren.spark.pipeline.definition import Definition
+from warren.spark.pipelines.definition import Definition
 
 LETTERS_SUFFIX: Final = ".dead"
 """After the group of a pipeline: the group of the query that looks for dead letters."""

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Protocol
 
 from warren.config import PIPELINE_LOOK_S
-from warren.spark.pipeline.progress import Progress
+from warren.spark.pipelines.progress import Progress
 
 
 class Attended(Protocol):

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from warren.config import HEADERS_SIZE_MAX
 from warren.queue.dead_letter import HEADER_PREFIX, REASON_SIZE_MAX
-from warren.spark.pipeline.definition import Definition
-from warren.spark.pipeline.parsing import REASON, unfit
-from warren.spark.pipeline.sink import triggered
-from warren.spark.pipeline.source import LETTERS_SUFFIX, letters_options
+from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.parsing import REASON, unfit
+from warren.spark.pipelines.sink import triggered
+from warren.spark.pipelines.source import LETTERS_SUFFIX, letters_options
 
 REASON_CHARACTERS_MAX: Final = REASON_SIZE_MAX // 4
 KEPT_SIZE_MAX: Final = HEADERS_SIZE_MAX - 4096

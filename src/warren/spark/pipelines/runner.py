@@ -14,11 +14,11 @@ from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_LOOK_S, PIPELINE_STOP_S
 from warren.errors import PipelineBusy
 from warren.queue import store_paths
 from warren.spark.catalog import Catalog
-from warren.spark.pipeline import letters, parsing, sink, source, steps
-from warren.spark.pipeline.definition import Definition
-from warren.spark.pipeline.failure import failed
-from warren.spark.pipeline.place import checkpoint_of, store_of
-from warren.spark.pipeline.progress import Progress
+from warren.spark.pipelines import letters, parsing, sink, source, steps
+from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.failure import failed
+from warren.spark.pipelines.place import checkpoint_of, store_of
+from warren.spark.pipelines.progress import Progress
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, Lock
 from warren.transaction.store import Store
 
@@ -122,7 +122,9 @@ def start(
     elif not isinstance(definition, Definition):
         definition = Definition.read(definition)
     place = store_of(definition, store)
-    Catalog(place)
+    catalog = Catalog(place)
+    for topic in definition.source.topics:
+        catalog.topic_id(topic)
     lock = _locked(definition, place)
     queries: list[StreamingQuery] = []
     try:

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from warren.spark.pipeline.definition import Definition, Step
+from warren.spark.pipelines.definition import Definition, Step
 
 INPUT: Final = "input"
 """The view of what the step before gave."""

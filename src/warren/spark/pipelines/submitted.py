@@ -14,10 +14,10 @@ from pyspark import SparkFiles
 
 import warren.spark
 from warren.errors import WarrenError
-from warren.spark.pipeline.attendance import attend
-from warren.spark.pipeline.definition import Definition
-from warren.spark.pipeline.progress import Progress
-from warren.spark.pipeline.runner import start
+from warren.spark.pipelines.attendance import attend
+from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.progress import Progress
+from warren.spark.pipelines.runner import start
 
 LOGGER: Final = logging.getLogger("warren.pipeline")
 EXIT_FAILED: Final = 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from warren.queue import store_paths
-from warren.spark.pipeline.definition import Definition
+from warren.spark.pipelines.definition import Definition
 from warren.spark.shipping import package_zip, submit_command
 
 PROGRAM: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submitted.py")

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from warren.spark.pipeline.definition import Definition
-from warren.spark.pipeline.steps import sentence
+from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.steps import sentence
 
 TEXT: Final = "_warren_text"
 PARSED: Final = "_warren_parsed"
@@ -49,7 +49,10 @@ def _judged(frame: DataFrame, definition: Definition, *, is_strict: bool) -> Dat
         reason = F.when(F.col(TEXT).isNull(), F.lit("the value is not UTF-8"))
     else:
         schema = schema_of(definition)
-        frame = frame.withColumn(PARSED, _parsed(F.col(TEXT), schema, definition.source.format))
+        # A row of one value, exploded: Spark would otherwise parse again wherever the parsed value is looked at.
+        frame = frame.select(
+            "*", F.explode(F.array(_parsed(F.col(TEXT), schema, definition.source.format))).alias(PARSED)
+        )
         reason = F.when(_is_unfit(schema), _reason(schema, definition.source.format))
     return frame.withColumn(REASON, F.when(reason.isNotNull(), _failure(reason)) if is_strict else reason)
 

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from warren.config import PIPELINE_FILE_SIZE_MAX, PIPELINE_STEPS_MAX
 from warren.errors import BadInput, BadPipeline
-from warren.spark.pipeline import keys
-from warren.spark.pipeline.keys import setting
+from warren.spark.pipelines import keys
+from warren.spark.pipelines.keys import setting
 
 Section = TypeVar("Section")
 IN_PYTHON: Final = "the pipeline"

@@ -633,3 +633,13 @@ class BadBatch(ProtocolError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"a record batch that cannot be taken: {reason}")
         self.reason = reason
+
+
+class KafkaMissing(ProtocolError):
+    """What the broker needs of kafka-python is not installed."""
+
+    code = "kafka_missing"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"kafka-python's description of {what} is not there; install `warren[broker]`")
+        self.what = what

@@ -1,0 +1,331 @@
+"""Every byte of the wire that is packed or unpacked: Kafka's primitive types, big-endian, each read within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct, error
+from typing import Any, Final, NamedTuple
+
+Buffer = bytes | bytearray | memoryview
+Read = Callable[[memoryview, int], tuple[Any, int]]
+"""Reads a value at a position; the value, and where the next one starts. One of UNREADABLE where there is none."""
+Write = Callable[[bytearray, Any], None]
+"""Writes a value behind what is there."""
+
+UNREADABLE: Final = (error, IndexError, ValueError)
+"""What reading raises where the bytes are not what they should be."""
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+FIXED_FORMATS: Final[dict[str, str]] = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "bool": "?",
+    "uuid": "16s",
+}
+UUID_SIZE: Final = 16
+NO_UUID: Final = bytes(UUID_SIZE)
+VARINT_SIZE_MAX: Final = 5
+
+
+def fixed(kinds: Sequence[str]) -> Struct:
+    """Values of fixed size, one behind the other."""
+    return Struct(">" + "".join(FIXED_FORMATS[kind] for kind in kinds))
+
+
+# --- Headers of requests and responses -----------------------------------------------------------------------------
+
+
+class RequestHead(NamedTuple):
+    """What stands at the start of every request, before the client id."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+REQUEST_HEAD: Final = Struct(">hhi")
+CORRELATION_ID: Final = INT32
+RESPONSE_HEAD: Final = Struct(">ii")
+"""The size of a response, and its correlation id."""
+FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
+"""The same, and that no tagged field follows."""
+
+# --- Produce and Fetch ----------------------------------------------------------------------------------------------
+
+ACKS_AND_TIMEOUT: Final = Struct(">hi")
+PRODUCED_PARTITION: Final = Struct(">ihqq")
+"""Index, error code, base offset and append time of a Produce response, up to version 4."""
+PRODUCED_PARTITION_V5: Final = Struct(">ihqqq")
+"""The same, and where the log starts."""
+FETCHED_PARTITION_V4: Final = Struct(">ihqq")
+"""Index, error code, high watermark and last stable offset of a Fetch response."""
+FETCHED_PARTITION_V5: Final = Struct(">ihqqq")
+"""The same, and where the log starts."""
+ABORTED_TRANSACTION: Final = Struct(">qq")
+FETCH_RESPONSE_V4: Final = INT32
+"""The throttle time."""
+FETCH_RESPONSE_V7: Final = Struct(">ihi")
+"""Throttle time, error code and session id."""
+BASE_OFFSET: Final = INT64
+PATCHED_HEAD: Final = Struct(">qii")
+"""Base offset, length and leader epoch: the bytes of a record batch that its checksum does not cover, but the magic."""
+
+# --- Reading --------------------------------------------------------------------------------------------------------
+
+
+def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value, shift = byte & 0x7F, 7
+    while shift < 7 * VARINT_SIZE_MAX:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ValueError("a varint of more than five bytes")
+
+
+def read_size16(data: memoryview, position: int) -> tuple[int, int]:
+    """A size of two bytes; −1 for null."""
+    return INT16.unpack_from(data, position)[0], position + INT16.size
+
+
+def read_size32(data: memoryview, position: int) -> tuple[int, int]:
+    """A size or count of four bytes; −1 for null."""
+    return INT32.unpack_from(data, position)[0], position + INT32.size
+
+
+def read_compact_size(data: memoryview, position: int) -> tuple[int, int]:
+    """A size or count as a varint, one more than it is; −1 for null."""
+    size, position = read_varint(data, position)
+    return size - 1, position
+
+
+def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
+    """Reads a string after its size."""
+
+    def read(data: memoryview, position: int) -> tuple[str | None, int]:
+        size, position = read_size(data, position)
+        end = position + size
+        if size < 0:
+            check_null(size, is_nullable)
+            return None, position
+        if end > len(data):
+            raise ValueError(f"a string of {size} bytes passes the end")
+        return str(data[position:end], "utf-8"), end
+
+    return read
+
+
+def bytes_reader(read_size: Read, *, is_nullable: bool, is_view: bool = False) -> Read:
+    """Reads bytes after their size; where `is_view`, they stay where they lie."""
+
+    def read(data: memoryview, position: int) -> tuple[bytes | memoryview | None, int]:
+        size, position = read_size(data, position)
+        end = position + size
+        if size < 0:
+            check_null(size, is_nullable)
+            return None, position
+        if end > len(data):
+            raise ValueError(f"{size} bytes pass the end")
+        return data[position:end] if is_view else bytes(data[position:end]), end
+
+    return read
+
+
+def check_null(size: int, is_nullable: bool) -> None:
+    """ValueError where a negative size does not stand for null."""
+    if size != -1 or not is_nullable:
+        raise ValueError(f"a size of {size}")
+
+
+def read_count(read_size: Read, data: memoryview, position: int) -> tuple[int, int]:
+    """How many elements follow; −1 for null. No more than there are bytes: each takes at least one."""
+    count, position = read_size(data, position)
+    if not -1 <= count <= len(data) - position:
+        raise ValueError(f"{count} elements in {len(data) - position} bytes")
+    return count, position
+
+
+def array_reader(read_element: Read, read_size: Read, *, is_nullable: bool) -> Read:
+    """Reads elements after their count."""
+
+    def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_count(read_size, data, position)
+        if count < 0:
+            check_null(count, is_nullable)
+            return None, position
+        elements = []
+        for _ in range(count):
+            element, position = read_element(data, position)
+            elements.append(element)
+        return elements, position
+
+    return read
+
+
+def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool) -> Read:
+    """Reads elements of fixed size after their count, all at once."""
+    size, code = fixed([kind]).size, FIXED_FORMATS[kind]
+
+    def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_count(read_size, data, position)
+        if count < 0:
+            check_null(count, is_nullable)
+            return None, position
+        end = position + count * size
+        if end > len(data):
+            raise ValueError(f"{count} elements of {size} bytes pass the end")
+        return [value for (value,) in Struct(">" + code).iter_unpack(data[position:end])], end
+
+    return read
+
+
+def fixed_reader(kind: str) -> Read:
+    """Reads one value of fixed size."""
+    layout = fixed([kind])
+
+    def read(data: memoryview, position: int) -> tuple[Any, int]:
+        return layout.unpack_from(data, position)[0], position + layout.size
+
+    return read
+
+
+def skip_tags(data: memoryview, position: int) -> int:
+    """Where tagged fields, which nobody here asks for, end."""
+    count, position = read_varint(data, position)
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        position += size
+    if position > len(data):
+        raise ValueError("tagged fields pass the end")
+    return position
+
+
+# --- Writing --------------------------------------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def size16(size: int) -> bytes:
+    """A size in two bytes; −1 is null."""
+    return INT16.pack(size)
+
+
+def size32(size: int) -> bytes:
+    """A size or count in four bytes; −1 is null."""
+    return INT32.pack(size)
+
+
+def compact_size(size: int) -> bytes:
+    """A size or count as a varint, one more than it is; −1 is null."""
+    return varint(size + 1)
+
+
+def text_writer(size: Callable[[int], bytes]) -> Write:
+    """Writes a string, or null, after its size."""
+
+    def write(out: bytearray, value: str | None) -> None:
+        if value is None:
+            out += size(-1)
+        else:
+            data = value.encode()
+            out += size(len(data))
+            out += data
+
+    return write
+
+
+def bytes_writer(size: Callable[[int], bytes]) -> Write:
+    """Writes bytes, or null, after their size."""
+
+    def write(out: bytearray, value: bytes | memoryview | None) -> None:
+        if value is None:
+            out += size(-1)
+        else:
+            out += size(len(value))
+            out += value
+
+    return write
+
+
+class Out(bytearray):
+    """A message that is being written. Record batches in it are left where they lie: `cuts` tells where they go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuts: list[tuple[int, Sequence[Buffer]]] = []
+
+    def buffers(self) -> list[Buffer]:
+        """The whole message, piece by piece."""
+        if not self.cuts:
+            return [bytes(self)]
+        pieces: list[Buffer] = []
+        written, position = memoryview(bytes(self)), 0
+        for cut, batches in self.cuts:
+            pieces += (written[position:cut], *batches)
+            position = cut
+        if position < len(written):
+            pieces.append(written[position:])
+        return pieces
+
+
+def records_writer(size: Callable[[int], bytes]) -> Write:
+    """Writes record batches, or null, after their size: given as buffers, which are not copied."""
+
+    def write(out: bytearray, value: Buffer | Sequence[Buffer] | None) -> None:
+        if value is None:
+            out += size(-1)
+            return
+        batches = [value] if isinstance(value, bytes | bytearray | memoryview) else value
+        out += size(sum(map(len, batches)))
+        assert isinstance(out, Out)
+        out.cuts.append((len(out), batches))
+
+    return write
+
+
+def array_writer(write_element: Write, size: Callable[[int], bytes]) -> Write:
+    """Writes elements, or null, after their count."""
+
+    def write(out: bytearray, value: Sequence[Any] | None) -> None:
+        if value is None:
+            out += size(-1)
+        else:
+            out += size(len(value))
+            for element in value:
+                write_element(out, element)
+
+    return write
+
+
+def fixed_writer(kind: str) -> Write:
+    """Writes one value of fixed size."""
+    pack = fixed([kind]).pack
+
+    def write(out: bytearray, value: Any) -> None:
+        out += pack(value)
+
+    return write

@@ -1,0 +1,91 @@
+"""Frames: each is its size in 4 bytes and then so many bytes. Received piece by piece, given out whole."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warren.config import FRAME_BUFFER_SIZE, FRAME_SIZE_MAX
+from warren.errors import BadFrame
+from warren.protocol.codec import INT32
+
+
+class FrameReader:
+    """Cuts a stream into frames. Not for more than one connection, nor for more than one thread.
+
+    Invariant: what was received and not yet given out is less than one frame. Of a frame that is too large for the
+    buffer no more memory is touched than was received; one over `size_max` is refused by its size alone.
+    """
+
+    def __init__(self, size_max: int = FRAME_SIZE_MAX, buffer_size: int = FRAME_BUFFER_SIZE) -> None:
+        self._size_max = size_max
+        self._small = memoryview(bytearray(max(buffer_size, INT32.size)))
+        self._end = 0
+        self._large: memoryview | None = None
+        self._filled = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the stream may end here: no frame has begun and is not whole."""
+        return self._large is None and not self._end
+
+    @property
+    def size(self) -> int:
+        """How many bytes the frame that is being received will take, beyond the buffer that is always there."""
+        return 0 if self._large is None else len(self._large)
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes belong. Never empty. Tell `received` how many came."""
+        if self._large is not None:
+            return self._large[self._filled :]
+        return self._small[self._end :]
+
+    def received(self, size: int) -> list[memoryview]:
+        """The frames that are whole now that `size` more bytes are in the buffer. They are the caller's to keep."""
+        if self._large is None:
+            self._end += size
+            return self._cut()
+        self._filled += size
+        if self._filled < len(self._large):
+            return []
+        frame, self._large = self._large, None
+        return [frame]
+
+    def feed(self, data: bytes | memoryview) -> list[memoryview]:
+        """The same for bytes that were received elsewhere."""
+        view, frames = memoryview(data), []
+        while len(view):
+            buffer = self.buffer()
+            size = min(len(view), len(buffer))
+            buffer[:size] = view[:size]
+            frames += self.received(size)
+            view = view[size:]
+        return frames
+
+    def _cut(self) -> list[memoryview]:
+        small, position, end = self._small, 0, self._end
+        frames = []
+        while end - position >= INT32.size:
+            (size,) = INT32.unpack_from(small, position)
+            if not 0 <= size <= self._size_max:
+                raise BadFrame(size, self._size_max)
+            frame_at = position + INT32.size
+            if frame_at + size > end:
+                break
+            # Copied: the buffer is about to be filled again.
+            frames.append(memoryview(bytes(small[frame_at : frame_at + size])))
+            position = frame_at + size
+        self._keep(small[position:end])
+        return frames
+
+    def _keep(self, rest: memoryview) -> None:
+        """Put the beginning of a frame where the rest of it will be received."""
+        self._end = len(rest)
+        if len(rest) >= INT32.size:
+            (size,) = INT32.unpack_from(rest)
+            if INT32.size + size > len(self._small):
+                # Pages that are not written to are not there: a size that lies costs nothing.
+                self._large, self._end = np.empty(size, np.uint8).data, 0
+                self._filled = len(rest) - INT32.size
+                self._large[: self._filled] = rest[INT32.size :]
+                return
+        self._small[: len(rest)] = bytes(rest)

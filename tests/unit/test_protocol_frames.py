@@ -1,0 +1,93 @@
+"""Frames: whole ones come out, however the stream is cut; a size that lies costs nothing."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from warren.errors import BadFrame
+from warren.protocol.codec import INT32
+from warren.protocol.frames import FrameReader
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(INT32.pack(len(body)) + body for body in bodies)
+
+
+BODIES = [b"", b"a", b"bc" * 20, bytes(range(256)) * 5, b"tail"]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 64, 1000, 100_000])
+@pytest.mark.parametrize("buffer_size", [4, 16, 64, 4096])
+def test_frames_come_out_whole_however_the_stream_is_cut(step: int, buffer_size: int) -> None:
+    reader = FrameReader(buffer_size=buffer_size)
+    stream = framed(*BODIES)
+
+    frames = [frame for at in range(0, len(stream), step) for frame in reader.feed(stream[at : at + step])]
+
+    assert [bytes(frame) for frame in frames] == BODIES
+    assert reader.is_between
+
+
+def test_a_frame_that_was_given_out_does_not_change() -> None:
+    reader = FrameReader(buffer_size=64)
+
+    (first,) = reader.feed(framed(b"first"))
+    reader.feed(framed(b"other"))
+
+    assert bytes(first) == b"first"
+
+
+def test_a_large_frame_is_received_into_its_final_buffer() -> None:
+    reader = FrameReader(buffer_size=64)
+    reader.feed(INT32.pack(1000) + b"x" * 10)
+
+    buffer = reader.buffer()
+    buffer[:] = b"y" * 990
+    (frame,) = reader.received(990)
+
+    assert (len(buffer), bytes(frame)) == (990, b"x" * 10 + b"y" * 990)
+    buffer[0] = ord("z")
+    assert frame[10] == ord("z")
+
+
+def test_whether_a_stream_ends_in_the_middle_of_a_frame_can_be_told() -> None:
+    for piece in (b"\0", INT32.pack(5), INT32.pack(5) + b"ab", INT32.pack(500) + b"ab"):
+        reader = FrameReader(buffer_size=64)
+
+        reader.feed(piece)
+
+        assert not reader.is_between
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 1001, (1 << 31) - 1])
+def test_a_size_below_zero_or_over_the_limit_is_refused(size: int) -> None:
+    reader = FrameReader(size_max=1000)
+
+    with pytest.raises(BadFrame) as caught:
+        reader.feed(INT32.pack(size))
+
+    assert (caught.value.size, caught.value.size_max) == (size, 1000)
+
+
+def test_a_frame_over_the_limit_takes_no_memory() -> None:
+    reader = FrameReader(size_max=1 << 20)
+    tracemalloc.start()
+
+    with pytest.raises(BadFrame):
+        reader.feed(INT32.pack(1 << 30))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 64 << 10
+
+
+def test_how_much_a_frame_will_take_is_known_before_it_is_there() -> None:
+    reader = FrameReader(buffer_size=64)
+
+    reader.feed(INT32.pack(5000))
+
+    assert reader.size == 5000
+    reader.feed(bytes(5000))
+    assert reader.size == 0

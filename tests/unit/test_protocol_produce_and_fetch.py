@@ -1,0 +1,121 @@
+"""Produce and Fetch: what is taken apart and put together by hand is what the other codec makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.protocol_values import kafka_class
+from warren.errors import MalformedRequest, UnsupportedRequest
+from warren.protocol.api import APIS, ApiKey
+from warren.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from warren.protocol.kafka_codec import encode_request, encode_response
+from warren.protocol.produce import (
+    PartitionStored,
+    ProducedPartition,
+    TopicStored,
+    decode_produce,
+    encode_produce_response,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+PRODUCE = range(APIS[ApiKey.PRODUCE].first, APIS[ApiKey.PRODUCE].last + 1)
+FETCH = range(APIS[ApiKey.FETCH].first, APIS[ApiKey.FETCH].last + 1)
+BATCH = bytes(range(256)) * 10
+
+
+def produce_body(version: int, transactional_id: str | None = "tx") -> bytes:
+    partitions = [{"index": 0, "records": BATCH}, {"index": 7, "records": None}]
+    topics = [{"name": "orders", "partition_data": partitions}, {"name": "ä", "partition_data": []}]
+    request = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 1500, "topic_data": topics}
+    return encode_request(ApiKey.PRODUCE, version, request)
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_a_produce_request_is_taken_apart(version: int) -> None:
+    request = decode_produce(version, memoryview(produce_body(version)))
+
+    assert (request.transactional_id, request.acks, request.timeout_ms) == ("tx", -1, 1500)
+    assert [topic.name for topic in request.topics] == ["orders", "ä"]
+    assert request.topics[0].partitions == [ProducedPartition(0, memoryview(BATCH)), ProducedPartition(7, None)]
+    assert request.topics[1].partitions == []
+    assert decode_produce(version, memoryview(produce_body(version, None))).transactional_id is None
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_the_batch_of_a_produce_request_is_not_copied(version: int) -> None:
+    body = bytearray(produce_body(version))
+
+    records = decode_produce(version, memoryview(body)).topics[0].partitions[0].records
+
+    assert records is not None
+    assert records.obj is body
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_a_produce_request_that_is_cut_is_malformed(version: int) -> None:
+    body = produce_body(version)
+
+    for end in [*range(60), *range(len(body) - 40, len(body))]:
+        with pytest.raises(MalformedRequest):
+            decode_produce(version, memoryview(body[:end]))
+
+
+@pytest.mark.parametrize("version", [0, 2, PRODUCE[-1] + 1])
+def test_a_produce_request_of_another_version_is_unsupported(version: int) -> None:
+    with pytest.raises(UnsupportedRequest):
+        decode_produce(version, memoryview(b""))
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_a_produce_response_is_what_the_codec_writes(version: int) -> None:
+    stored = [PartitionStored(0, 0, 1 << 40, -1, 5), PartitionStored(1, 3, error_message="no such topic")]
+    partitions: list[dict[str, Any]] = [
+        {"index": 0, "error_code": 0, "base_offset": 1 << 40, "log_append_time_ms": -1, "log_start_offset": 5},
+        {"index": 1, "error_code": 3, "base_offset": -1, "error_message": "no such topic"},
+    ]
+    topics = [{"name": "orders", "partition_responses": partitions}]
+
+    ours = encode_produce_response(version, [TopicStored("orders", bytes(16), stored)], 9)
+
+    assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": topics, "throttle_time_ms": 9}))
+    assert kafka_class("ProduceResponse").decode(ours, version=version).responses[0].name == "orders"
+
+
+@pytest.mark.parametrize("version", FETCH)
+def test_a_fetch_response_is_what_the_codec_writes_and_copies_no_batch(version: int) -> None:
+    batches = [memoryview(BATCH), memoryview(b"second")]
+    fetched = [
+        PartitionFetched(0, 0, 100, 90, 3, batches, sum(map(len, batches))),
+        PartitionFetched(1, 1, aborted=[(5, 6), (7, 8)]),
+    ]
+    topic_id = bytes(range(16))
+    partitions = [
+        {
+            "partition_index": 0,
+            "high_watermark": 100,
+            "last_stable_offset": 90,
+            "log_start_offset": 3,
+            "aborted_transactions": None,
+            "records": batches,
+        },
+        {
+            "partition_index": 1,
+            "error_code": 1,
+            "high_watermark": -1,
+            "last_stable_offset": -1,
+            "aborted_transactions": [{"producer_id": 5, "first_offset": 6}, {"producer_id": 7, "first_offset": 8}],
+            "records": b"",
+        },
+    ]
+    responses = [{"topic": "orders", "topic_id": topic_id, "partitions": partitions}]
+
+    ours = encode_fetch_response(
+        version, [TopicFetched("orders", topic_id, fetched)], throttle_time_ms=4, session_id=11
+    )
+
+    theirs = encode_response(ApiKey.FETCH, version, {"responses": responses, "throttle_time_ms": 4, "session_id": 11})
+    assert b"".join(ours) == b"".join(theirs)
+    assert [buffer for buffer in ours if any(buffer is batch for batch in batches)] == batches

@@ -336,6 +336,7 @@ def test_what_cannot_be_carried_out_now_stays_decided(store: Store, monkeypatch:
         assert store.commit_batch("query", 1, ids) == "committed"
 
     assert store.last_version("query") == 1
+    assert "No space left on device" in store.last_failure
     store.keep()
     assert bodies(store, "orders") == [b"a", b"b"]
 

@@ -260,6 +260,10 @@ class Coordinator:
         self._finishing.settle(journal)
         return state
 
+    @property
+    def last_failure(self) -> str:
+        return self._finishing.last_failure
+
     def last_version(self, application: str) -> int | None:
         """How far an application got."""
         self._store.check_open()

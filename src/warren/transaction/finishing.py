@@ -40,6 +40,8 @@ class Finishing:
         lock_path = store_paths.settling_lock(store_paths.transactions_directory(store.path))
         self._settling = SharedLock(store.filesystem, lock_path, store.clock)
         self._settling_thread = 0
+        self.last_failure = ""
+        """Why something that was decided could not be carried out, the last time that was so."""
 
     def end(self, place: Place) -> int:
         """Where a log ends now; NoSuchTopic where it was deleted."""
@@ -97,7 +99,8 @@ class Finishing:
                 if is_committed:
                     self._apply.move_positions(entry, at_hand.streams)
                 self._apply.end_holds(entry, at_hand.queues, committed=is_committed)
-        except Exception:
+        except Exception as error:
+            self.last_failure = f"{type(error).__name__}: {error}"
             ids = ", ".join(repr(entry.id) for entry in entries)
             LOGGER.exception("transaction %s is %s, and could not be carried out yet", ids, decided)
             return decided

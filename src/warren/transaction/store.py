@@ -87,6 +87,11 @@ class Store(warren.queue.store.Store):
         ids, application = checked_ids(ids), checked_application(application)
         return self._coordinator.commit_batch(application, checked_version(version), ids)
 
+    @property
+    def last_failure(self) -> str:
+        """Why something that was decided could not be carried out here, the last time; empty where all could."""
+        return self._coordinator.last_failure
+
     def last_version(self, application: str) -> int | None:
         """The version of the last `commit_batch` of an application; None where there was none, or not for long."""
         return self._coordinator.last_version(checked_application(application))

@@ -1,0 +1,152 @@
+"""The sink of format "warren": tasks stage rows in prepared transactions, and the driver commits them all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from warren.errors import BadOption, BadRow, NotWrittenYet, WarrenError
+from warren.spark.kept_stores import made_store, process_stores
+from warren.spark.sink_columns import SinkColumns
+from warren.spark.sink_options import WriteOptions
+from warren.spark.staging import BatchName, Task, stage
+from warren.transaction.states import State
+from warren.transaction.store import Store
+
+
+def batch_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> BatchWriter:
+    """The writer of `df.write`; an error that says what to do where the query cannot be written."""
+    if overwrite:
+        raise BadOption("mode", "overwrite: what a topic has is never replaced; write with mode('append')")
+    return BatchWriter(schema, WriteOptions.parse(options, is_stream=False))
+
+
+def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> StreamWriter:
+    """The writer of one micro-batch of `df.writeStream`."""
+    if overwrite:
+        raise BadOption("outputMode", "complete: what a topic has is never replaced; use outputMode update or append")
+    return StreamWriter(schema, WriteOptions.parse(options, is_stream=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: the id under which its rows wait, None where it had none, and its query."""
+
+    id: str | None
+    query: str | None
+
+
+class Sink:
+    """What both writers share. Made on the driver for one batch, and sent to its tasks.
+
+    Invariant: nothing that a task stages is in a topic before the driver commits all of it, by one decision.
+    """
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        self._options = options
+        self._columns = SinkColumns.of(schema, options)
+        self._store_id = made_store(options.path)
+        self._run = uuid4().hex
+
+    def _store(self) -> Store:
+        return process_stores().get(self._options.path, self._store_id)
+
+    def _stage(self, batches: Iterator[pa.RecordBatch], name: BatchName, task: Task) -> Staged:
+        # A task without rows, as most of a small micro-batch are, has no need of the store.
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return Staged(None, task.query)
+        id = name.id(task)
+        try:
+            stage(self._store(), id, self._columns, _chained(first, batches), self._options.partitions)
+        except BadRow:
+            raise
+        except BaseException:
+            process_stores().drop(self._options.path)
+            raise
+        return Staged(id, task.query)
+
+    def _commit(self, name: BatchName, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        try:
+            store = self._store()
+            if name.application is None:
+                state = store.commit_all(ids)
+            else:
+                state = store.commit_batch(name.application, name.version, ids)
+            # What attempts that failed, and earlier runs, left behind.
+            store.abort_prepared(name.prefix, before=name.end)
+        except BaseException:
+            process_stores().drop(self._options.path)
+            raise
+        if state is not State.DONE:
+            process_stores().drop(self._options.path)
+            raise NotWrittenYet(self._options.path, store.last_failure)
+
+    def _abort(self, name: BatchName) -> None:
+        # Whatever cannot be aborted now goes with the next batch, or when its time is over.
+        with suppress(WarrenError, OSError):
+            self._store().abort_prepared(name.run_prefix)
+
+
+def _chained(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from batches
+
+
+def _ids(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    return [message.id for message in messages if isinstance(message, Staged) and message.id is not None]
+
+
+class BatchWriter(Sink, DataSourceArrowWriter):
+    """Writes the rows of a batch query, all of them or none.
+
+    With txnAppId and txnVersion a batch that was written is not written again, topic by topic. Without, whoever runs
+    the query again writes its rows again: also `foreachBatch`, in which two writes may well be meant to be two.
+    """
+
+    def _name(self) -> BatchName:
+        options = self._options
+        if options.application is None:
+            return BatchName(application=None, version=0, run=self._run)
+        application = f"spark txn {options.topic or '*'} {options.application}"
+        return BatchName(application=application, version=options.version, run=self._run)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._stage(iterator, self._name(), Task.current())
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._commit(self._name(), _ids(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(self._name())
+
+
+class StreamWriter(Sink, DataSourceStreamArrowWriter):
+    """Writes one micro-batch of a stream, once: however often Spark runs it, and whoever is killed meanwhile."""
+
+    def _name(self, query: str | None, batch: int | None) -> BatchName:
+        if query is None or batch is None:
+            raise BadOption("checkpointLocation", "Spark does not tell which query and batch this is; use foreachBatch")
+        return BatchName(application=f"spark query {query}", version=batch, run=self._run)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = Task.current()
+        return self._stage(iterator, self._name(task.query, task.batch), task)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        staged = [message for message in messages if isinstance(message, Staged) and message.id is not None]
+        if staged:
+            self._commit(self._name(staged[0].query, batchId), _ids(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        queries = [message.query for message in messages if isinstance(message, Staged)]
+        if queries:
+            self._abort(self._name(queries[0], batchId))

@@ -11,7 +11,7 @@ REMEDY: Final = "what it finished is kept, and the next run goes on from there"
 OURS: Final = re.compile(r"^(?:\s*|.*PythonException: )warren\.errors\.\w+: (.+)$", re.MULTILINE)
 RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?) SQLSTATE", re.DOTALL)
 PYTHON: Final = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
-CLASSED: Final = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] (.+?)(?: SQLSTATE|$)", re.MULTILINE)
+CLASSED: Final = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] (?=(.+?)(?: SQLSTATE| \[[A-Z_.]+\]|$))", re.MULTILINE)
 WRAPPERS: Final = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "PYTHON_DATA_SOURCE_ERROR", "WRITING_JOB_ABORTED"})
 REASON_CHARACTERS_MAX: Final = 500
 

@@ -125,6 +125,14 @@ SPARK_STAGE_ROWS_MAX: Final = 65_536
 SPARK_STORES_KEPT_MAX: Final = 4
 """How many stores a Python process of Spark keeps open between its tasks."""
 
+STATS_WINDOWS_MAX: Final = 100_000
+STATS_WINDOWS_SHOWN: Final = 24
+"""How many windows there are at most where nobody says how long one is."""
+STATS_TAGS_MAX: Final = 10_000
+"""How many tags a task counts, all windows together; the rest is counted as one."""
+STATS_ERROR_MAX: Final = 0.01
+"""How far a quantile may be off, relative to itself."""
+
 Compression = Literal["none", "zstd", "lz4"]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import archive, dead, demo, doctor, group, log, pipeline, put, read, scheduled, take, topic
+from warren.cli import archive, dead, demo, doctor, group, log, pipeline, put, read, scheduled, stats, take, topic
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
+app.command("stats")(stats.stats)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

@@ -1,0 +1,122 @@
+"""`warren stats`: how much there is in topics, how fast it came, and how late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from warren.cli.job import ConfOption, MasterOption, running
+from warren.cli.quantities import duration_us, moment_us
+from warren.cli.show import size_text, table, time_text, write_json
+from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.clock import SYSTEM_CLOCK
+from warren.errors import BadInput
+
+if TYPE_CHECKING:
+    from warren.spark.stats import Stats
+
+TAGS_SHOWN = 3
+TopicsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TOPIC", help="The topics; every one, if none is given.", show_default=False),
+]
+SinceOption = Annotated[str | None, typer.Option(metavar="MOMENT", help="From a time on, or e.g. 2h: so long ago.")]
+UntilOption = Annotated[str | None, typer.Option(metavar="MOMENT", help="Up to a time, or so long ago.")]
+TagOption = Annotated[str | None, typer.Option(metavar="FILTER", help="Those whose tag passes, e.g. eu.#.")]
+FromArchiveOption = Annotated[
+    str | None, typer.Option("--archive", "-a", metavar="DIRECTORY", help="Read this archive and the log as one.")
+]
+
+
+def stats(
+    topics: TopicsArgument = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long a window is, e.g. 1m; chosen, if not given.")
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Where a message says when it was made: header:NAME or json:FIELD."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tag: TagOption = None,
+    archive: FromArchiveOption = None,
+    parquet: Annotated[str | None, typer.Option(metavar="FILE", help="Also write the windows as Parquet.")] = None,
+    chart: Annotated[str | None, typer.Option(metavar="FILE", help="Also draw them, as PNG.")] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Show messages, bytes, tags, and quantiles of the time between messages and of their latency, by window.
+
+    The latency of a message is the time from when it was made, as it says itself, until it was put into the log.
+
+    ```
+    warren stats
+    warren stats orders --since 1d --window 1h --chart orders.png
+    warren stats orders --latency json:created --parquet stats.parquet
+    ```
+    """
+    now_us = SYSTEM_CLOCK.now_ns() // 1000
+    window_us = None if window is None else duration_us(window)
+    since_us = None if since is None else moment_us(since, now_us)
+    until_us = None if until is None else moment_us(until, now_us)
+    require_store(store)
+    from warren.spark.catalog import Catalog
+    from warren.spark.selection import Selection
+    from warren.spark.stats import stats as job
+    from warren.spark.stats_chart import save_chart
+
+    names = topics or Catalog(store).topics()
+    if not names:
+        raise BadInput(f"there are no topics in {store}: nothing to count")
+    chosen = Selection(store=store, topics=names, since_us=since_us, until_us=until_us, tag=tag, archive=archive)
+    with running("stats", master, conf, is_quiet=is_json) as spark_job, spark_job.status("counting"):
+        found = job(spark_job.spark, chosen, window_us=window_us, latency=latency)
+    if parquet is not None:
+        found.save_parquet(parquet)
+    if chart is not None:
+        save_chart(found, chart)
+    if is_json:
+        write_json({"window": found.window_us, "windows": [each.to_json() for each in found.windows]})
+    else:
+        Console(highlight=False).print(_table(found, has_topic=len(found.totals()) > 1))
+
+
+def _table(stats: Stats, *, has_topic: bool) -> RenderableType:
+    if not stats.windows:
+        return Text("no messages", style="dim")
+    has_latency = any(window.latencies for window in stats.windows)
+    what = "latency" if has_latency else "between"
+    topics = ", ".join(stats.totals())
+    rows = table(f"Statistics of {topics}" if not has_topic else "Statistics")
+    for name in [*(["topic"] if has_topic else []), "from (UTC)"]:
+        rows.add_column(name, no_wrap=True)
+    for name in ("messages", "size", f"{what} p50", "p90", "p99"):
+        rows.add_column(name, justify="right", no_wrap=True)
+    rows.add_column("tags")
+    for window in stats.windows:
+        quantiles = window.latencies if has_latency else window.gaps
+        tags = ", ".join(f"{tag or '–'} {count:,}" for tag, count in list(window.tags.items())[:TAGS_SHOWN])
+        rows.add_row(
+            *([Text(window.topic)] if has_topic else []),
+            time_text(window.start_us),
+            f"{window.messages:,}",
+            size_text(window.size),
+            *(_seconds_text(quantiles.get(name)) for name in ("p50", "p90", "p99")),
+            Text(tags + (", …" if len(window.tags) > TAGS_SHOWN else ""), no_wrap=True, overflow="ellipsis"),
+        )
+    return rows
+
+
+def _seconds_text(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds * 1e6:,.0f} µs"

@@ -42,6 +42,11 @@ class KeptStores:
         if store is not None:
             store.close()
 
+    def close(self) -> None:
+        """Close all of them."""
+        for path in list(self._stores):
+            self.drop(path)
+
 
 @functools.cache
 def process_stores() -> KeptStores:

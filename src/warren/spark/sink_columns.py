@@ -68,6 +68,10 @@ class SinkColumns:
     @classmethod
     def of(cls, schema: StructType, options: WriteOptions) -> SinkColumns:
         """The columns of a query; BadColumn or BadOption where they make no messages."""
+        names = [name.lower() for name in schema.names]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise BadColumn(twice[0], "two columns have the same name, whatever their case; rename one")
         is_json = options.value_format == "json"
         places = {
             field.name.lower(): place
@@ -82,8 +86,6 @@ class SinkColumns:
             places |= _value_place(places, others)
         if options.topic is None and "topic" not in places:
             raise BadOption("topic", "it is missing: name the topic by this option, or in a string column `topic`")
-        if len(set(map(str.lower, schema.names))) < len(schema.names):
-            raise BadColumn(schema.names[0], "two columns have the same name")
         return cls(places=places, fields=fields, topic=options.topic)
 
     # --- Rows ---

@@ -16,10 +16,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 
 class GroupProgress:
-    """Stores positions of a stream group of each topic. Spark's checkpoint is what counts: a failure is a warning.
-
-    SettingsDiffer, before anything is stored, where the group is one of queue mode.
-    """
+    """Stores positions of a stream group of each topic. Spark's checkpoint is what counts: a failure is a warning."""
 
     def __init__(self, path: str, group: str) -> None:
         self._group = group

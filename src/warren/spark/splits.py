@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
@@ -68,30 +69,33 @@ def task_count(row_count: int, cores: int, tasks_min: int | None) -> int:
 
 def planned(pieces: Sequence[Piece], count: int, rounded: Rounded) -> list[Task]:
     """`count` tasks, or about as many, that read all pieces in their order; none where there is nothing to read."""
-    left = [piece for piece in pieces if len(piece)]
-    share = -(-sum(map(len, left)) // count)
+    share = sum(map(len, pieces)) / count
     tasks: list[Task] = []
     filling: list[Piece] = []
-    for piece in left:
-        for part in _parts(piece, share, share - sum(map(len, filling)), rounded):
+    row, goal = 0, share
+    for piece in pieces:
+        for part in _parts(piece, row, share, rounded) if len(piece) else ():
             filling.append(part)
-            if sum(map(len, filling)) >= share * (1 - WHOLE_SHARE / 2):
+            row += len(part)
+            is_cut = isinstance(part, LogRange) and isinstance(piece, LogRange) and part.end < piece.end
+            if is_cut or row >= goal:
                 tasks.append(Task(filling))
-                filling = []
+                # What cannot be cut may have gone beyond the next goal already.
+                filling, goal = [], max(goal + share, (row // share + 1) * share)
     return [*tasks, Task(filling)] if filling else tasks
 
 
-def _parts(piece: Piece, share: int, room: int, rounded: Rounded) -> Iterator[Piece]:
-    """The piece, cut where a task is full: after `room` messages, and then after each share."""
-    if not isinstance(piece, LogRange) or len(piece) <= max(room, share * WHOLE_SHARE):
+def _parts(piece: Piece, row: int, share: float, rounded: Rounded) -> Iterator[Piece]:
+    """A piece that begins at `row` of all rows, cut where one share ends and the next begins."""
+    if not isinstance(piece, LogRange) or len(piece) <= share * WHOLE_SHARE:
         yield piece
         return
     start = piece.start
-    while piece.end - start > room * (1 + WHOLE_SHARE / 2):
-        cut = start + room
+    for task in range(int(row / share) + 1, math.ceil((row + len(piece)) / share)):
+        wanted = piece.start + round(task * share) - row
         # Whole records, because a record that two tasks need is unpacked by both.
-        at_record = rounded(piece, cut)
-        cut = at_record if at_record > start else cut
-        yield replace(piece, start=start, end=cut)
-        start, room = cut, share
+        cut = rounded(piece, wanted) if start < wanted < piece.end else start
+        if cut > start:
+            yield replace(piece, start=start, end=cut)
+            start = cut
     yield replace(piece, start=start)

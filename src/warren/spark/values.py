@@ -24,8 +24,9 @@ from warren.spark.json_values import JsonValues
 from warren.spark.options import ReadOptions
 from warren.spark.text_values import Fits, TextValues, text_of
 
-LEFT_TO_VALUES: Final = frozenset({"id"})
-"""Columns of the message that a typed read takes from the value, unless it is told otherwise: documents have an id."""
+LEFT_TO_FIELDS: Final = "id"
+"""The column of the message that comes from the value's fields, unless a query says otherwise: documents have an id."""
+LEFT_TO_TEXT: Final = "value"
 
 
 class ValueFormat(Protocol):
@@ -108,13 +109,8 @@ class TypedProjection:
 def _message_fields(schema: StructType, options: ReadOptions) -> list[StructField]:
     """The fields that come from the message. Those that are named must be columns of it."""
     if options.message_columns is None:
-        return [
-            field
-            for field in schema.fields
-            if is_message_column(field)
-            and field.name.lower() not in LEFT_TO_VALUES
-            and not (options.value_format == "text" and field.name.lower() == "value")
-        ]
+        left = LEFT_TO_TEXT if options.value_format == "text" else LEFT_TO_FIELDS
+        return [field for field in schema.fields if is_message_column(field) and field.name.lower() != left]
     names = [name.lower() for name in options.message_columns]
     unknown = [name for name in names if name not in MESSAGE_COLUMNS]
     if unknown:

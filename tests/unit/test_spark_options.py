@@ -1,0 +1,228 @@
+"""The options of a Spark query that reads: each is checked, and what cannot be taken is told with what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.simulated_clock import START_NS, SimulatedClock
+from warren.errors import BadOption, MalformedFilter
+from warren.spark.bounds import EARLIEST, LATEST
+from warren.spark.options import READ_OPTIONS, ReadOptions, check_known, store_path
+
+NOW_US = START_NS // 1000
+
+
+def parsed(is_stream: bool = False, /, **options: str) -> ReadOptions:
+    given = {"path": "data", "topics": "orders", **options}
+    return ReadOptions.parse(
+        {name.lower(): value for name, value in given.items() if value}, is_stream=is_stream, clock=SimulatedClock()
+    )
+
+
+def test_a_batch_reads_all_there_is_and_a_stream_what_comes() -> None:
+    batch, stream = parsed(), parsed(True)
+
+    assert (batch.start.everywhere, batch.end.everywhere) == (EARLIEST, LATEST)
+    assert stream.start.everywhere == LATEST
+    assert batch.fail_on_data_loss
+    assert not batch.include_headers
+    assert (batch.value_format, batch.mode, batch.corrupt_column) == ("binary", "PERMISSIVE", "_corrupt_record")
+    assert (batch.group, batch.tag, batch.partitions_min, batch.archive) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "nearest"),
+    [("topic", "topics"), ("startingOffset", "startingOffsets"), ("maxOffsetPerTrigger", "maxOffsetsPerTrigger")],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_known_one(option: str, nearest: str) -> None:
+    with pytest.raises(BadOption, match=f"did you mean '{nearest}'"):
+        parsed(**{option: "x"})
+
+
+def test_an_option_like_no_other_is_refused_with_all_there_are() -> None:
+    with pytest.raises(BadOption, match=r"the options are .*topics.*valueFormat"):
+        parsed(zzzzzz="x")
+
+
+@pytest.mark.parametrize(
+    "option", ["kafka.bootstrap.servers", "kafka.group.id", "groupIdPrefix", "spark.x", "provider", "option.topics"]
+)
+def test_what_kafka_or_spark_itself_needs_is_taken_and_has_no_effect(option: str) -> None:
+    assert parsed(**{option: "x"}) == parsed()
+
+
+@pytest.mark.parametrize(("option", "reason"), [("servers", "needs the broker"), ("minOffsetsPerTrigger", "trigger's")])
+def test_what_is_not_possible_is_refused_with_the_reason(option: str, reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        parsed(**{option: "x"})
+
+
+def test_who_writes_checks_options_of_its_own_in_the_same_way() -> None:
+    check_known({"txnappid": "x"}, [*READ_OPTIONS, "txnAppId"])
+
+    with pytest.raises(BadOption, match="did you mean 'txnAppId'"):
+        check_known({"txnapid": "x"}, ["txnAppId"])
+
+
+@pytest.mark.parametrize(("path", "directory"), [("data", "data"), ("/a b", "/a b"), ("file:/a%20b", "/a b")])
+def test_the_path_is_a_directory(path: str, directory: str) -> None:
+    assert store_path({"path": path}) == directory
+
+
+@pytest.mark.parametrize(("path", "reason"), [("", "it is missing"), ("s3://bucket/data", "mounted")])
+def test_a_path_that_is_none_is_refused(path: str, reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        store_path({"path": path})
+
+
+# --- Topics ---
+
+
+@pytest.mark.parametrize("option", ["topics", "subscribe"])
+def test_topics_are_named(option: str) -> None:
+    choice = parsed(**{"topics": "", option: " orders, payments,orders "}).choice
+
+    assert choice.names == ("orders", "payments")
+
+
+@pytest.mark.parametrize("option", ["topicsPattern", "subscribePattern"])
+def test_topics_are_matched_by_a_pattern(option: str) -> None:
+    assert parsed(**{"topics": "", option: "order.*"}).choice.pattern == "order.*"
+
+
+def test_partitions_are_assigned() -> None:
+    assert parsed(topics="", assign='{"orders": [2, 0, 2]}').choice.assigned == {"orders": (0, 2)}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"topics": ""}, "no topic is named"),
+        ({"subscribe": "payments"}, "topics and subscribe are given at once"),
+        ({"topics": "", "topicsPattern": "("}, "no regular expression"),
+        ({"topics": "a/b"}, "topic name 'a/b'"),
+        ({"topics": "", "assign": "orders"}, "expected JSON"),
+        ({"topics": "", "assign": '{"orders": ["0"]}'}, "expected JSON"),
+        ({"topics": "", "assign": '{"orders": [-1]}'}, "expected JSON"),
+        ({"topics": "", "assign": '["orders"]'}, "expected JSON"),
+    ],
+)
+def test_topics_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        parsed(**options)
+
+
+# --- Starts and ends ---
+
+
+def test_offsets_are_words_or_numbers_for_each_partition() -> None:
+    named = parsed(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": -1, "1": 7}}')
+
+    assert [named.start.of("orders", 0), named.start.of("orders", 1)] == [23, EARLIEST]
+    assert [named.end.of("orders", 0), named.end.of("orders", 1)] == [LATEST, 7]
+    assert parsed(startingOffsets="EARLIEST").start.of("orders", 3) == EARLIEST
+
+
+def test_a_partition_that_is_not_named_is_asked_for() -> None:
+    bound = parsed(startingOffsets='{"orders": {"0": 23}}').start
+
+    with pytest.raises(BadOption, match="nothing about partition 1 of topic 'orders'"):
+        bound.of("orders", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_us"),
+    [
+        ("1700000000123", 1_700_000_000_123_000),
+        ("2023-11-14T22:13:20", START_NS // 1000),
+        ("2023-11-14T23:13:20+01:00", START_NS // 1000),
+        ("2023-11-14", 1_699_920_000_000_000),
+        ("-10 minutes", NOW_US - 600_000_000),
+        ("- 1.5 Hours", NOW_US - 5_400_000_000),
+        ("-1 day", NOW_US - 86_400_000_000),
+    ],
+)
+def test_times_are_iso_or_milliseconds_or_so_long_ago(text: str, expected_us: int) -> None:
+    options = parsed(startingTimestamp=text, endingOffsetsByTimestamp=f'{{"orders": {{"0": "{text}"}}}}')
+
+    assert (options.start.is_time, options.start.of("orders", 5)) == (True, expected_us)
+    assert (options.end.is_time, options.end.of("orders", 0)) == (True, expected_us)
+
+
+def test_a_time_goes_before_a_time_for_each_partition_and_that_before_offsets_as_in_kafka() -> None:
+    each = '{"orders": {"0": 1000}}'
+
+    assert parsed(startingOffsets="earliest", startingOffsetsByTimestamp=each).start.of("orders", 0) == 1_000_000
+    assert parsed(startingTimestamp="2000", startingOffsetsByTimestamp=each).start.of("orders", 0) == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"startingOffsets": "latest"}, "nothing to read"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "nothing to read"),
+        ({"endingOffsets": "earliest"}, "nothing to read"),
+        ({"startingOffsets": "first"}, "expected earliest, latest or JSON"),
+        ({"startingOffsets": '{"orders": {"a": 1}}'}, "expected earliest, latest or JSON"),
+        ({"startingOffsets": '{"orders": {"0": "x"}}'}, "expected a number"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "expected a number"),
+        ({"startingTimestamp": "yesterday"}, "expected a time such as"),
+        ({"startingTimestamp": "1969-01-01"}, "after 1970"),
+        ({"startingOffsetsByTimestamp": "1000"}, "expected JSON"),
+    ],
+)
+def test_starts_and_ends_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        parsed(**options)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(BadOption, match="a stream has no end"):
+        parsed(True, endingOffsets="latest")
+
+
+# --- The others ---
+
+
+def test_the_other_options() -> None:
+    options = parsed(
+        tag="eu.#",
+        failOnDataLoss="False",
+        maxOffsetsPerTrigger="10",
+        maxBytesPerTrigger="1000",
+        minPartitions="4",
+        group="billing",
+        includeHeaders="true",
+        valueFormat="JSON",
+        mode="failfast",
+        columnNameOfCorruptRecord="bad",
+        messageColumns="offset, id",
+        archive="old",
+        sep=";",
+    )
+
+    assert (options.tag, options.fail_on_data_loss, options.group) == ("eu.#", False, "billing")
+    assert (options.offsets_per_trigger_max, options.bytes_per_trigger_max, options.partitions_min) == (10, 1000, 4)
+    assert (options.include_headers, options.value_format, options.mode) == (True, "json", "FAILFAST")
+    assert (options.corrupt_column, options.message_columns, options.separator) == ("bad", ("offset", "id"), ";")
+    assert options.archive == "old"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"failOnDataLoss": "yes"}, "expected true or false"),
+        ({"maxOffsetsPerTrigger": "0"}, "whole number from 1"),
+        ({"minPartitions": "1000000"}, "whole number from 1 to 100000"),
+        ({"valueFormat": "xml"}, "one of binary, json, csv, text"),
+        ({"group": "a/b"}, "group name"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        parsed(**options)
+
+
+def test_a_malformed_tag_filter_is_refused_at_once() -> None:
+    with pytest.raises(MalformedFilter):
+        parsed(tag="a..b")

@@ -109,3 +109,85 @@ def test_what_cannot_start_says_why_and_leaves_nothing_running(spark: SparkSessi
         start(spark, tmp_path, console, source={"topics": ["gone"]})
 
     assert spark.streams.active == []
+
+
+def test_the_example_of_the_documents_counts_each_order_once(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, order(0, "de", 1.5), order(1, "fr", 2.0), order(2, "de", 1.0), partitions=2)
+    step = {
+        "sql": "select window(timestamp, '1 minute') w, country, sum(amount) total from input group by 1, 2",
+        "watermark": "timestamp 30 seconds",
+    }
+    sink = {"topic": "revenue", "format": "json", "key": "country", "mode": "update", "partitions": 2}
+
+    run(spark, tmp_path, sink, [step], source={"tag": "eu.#"})
+    put(tmp_path, order(3, "de", 4.0))
+    run(spark, tmp_path, sink, [step], source={"tag": "eu.#"})
+
+    with warren.open(tmp_path, keeps=False) as opened:
+        messages = list(opened.existing_topic("revenue").since(0))
+    rows = [json.loads(message.body) for message in messages]
+    assert {message.key for message in messages} == {b"de", b"fr"}
+    assert set(rows[0]) == {"w", "country", "total"}
+    assert set(rows[0]["w"]) == {"start", "end"}
+    totals = {(row["w"]["start"], row["country"]): row["total"] for row in rows}
+    assert sum(total for (_, country), total in totals.items() if country == "de") == 6.5
+    assert sum(total for (_, country), total in totals.items() if country == "fr") == 2.0
+
+
+def test_what_does_not_parse_is_put_aside_once_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, order(0), b"{", b'{"id": "x"}', order(1))
+    steps = [{"dead_letter": "orders.dead"}, {"sql": "select id from input"}]
+    sink = {"topic": "ids", "format": "json"}
+
+    run(spark, tmp_path, sink, steps)
+    put(tmp_path, b"", order(2))
+    run(spark, tmp_path, sink, steps)
+    run(spark, tmp_path, sink, steps)
+
+    with warren.open(tmp_path, keeps=False) as opened:
+        letters = list(opened.existing_topic("orders.dead").since(0))
+    assert sorted(bodies(tmp_path, "ids")) == [b'{"id":0}', b'{"id":1}', b'{"id":2}']
+    assert [letter.body for letter in letters] == [b"{", b'{"id": "x"}', b""]
+    assert [letter.headers["warren.dead-reason"].decode() for letter in letters] == [
+        "the value is not JSON",
+        "id is not bigint",
+        "the value is empty",
+    ]
+    assert [letter.headers["warren.dead-number"] for letter in letters] == [b"1", b"2", b"4"]
+    assert {letter.tag for letter in letters} == {"eu.de"}
+
+
+def test_a_message_that_came_before_is_dropped_also_in_a_later_run(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, order(0), order(0), order(1))
+    steps = [{"dedupe": ["id"], "within": "1 hour"}, {"sql": "select id, value from input", "name": "rows"}]
+    sink = {"topic": "once", "format": "binary", "key": "id"}
+
+    run(spark, tmp_path, sink, steps)
+    put(tmp_path, order(1), order(2))
+    run(spark, tmp_path, sink, steps)
+
+    assert sorted(bodies(tmp_path, "once")) == [order(0), order(1), order(2)]
+
+
+def test_the_group_of_a_pipeline_shows_how_far_it_came(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, order(0), order(1))
+
+    run(spark, tmp_path, {"console": True})
+    put(tmp_path, order(2))
+    run(spark, tmp_path, {"console": True})
+
+    with warren.open(tmp_path, keeps=False) as opened:
+        assert opened.existing_topic("orders").groups() == ["p"]
+
+
+def test_two_pipelines_write_one_topic_and_every_message_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, *map(order, range(40)))
+    put(tmp_path, *map(order, range(40, 80)), topic="more")
+    sink = {"topic": "all", "format": "binary", "partitions": 2}
+
+    first = start(spark, tmp_path, sink, source={"max_per_trigger": 7}, name="a")
+    second = start(spark, tmp_path, sink, source={"topics": ["more"], "max_per_trigger": 7}, name="b")
+
+    assert first.wait(WAIT_S)
+    assert second.wait(WAIT_S)
+    assert sorted(bodies(tmp_path, "all")) == sorted(map(order, range(80)))

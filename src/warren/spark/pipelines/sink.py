@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
@@ -9,11 +12,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.parsing import MESSAGE_PREFIX
 from warren.spark.pipelines.steps import sentence
 
-AS_IT_IS = ("key", "tag", "id", "headers")
-"""Columns that a message made of the column `value` has, where the row has them."""
-UNSUPPORTED_MODE = "STREAMING_OUTPUT_MODE"
+AS_THEY_ARE: Final = {
+    "key": "binary",
+    "tag": "string",
+    "id": "string",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""What a message made of the column `value` keeps of the one that it comes from, where the row still has it."""
+UNSUPPORTED_MODE: Final = "STREAMING_OUTPUT_MODE"
+QUERY_ID: Final = "sql.streaming.queryId"
+"""Where Spark says, to whoever writes a batch, which query it belongs to."""
 
 
 def started(frame: DataFrame, definition: Definition, store: str, checkpoint: str) -> StreamingQuery:
@@ -26,7 +37,7 @@ def started(frame: DataFrame, definition: Definition, store: str, checkpoint: st
         writer = triggered(rows.writeStream, definition.pipeline.trigger).queryName(definition.name)
         writer = writer.option("checkpointLocation", checkpoint).outputMode(mode)
         try:
-            return _begun(writer, definition, store)
+            return _begun(writer, definition, store, mode)
         except AnalysisException as error:
             is_last = mode == modes[-1] or not (error.getCondition() or "").startswith(UNSUPPORTED_MODE)
             if is_last:
@@ -57,22 +68,45 @@ def to_messages(frame: DataFrame, definition: Definition) -> DataFrame:
             "sink.format",
             f'"{sink.format}" takes the column `value`, and there are {_listed(frame)}; name one so, or use "json"',
         )
-    kept = {name: F.col(name) for name in AS_IT_IS if name in frame.columns}
+    kept = {name: F.col(column) for name in AS_THEY_ARE if (column := _own_column(frame, name)) is not None}
     value = F.col("value").cast("binary" if sink.format == "binary" else "string")
     return frame.select(value.alias("value"), *_aliased(kept | parts))
 
 
-def _begun(writer: DataStreamWriter, definition: Definition, store: str) -> StreamingQuery:
+def _begun(writer: DataStreamWriter, definition: Definition, store: str, mode: str) -> StreamingQuery:
     sink = definition.sink
     if sink.partition_by is not None:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.topic is not None:
-        return writer.format("warren").options(path=store, topic=sink.topic).start()
+        if mode == "append":
+            return writer.format("warren").options(path=store, topic=sink.topic).start()
+        # Spark lets sinks that are written in Python append, and nothing else; batches of any mode it gives away.
+        return writer.foreachBatch(_batch_writer(store, sink.topic)).start()
     if sink.parquet is not None:
         return writer.format("parquet").start(definition.located(sink.parquet))
     if sink.table is not None:
         return writer.toTable(sink.table)
     return writer.format("console").option("truncate", "false").start()
+
+
+def _batch_writer(store: str, topic: str) -> Callable[[DataFrame, int], None]:
+    """Writes a batch once, however often Spark runs it: it is known by the query, whose id is in the checkpoint."""
+
+    def write(frame: DataFrame, batch: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        assert query, "Spark names the query in the thread of its batch"
+        writer = frame.write.format("warren").options(path=store, topic=topic, txnAppId=query, txnVersion=str(batch))
+        writer.mode("append").save()
+
+    return write
+
+
+def _own_column(frame: DataFrame, name: str) -> str | None:
+    """The column that has this part of the message; None where the row has lost it, or another has taken its name."""
+    for column in (MESSAGE_PREFIX + name, name):
+        if column in frame.columns and frame.schema[column].dataType.simpleString() == AS_THEY_ARE[name]:
+            return column
+    return None
 
 
 def _aliased(columns: dict[str, Column]) -> list[Column]:

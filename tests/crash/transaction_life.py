@@ -12,6 +12,8 @@ from random import Random
 from typing import Any, Final, Literal
 from unittest.mock import patch
 
+import pyarrow as pa
+
 import warren.transaction
 from tests.support.line_cutter import LineCutter
 from tests.support.simulated_clock import SimulatedClock
@@ -30,6 +32,7 @@ SOURCES: Final = 60
 TOPICS: Final = (("two", 2, "commit", 2), ("old", 1, "commit", 1), ("loose", 1, "os", 2))
 """The name, the partitions, the durability and the version of each topic that is put to."""
 LEASE_S: Final = 10.0
+APPLICATION: Final = "application"
 
 Outcome = Literal["open", "all", "nothing", "either", "prepared", "maybe prepared"]
 
@@ -55,6 +58,14 @@ class Planned:
         return only_puts and places == {("loose", 0)}
 
 
+@dataclass
+class Deciding:
+    """A batch that is being committed: the version it is for, and its transactions, of which all happen or none."""
+
+    version: int
+    members: list[Planned]
+
+
 class TransactionLife:
     """A store that is opened, used, cut and recovered again and again. Every promise is checked after every crash."""
 
@@ -66,6 +77,8 @@ class TransactionLife:
         self.positions: dict[int, int] = {0: 0, 1: 0}
         self.acknowledged: set[int] = set()
         self.had_power_cut = False
+        self.deciding: Deciding | None = None
+        self.version = -1
         self.crashes: Counter[str] = Counter()
         self._measured: dict[tuple[str, str], int] = {}
         self._memory_max = self.random.choice((500, 4000, 1 << 20))
@@ -158,17 +171,19 @@ class TransactionLife:
 
     def _draw_step(self) -> tuple[str, Callable[[], None]]:
         waiting = [planned for planned in self.planned if planned.outcome == "prepared"]
-        names = ["commit", "commit", "commit", "prepare", "abort", "keep"] + ["decide"] * (3 if waiting else 0)
+        names = ["commit"] * 3 + ["prepare", "abort", "keep", "batch", "batch"] + ["decide"] * (3 if waiting else 0)
         name = self.random.choice(names)
         if name == "keep":
             return name, self._keep
+        if name == "batch":
+            return name, self._run_batch
         if name == "decide":
             return name, partial(self._decide, self.random.choice(waiting))
         return name, partial(self._run_transaction, self._plan(), name)
 
-    def _plan(self) -> Planned:
+    def _plan(self, *, is_named: bool = False) -> Planned:
         random, number = self.random, len(self.planned)
-        planned = Planned(number, f"tx-{number}" if random.random() < 0.5 else None)
+        planned = Planned(number, f"tx-{number}" if is_named or random.random() < 0.5 else None)
         self.planned.append(planned)
         for row in range(random.choice((0, 1, 1, 2, 5, 12))):
             name, partitions, _, _ = random.choice(TOPICS)
@@ -180,14 +195,25 @@ class TransactionLife:
     def _run_transaction(self, planned: Planned, end: str) -> None:
         tx = self.store.transaction(id=planned.id)
         planned.real_id = tx.id
+        by_columns = self.random.random() < 0.4
         for name, partition, id in planned.puts:
             body = id.encode() + b":" * self.random.choice((0, 10, 300, 1500))
             if partition < 0:
                 tx.put(name, body, id=id, delay=self.random.choice((0.5, 100.0)))
-            else:
+            elif not by_columns:
                 tx.put(name, body, id=id, partition=partition)
+        if by_columns:
+            self._put_columns(planned, tx)
         self._consume(planned, tx)
         getattr(self, f"_end_by_{end}")(planned, tx)
+
+    def _put_columns(self, planned: Planned, tx: Transaction) -> None:
+        """Put what goes to each place as Arrow batches: one for all of it, or one for each message."""
+        for place in dict.fromkeys(put[:2] for put in planned.puts if put[1] >= 0):
+            ids = [id for name, partition, id in planned.puts if (name, partition) == place]
+            for part in [ids] if self.random.random() < 0.5 else [[id] for id in ids]:
+                bodies = [id.encode() + b":" * self.random.choice((0, 10, 1500)) for id in part]
+                tx.put_columns(place[0], pa.record_batch({"body": bodies, "id": part}), partition=place[1])
 
     def _consume(self, planned: Planned, tx: Transaction) -> None:
         if self.random.random() < 0.3 and self.stream.read(self.random.randint(1, 3)):
@@ -196,6 +222,23 @@ class TransactionLife:
         if self.random.random() < 0.3:
             planned.acks = self.work.take(self.random.randint(1, 3))
             tx.ack(self.work, planned.acks)
+
+    def _run_batch(self) -> None:
+        """Stage some transactions and commit them together, at times for a version that was reached before."""
+        is_repeat = self.version >= 0 and self.random.random() < 0.25
+        version = self.random.randint(0, self.version) if is_repeat else self.version + self.random.choice((1, 1, 7))
+        members = [self._plan(is_named=True) for _ in range(self.random.choice((0, 1, 2, 3)))]
+        for planned in members:
+            self._run_transaction(planned, "prepare")
+        for planned in members:
+            planned.outcome = "maybe prepared" if is_repeat else "either"
+        self.deciding = None if is_repeat else Deciding(version, members)
+        ids = [planned.real_id for planned in members]
+        assert self.store.commit_batch(APPLICATION, version, ids) == "done"
+        for planned in members:
+            self._becomes(planned, "nothing" if is_repeat else "all")
+        self.deciding = None
+        self.version = max(version, self.version)
 
     def _end_by_commit(self, planned: Planned, tx: Transaction) -> None:
         planned.outcome = "either"
@@ -238,11 +281,28 @@ class TransactionLife:
         """After a crash: every transaction happened wholly or not at all, and those that were answered as answered."""
         prepared = {found.id: found for found in self.store.recover()}
         there = self._there()
+        self._check_batch(set(prepared), there)
         for planned in self.planned:
             self._check_one(planned, there, prepared.pop(planned.real_id, None) is not None)
         assert not prepared, f"{prepared} were never prepared, or decided long ago"
         found = {partition: stored_position(log, "billing") for partition, log in enumerate(self._source_logs())}
         assert found == self.positions
+
+    def _check_batch(self, prepared: set[str], there: Counter[tuple[str, int, str]]) -> None:
+        """A batch that was being decided is decided for all and with its version, or for none and without."""
+        reached = self.store.last_version(APPLICATION)
+        reached = -1 if reached is None else reached
+        assert reached >= self.version, f"version {self.version} was reached, and now {reached} is"
+        deciding, self.deciding = self.deciding, None
+        if deciding is None:
+            assert reached == self.version
+            return
+        is_decided = reached == deciding.version
+        assert is_decided or reached == self.version
+        for planned in deciding.members:
+            assert (planned.real_id in prepared) != is_decided, f"{planned} of {deciding}"
+            assert all(there[put] == is_decided for put in planned.puts), f"{planned} of {deciding}"
+        self.version = reached
 
     def _check_one(self, planned: Planned, there: Counter[tuple[str, int, str]], is_prepared: bool) -> None:
         counts = [there[put] for put in planned.puts]

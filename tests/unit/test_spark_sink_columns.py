@@ -141,8 +141,8 @@ def test_delayed_rows_wait_until_they_are_due(monkeypatch: pytest.MonkeyPatch, t
 def test_any_columns_make_a_json_object(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     schema = (
         "id long, country string, total double, paid boolean, day date, price decimal, at timestamp, "
-        "wall timestamp_ntz, raw binary, w window, list array<double>, names map<string,string>, numbered map<int,string>, "
-        "texts array<string>, blobs array<binary>, Key string, tag string"
+        "wall timestamp_ntz, raw binary, w window, list array<double>, names map<string,string>, "
+        "numbered map<int,string>, texts array<string>, blobs array<binary>, Key string, tag string"
     )
     window = {"start": NOON, "end": None}
     row = (

@@ -17,6 +17,7 @@ from warren.message import Message
 from warren.queue import dead_letter
 from warren.queue.dead_letter import REASON_SIZE_MAX, Failed
 from warren.queue.group_settings import GroupSettings
+from warren.queue.put_back import put_back
 from warren.queue.queue_group import LOOK_S, QueueGroup
 from warren.queue.store import Store
 from warren.storage import Log
@@ -533,3 +534,67 @@ def test_an_intent_that_did_not_reach_the_disk_moves_nothing(bench: Bench, monke
         group.nack(message)
 
     assert dead.end == 0
+
+
+# --- One by one ---
+
+
+def test_letters_are_put_back_by_number_and_no_other(bench: Bench) -> None:
+    group = bench.group()
+    bench.topic.put_many([b"%d" % number for number in range(6)], partition=0)
+    fail(group)
+    fail(group)
+
+    first = group.redrive(numbers={0: [1, 4, 4, 99]})
+    again = group.redrive(numbers={0: [1, 4]})
+
+    assert (first, again) == (2, 0)
+    assert [message.body for message in bench.topic.partition(0).read(6)] == [b"1", b"4"]
+    assert group.redrive() == 4
+    assert [message.body for message in bench.topic.partition(0).read(8)] == [b"0", b"2", b"3", b"5"]
+    assert group.redrive(numbers={0: [0, 1, 2]}) == 0
+
+
+def test_letters_put_back_by_number_stay_so_for_whoever_opens_the_group_next(bench: Bench) -> None:
+    group = bench.group()
+    bench.topic.put_many([b"%d" % number for number in range(3)], partition=0)
+    fail(group)
+    fail(group)
+    group.redrive(numbers={0: [1]})
+    with group._ledger.changing():
+        group._ledger._write_snapshot()
+
+    other = bench.group(bench.open())
+
+    assert put_back(bench.topic, "workers").numbers(0, bench.store.topic("orders.dead").partition(0)) == [1]
+    assert (other.redrive(numbers={0: [1]}), other.redrive()) == (0, 2)
+
+
+def test_a_letter_whose_putting_back_by_number_was_cut_off_is_put_back_once(bench: Bench) -> None:
+    bench.disk = disk = WatchedDisk()
+    store = bench.open()
+    group = bench.group(store)
+    store.topic("orders").put_many([b"%d" % number for number in range(3)], partition=0)
+    fail(group)
+    fail(group)
+    log = store.topic("orders").partition(0)
+    done: list[int] = []
+
+    def cut(path: str) -> None:
+        if log.end > 3 and not done:
+            done.append(log.end)
+            raise SyncFailed(path, "cut")
+
+    disk.on_sync = cut
+    with pytest.raises(SyncFailed):
+        group.redrive(numbers={0: [2]})
+    disk.on_sync = lambda path: None
+
+    other = bench.group(bench.open())
+    assert other.redrive(numbers={0: [2]}) == 0
+    assert [message.body for message in other.topic.partition(0).read(3)] == [b"2"]
+
+
+def test_a_limit_and_numbers_are_not_given_together(bench: Bench) -> None:
+    with pytest.raises(BadInput, match="either limit or numbers"):
+        bench.group().redrive(1, numbers={0: [1]})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from warren.cli.lines import json_fields
 from warren.cli.messages import pages
 from warren.message import Message
-from warren.queue import store_paths
 from warren.queue.dead_letter import HEADER_PREFIX
-from warren.queue.leases import Backoff, Leases
-from warren.queue.ledger import Ledger
+from warren.queue.put_back import PutBack, put_back
 from warren.queue.topic import Topic
 from warren.storage import Log
 
@@ -56,16 +54,14 @@ def letters(topic: Topic, group: str | None) -> Iterator[Letter]:
     found = dead_topic(topic)
     if found is None:
         return
-    ends: dict[str, Mapping[int, int]] = {}
+    known: dict[str, PutBack] = {}
     for log in found.logs:
         for letter in _letters(log):
             if letter.topic != topic.name or group not in (None, letter.group):
                 continue
-            if letter.group not in ends:
-                ends[letter.group] = _put_back_ends(topic, letter.group)
-            end = ends[letter.group].get(letter.message.partition, 0)
-            # Further than the log reaches: the topic was deleted, and this is another of the same name.
-            if letter.message.number >= end or end > log.end:
+            if letter.group not in known:
+                known[letter.group] = put_back(topic, letter.group)
+            if not known[letter.group].has(letter.message.partition, letter.message.number, log):
                 yield letter
 
 
@@ -92,17 +88,3 @@ def _letter(message: Message) -> Letter | None:
         )
     except (KeyError, ValueError):
         return None
-
-
-def _put_back_ends(topic: Topic, group: str) -> Mapping[int, int]:
-    """By partition of the dead-letter topic, the number before which the group's letters were put back."""
-    directory = store_paths.leases_directory(store_paths.group_directory(topic.directory, group))
-    if not topic.filesystem.exists(directory):
-        return {}
-    leases = Leases(Backoff(0, 0))
-    ledger = Ledger(directory, leases, topic.filesystem, topic.clock)
-    try:
-        ledger.look()
-        return dict(leases.redriven_ends)
-    finally:
-        ledger.close()

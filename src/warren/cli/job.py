@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,9 +12,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from warren.errors import BadInput
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MasterOption = Annotated[
     str | None, typer.Option(metavar="URL", help="Where Spark runs; on this machine, if none is given.")
@@ -56,7 +53,7 @@ def _settings(given: list[str]) -> dict[str, str]:
 class Job:
     """A session of Spark, and the terminal that shows how far its work has come."""
 
-    def __init__(self, spark: SparkSession, console: Console) -> None:
+    def __init__(self, spark: Any, console: Console) -> None:
         self.spark, self._console = spark, console
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.config import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX
@@ -139,6 +139,38 @@ class DeadLetters:
 
     # --- And back ---
 
+    def redrive_numbers(self, partition: int, numbers: Sequence[int]) -> int:
+        """Put these letters of a partition back, those that are this group's and were not put back yet; how many."""
+        count = 0
+        with self._lock:
+            self._finish_all()
+            log = self.topic.partition(partition)
+            start = self._start(partition, log)
+            waiting = sorted({number for number in numbers if number >= start})
+            while waiting:
+                page = self._page(log, waiting)
+                letters = self._left(partition, log, page)
+                waiting = [number for number in waiting if number > page[-1].number] if page else []
+                if letters:
+                    start, end = letters[0].number, letters[-1].number + 1
+                    chosen = [letter.number for letter in letters]
+                    self._decide(Redrive(partition, start, end, self._source_ends(letters), chosen))
+                    count += len(letters)
+        return count
+
+    def _page(self, log: Log, numbers: Sequence[int]) -> list[Message]:
+        """The first of these letters that are still there, as many as are put back with one commit."""
+        page: list[Message] = []
+        size = 0
+        for number in numbers:
+            letter = log.at(number) if number >= log.first else None
+            if letter is not None:
+                page.append(letter)
+                size += len(letter.body)
+            if size >= REDRIVE_BYTES_MAX or len(page) == REDRIVE_COUNT_MAX:
+                break
+        return page
+
     def redrive(self, limit: int | None) -> int:
         """Put up to `limit` letters of this group back into the partitions they came from; how many it were."""
         count = 0
@@ -155,27 +187,38 @@ class DeadLetters:
 
     def _redrive_page(self, partition: int, log: Log, end: int, limit: int | None) -> int | None:
         """Put back some letters of one partition; None where there are none left before `end`."""
-        start = self._leases.redriven_ends.get(partition, 0)
-        # Further than the log reaches: the topic was deleted, and this is another of the same name.
-        start = log.first if start > log.end else max(start, log.first)
+        start = self._start(partition, log)
         page = self._letters(log, start, min(end, start + REDRIVE_COUNT_MAX))
         if not page:
             return None
-        ours = [letter for letter in page if self._is_ours(letter)][:limit]
+        ours = self._left(partition, log, page)[:limit]
         stop = ours[-1].number + 1 if limit is not None and len(ours) == limit else page[-1].number + 1
-        sources = sorted({_source_partition(letter) for letter in ours})
-        since = [(source, self._topic.partition(source).end) for source in sources]
-        id, redrive = uuid.uuid4().hex, Redrive(partition, start, stop, since)
+        self._decide(Redrive(partition, start, stop, self._source_ends(ours)))
+        return len(ours)
+
+    def _start(self, partition: int, log: Log) -> int:
+        """The number before which all letters were put back, or are gone."""
+        start = self._leases.redriven_ends.get(partition, 0)
+        # Further than the log reaches: the topic was deleted, and this is another of the same name.
+        return log.first if start > log.end else max(start, log.first)
+
+    def _source_ends(self, letters: Sequence[Message]) -> list[tuple[int, int]]:
+        sources = sorted({_source_partition(letter) for letter in letters})
+        return [(source, self._topic.partition(source).end) for source in sources]
+
+    def _decide(self, redrive: Redrive) -> None:
+        id = uuid.uuid4().hex
         with self._ledger.changing():
             self._ledger.add("redrive", {"id": id, "redrive": redrive})
         self._put_back(id, redrive)
-        return len(ours)
 
     def _put_back(self, id: str, redrive: Redrive) -> None:
         # The intent, on disk before what it announces.
         self._ledger.sync()
         log, marker = self.topic.logs[redrive.partition], bytes.fromhex(id)
-        letters = [letter for letter in self._letters(log, redrive.start, redrive.end) if self._is_ours(letter)]
+        page = self._letters(log, redrive.start, redrive.end) if redrive.numbers is None else []
+        page += self._page(log, redrive.numbers or [])
+        letters = self._left(redrive.partition, log, page)
         for partition, since in redrive.since:
             source = self._topic.partition(partition)
             messages = [_revived(letter) for letter in letters if _source_partition(letter) == partition]
@@ -190,6 +233,11 @@ class DeadLetters:
         start = max(start, log.first)
         return log.read(start, limit=end - start, bytes_max=REDRIVE_BYTES_MAX) if start < end else []
 
+    def _left(self, partition: int, log: Log, letters: Sequence[Message]) -> list[Message]:
+        """Those of the letters that are this group's and were not put back one by one."""
+        picked = picked_numbers(self._leases, partition, log)
+        return [letter for letter in letters if letter.number not in picked and self._is_ours(letter)]
+
     def _is_ours(self, letter: Message) -> bool:
         headers = letter.headers
         return (
@@ -199,6 +247,12 @@ class DeadLetters:
             and headers.get(HEADER_PREFIX + "partition", b"").isdigit()
             and _source_partition(letter) < self._topic.partition_count
         )
+
+
+def picked_numbers(leases: Leases, partition: int, log: Log) -> Collection[int]:
+    """The letters of a partition that were put back one by one, and not with all before them."""
+    picked = leases.redriven_numbers.get(partition, ())
+    return picked if max(picked, default=-1) < log.end else ()
 
 
 def letters_name(topic: Topic) -> str:

@@ -49,7 +49,7 @@ class Burial(NamedTuple):
 
 
 class Redrive(NamedTuple):
-    """Dead letters of one partition, from `start` up to `end`, to be put back.
+    """Dead letters of one partition, from `start` up to `end`, to be put back: all that were not yet, or `numbers`.
 
     `since` has the end of each partition that they may go to, from when it was decided.
     """
@@ -58,6 +58,7 @@ class Redrive(NamedTuple):
     start: int
     end: int
     since: list[tuple[int, int]]
+    numbers: list[int] | None = None
 
 
 class Leases:
@@ -102,6 +103,8 @@ class Leases:
         self.burials = {id: Burial(*fields) for id, fields in snapshot.get("burials", {}).items()}
         self.redrives = {id: Redrive(*fields) for id, fields in snapshot.get("redrives", {}).items()}
         self.redriven_ends: dict[int, int] = dict(snapshot.get("redriven", ()))
+        # By partition, letters behind that end which were put back one by one.
+        self.redriven_numbers = {partition: set(numbers) for partition, numbers in snapshot.get("picked", ())}
         for *fields, spans in snapshot.get("leases", ()):
             lease = Lease(*fields)
             for partition, start, end in spans:
@@ -126,6 +129,7 @@ class Leases:
             "burials": self.burials,
             "redrives": self.redrives,
             "redriven": list(self.redriven_ends.items()),
+            "picked": [[partition, sorted(numbers)] for partition, numbers in self.redriven_numbers.items()],
         }
 
     # --- Looking at it ---
@@ -281,7 +285,12 @@ class Leases:
 
     def _redriven(self, event: Event) -> None:
         redrive = self.redrives.pop(event["id"])
+        picked = self.redriven_numbers.setdefault(redrive.partition, set())
+        if redrive.numbers is not None:
+            picked.update(redrive.numbers)
+            return
         self.redriven_ends[redrive.partition] = redrive.end
+        self.redriven_numbers[redrive.partition] = {number for number in picked if number >= redrive.end}
 
 
 def _runs(leases: Mapping[int, Lease], numbers: Iterable[int]) -> Iterator[tuple[int, int, Lease]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from types import TracebackType
@@ -279,15 +279,20 @@ class QueueGroup:
         """The topic of the dead letters, made where there is none."""
         return self._dead.topic
 
-    def redrive(self, limit: int | None = None) -> int:
+    def redrive(self, limit: int | None = None, *, numbers: Mapping[int, Sequence[int]] | None = None) -> int:
         """Put this group's dead letters, or up to `limit` more of them, back where they came from; how many.
 
-        Each is put back once. It is a new message of its partition, for all groups, and its attempts count from 1.
+        Or those that have these `numbers`, by partition of the dead-letter topic. Each is put back once. It is a new
+        message of its partition, for all groups, and its attempts count from 1.
         """
         if limit is not None:
             checked_count("limit", limit, 1, math.inf)
+        if limit is not None and numbers is not None:
+            raise BadInput("give either limit or numbers")
         with self._usable():
-            return self._dead.redrive(limit)
+            if numbers is None:
+                return self._dead.redrive(limit)
+            return sum(self._dead.redrive_numbers(partition, each) for partition, each in numbers.items())
 
     # --- How it stands ---
 

@@ -66,12 +66,13 @@ def run(
     settings = _settings(conf or [])
     import warren.spark
     from warren.spark.pipelines.attendance import attend
-    from warren.spark.pipelines.runner import start
+    from warren.spark.pipelines.runner import silence, start
 
     console = Console(stderr=True, highlight=False, quiet=is_json)
     with console.status("starting Spark"):
         session = warren.spark.session(f"warren pipeline {definition.name}", master, settings)
     try:
+        silence(session)
         with console.status(f"starting {definition.name}"):
             running = start(session, definition, store=store)
         with JsonLines(definition.name) if is_json else Line(definition.name, console) as told:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -140,6 +142,14 @@ def start(
         lock.close()
         raise
     return Running(definition, queries, lock, clock)
+
+
+def silence(spark: SparkSession) -> None:
+    """Spark says nothing of its own: what it would say of a failure, with every stack, is told in one sentence."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    # A session of Spark Connect has no context; its server logs where it runs.
+    with suppress(AttributeError):
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def rows_of(spark: SparkSession, definition: Definition, store: str) -> Any:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from tests.support.kafka_batches import packed_rows
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.simulated_clock import SimulatedClock
 from warren.config import Compression
@@ -31,7 +32,7 @@ SPARE: Final = 64
 FREE_STEP: Final = 31
 PART_STEPS: Final = {"group": 13}
 PART_STEP: Final = 5
-WHOLE_KINDS: Final = ("singles", "columns", "compressed")
+WHOLE_KINDS: Final = ("singles", "columns", "compressed", "kafka")
 BLOCK_SIZE: Final = 8 << 10
 BLOCK_SIZES: Final = {"blocks": 4 << 10}
 READER_NAME: Final = "billing"
@@ -119,12 +120,26 @@ def _group(log: Log) -> None:
         log.append(b"%d" % place, tag="us" if place % 2 else "")
 
 
+def _kafka(log: Log) -> None:
+    rows: list[dict[str, Any]] = [
+        {"body": b"one", "tag": "eu.de", "key": b"k", "id": "id-1", "headers": {"trace": b"1"}},
+        {"body": b"", "corr_offset": 9},
+        {"body": b"three", "tag": "us"},
+    ]
+    log.append_packed([packed_rows(rows)])
+
+
+def _kafka_compressed(log: Log) -> None:
+    log.append_packed([packed_rows([{"body": b"a" * 40, "tag": "us"}] * 4, compression=4)])
+
+
 KINDS: Final[Mapping[str, Sequence[Callable[[Log], None]]]] = {
     "singles": (_single, _single, _single),
     "columns": (_columns, _shared_tag),
     "mixed": (_single, _columns, _single, _shared_tag),
     "compressed": (_compressible, _single, _compressible),
     "group": (_group, _columns),
+    "kafka": (_kafka, _kafka_compressed, _single),
     "trains": (_shared_tag,) * 6,
     "blocks": (_large, _single, _large, _large, _columns, _large, _single),
 }

@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.kafka_batches import packed_rows
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.simulated_clock import SimulatedClock
 from warren.message import NO_CORR_OFFSET, NO_HEADERS
@@ -23,6 +24,7 @@ KEYS = (None, b"", b"k", b"key\0" * 5)
 HEADERS: tuple[Mapping[str, bytes], ...] = (NO_HEADERS, {"a": b""}, {"trace": b"1", "x": b"yy"}, {"": b"\xff" * 300})
 FILTERS = (None, "#", "eu.*", "us;eu.fr", "é", "nothing")
 SIZES = {"same": (40,), "few": (7, 8, 130, 131), "none": (0,), "some": (0, 3, 64, 900, 2), "large": (9_000, 11, 70_000)}
+KAFKA_COUNT = 60
 DISK = MoodyFileSystem(really_syncs=False)
 
 
@@ -38,7 +40,7 @@ class Kind(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Messages of one kind, one by one or as a batch; or none, and the log is retired or opened again."""
+    """Messages of one kind, one by one or as a batch, ours or Kafka's; or none: the log is retired or opened again."""
 
     what: str
     messages: int
@@ -50,7 +52,7 @@ KINDS = st.builds(Kind, st.sampled_from(sorted(SIZES)), *[st.booleans()] * 5)
 COUNTS = st.sampled_from([1, 2, 5, 23, 24, 64, 65, 130, 200, 700])
 STEPS = st.builds(
     Step,
-    st.sampled_from(["singles", "singles", "batch", "batch", "batch", "retire", "reopen"]),
+    st.sampled_from(["singles", "singles", "batch", "batch", "kafka", "kafka", "retire", "reopen"]),
     COUNTS,
     KINDS,
     st.sampled_from([0, 0, 1_000, 5_000_000]),
@@ -126,7 +128,11 @@ class World:
                 for number in range(self.model.end, self.model.end + count):
                     receipt = self.log.append(**fields(number, kind))
                     self._note([fields(number, kind)], offset=receipt.offset)
-            case "batch":
+            case "kafka" if self._options["version"] == 2:
+                messages = [fields(number, kind) for number in range(self.model.end, self.model.end + count)]
+                self._append_kafka(messages)
+                self._note(messages, offset=None)
+            case "batch" | "kafka":
                 messages = [fields(number, kind) for number in range(self.model.end, self.model.end + count)]
                 self._append_many(messages, kind)
                 self._note(messages, offset=None)
@@ -146,6 +152,14 @@ class World:
             if is_given
         }
         self.log.append_many([message["body"] for message in messages], **given)
+
+    def _append_kafka(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """As batches that fit a block, each compressed in another way."""
+        places = range(0, len(messages), KAFKA_COUNT)
+        batches = [messages[place : place + KAFKA_COUNT] for place in places]
+        self.log.append_packed(
+            [packed_rows(batch, compression=(len(batch) + place) % 5) for place, batch in enumerate(batches)]
+        )
 
     def _note(self, messages: Sequence[Mapping[str, Any]], offset: int | None) -> None:
         now_us = self._clock.now_ns() // 1000

@@ -72,9 +72,10 @@ FETCH_RESPONSE_V4: Final = INT32
 """The throttle time."""
 FETCH_RESPONSE_V7: Final = Struct(">ihi")
 """Throttle time, error code and session id."""
-BASE_OFFSET: Final = INT64
-PATCHED_HEAD: Final = Struct(">qii")
-"""Base offset, length and leader epoch: the bytes of a record batch that its checksum does not cover, but the magic."""
+CONTROL_KEY: Final = Struct(">hh")
+"""Version, and 1 for a commit or 0 for an abort, in the key of a control record."""
+CONTROL_VALUE: Final = Struct(">hi")
+"""Version, and the coordinator's epoch."""
 
 # --- Reading --------------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,11 @@ class Columns:
     def __contains__(self, kind: int) -> bool:
         return kind in self._sections
 
+    @property
+    def size(self) -> int:
+        """About how many bytes the messages take."""
+        return len(self._area)
+
     def section(self, kind: int) -> bytes | memoryview:
         """The bytes of a section; none where it is missing."""
         start, end = self._sections.get(kind, (0, 0))

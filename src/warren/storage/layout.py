@@ -232,6 +232,46 @@ PIECE: Final = Struct("<II")
 PIECE_STEP: Final = PIECE.size // 2
 
 
+# --- Kafka batch: the body of a record that holds messages as a Kafka client sent them, big-endian -----------------
+
+
+class KafkaBatchHead(NamedTuple):
+    """The head of a Kafka record batch, version 2. Its records follow, compressed or not.
+
+    `batch_length` counts what follows it, and `checksum` is the CRC-32C of all from `attributes` on.
+    """
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    checksum: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+KAFKA_BATCH_HEAD: Final = Struct(">qiibIhiqqqhii")
+KAFKA_BATCH_START: Final = Struct(">qii")
+"""Base offset, length and leader epoch: what whoever stores or sends a batch may change; no checksum covers them."""
+KAFKA_LENGTH_END: Final = 12
+KAFKA_CHECKED_AT: Final = 21
+KAFKA_MAGIC: Final = 2
+KAFKA_COMPRESSION: Final = 0x07
+KAFKA_LOG_APPEND_TIME: Final = 0x08
+KAFKA_TRANSACTIONAL: Final = 0x10
+KAFKA_CONTROL: Final = 0x20
+KAFKA_COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+XERIAL_HEAD: Final = Struct(">8sii")
+"""What snappy's bytes start with where they come in pieces: a name, and two versions."""
+XERIAL_NAME: Final = b"\x82SNAPPY\0"
+XERIAL_SIZE: Final = Struct(">i")
+
 STEP: Final = Struct("<I12xQ12xI")
 """Size word, number and count alone: what stepping from record to record needs of a head."""
 
@@ -362,6 +402,7 @@ TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
     "Record, version 1": (RECORD_HEAD_V1, RecordHeadV1, 0),
     "Columns": (COLUMNS_HEAD, ColumnsHead, 0),
     "Section": (SECTION, Section, 0),
+    "Kafka batch": (KAFKA_BATCH_HEAD, KafkaBatchHead, 0),
     "Meta-data message": (META_HEAD, MetaHead, 0),
     "Index entry": (INDEX_ENTRY, IndexEntry, 0),
     "Reader, version 2": (READER, ReaderPosition, 0),

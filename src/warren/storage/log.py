@@ -50,6 +50,8 @@ from warren.storage.reader import (
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery
 from warren.storage.residents import process_residents
+from warren.storage.retiring import retire
+from warren.storage.stored import Stored, read_stored
 from warren.storage.tags import TagFilter
 from warren.storage.verification import Verified, verify
 from warren.storage.view import LogView
@@ -354,6 +356,13 @@ class Log:
         """The records that hold the messages from `start` up to `end`, checked, for `append_packed` of another log."""
         return read_packed(self._view, self.version, start, end)
 
+    def stored(self, number: int, *, bytes_max: int) -> list[Stored]:
+        """What holds the messages from `number` on, of about `bytes_max` bytes: Kafka batches as they lie in the file.
+
+        At least one record where there is one; the first may hold messages before `number`.
+        """
+        return read_stored(self._view, self.version, number, bytes_max)
+
     # --- Readers ---
 
     def reader(self, name: str, *, tag: str | None = None) -> QueueReader:
@@ -401,21 +410,7 @@ class Log:
     def retire(self, *, before: int) -> int:
         """Remove whole blocks whose messages all come before `before`; the first number that is still there."""
         self.check_writable()
-        if self.version == 1:
-            # The first record of the first block is what tells the numbers of all: it must not be lost.
-            self._commit.sync()
-        with self._commit.changing() as writer:
-            index = writer.index
-            start, slots = self._view.sealed_before(before)
-            if slots:
-                _, count = index.block_range()
-                index.put_block_range(start + len(slots), count - len(slots))
-                # Durable before a file goes: recovery must know that these blocks are not missing but retired.
-                index.sync()
-                self._files.forget_blocks(range(start, start + len(slots)))
-                for slot in slots:
-                    self._files.filesystem.remove(paths.block_path(self.path, slot.base_offset, self.version))
-                self._files.filesystem.sync_directory(self.path)
+        retire(self._files, self._view, self._commit, before)
         return self.first
 
     def remove(self) -> None:

@@ -63,7 +63,7 @@ class BatchPart:
 
     @property
     def size(self) -> int:
-        return len(self._record.area) * self._count // self._columns.count
+        return self._columns.size * self._count // self._columns.count
 
     def culprit(self) -> int:
         return self._record.position

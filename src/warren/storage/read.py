@@ -14,7 +14,7 @@ from warren.message import NO_HEADERS, Message
 from warren.storage import columns
 from warren.storage.blobs import Rows
 from warren.storage.block import Block
-from warren.storage.columns import Columns
+from warren.storage.kafka_columns import columns_of
 from warren.storage.layout import CODEC_SINGLE, SECTION_BODY_ENDS
 from warren.storage.record import Damage, DiskMessage, unpack_headers
 from warren.storage.runs import Run, RunFinder
@@ -116,7 +116,7 @@ class Filling:
 
     def _take_batch(self, record: DiskMessage, number: int, end: int) -> int:
         every = slice(number - record.number, min(record.message_count, end - record.number))
-        batch = Columns(record.area, record.message_count)
+        batch = columns_of(record)
         rows = columns.passing_rows(batch, record.tag, every, self._tag)
         if rows is None:
             return record.number + every.stop

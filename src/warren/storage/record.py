@@ -14,6 +14,7 @@ from warren.storage.compression import compress, decompress
 from warren.storage.layout import (
     ALIGNMENT,
     CODEC_COLUMNS,
+    CODEC_KAFKA,
     CODEC_SINGLE,
     HEADER_SIZES,
     META_DATA,
@@ -35,6 +36,7 @@ from warren.storage.layout import (
 PLAIN_HEAD: Final = PAYLOAD_HEAD.pack(1, NO_CORR_OFFSET, CODEC_SINGLE, 0, 0, 0, NO_KEY, 0)
 """The payload head of a single message that is nothing but a body."""
 COMPRESS_SIZE_MIN: Final = 128
+CODECS: Final = (CODEC_SINGLE, CODEC_COLUMNS, CODEC_KAFKA)
 
 
 class Damage(Exception):
@@ -57,7 +59,7 @@ class DiskMessage(NamedTuple):
     """A record that was read and checked, with what it says of itself. `end` is where the next blob starts.
 
     `body` is that of a single message. `area` holds the columns of a batch: where they lie, or unpacked where they
-    were compressed.
+    were compressed; or a Kafka batch as it lies.
     """
 
     position: int
@@ -276,7 +278,7 @@ def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, en
     body_at = headers_at + head.headers_size
     if codec == CODEC_COLUMNS:
         body_at = columns_at(body_at)
-    if body_at > len(payload) or codec not in (CODEC_SINGLE, CODEC_COLUMNS) or not count:
+    if body_at > len(payload) or codec not in CODECS or not count or (codec == CODEC_KAFKA and compression):
         raise Damage(position, "the sizes in the head do not fit the record")
     body, area, headers = payload[body_at:], b"", b""
     try:
@@ -287,7 +289,7 @@ def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, en
     except ValueError as error:
         raise Damage(position, str(error)) from error
     key = None if key_size == NO_KEY else bytes(payload[key_at:headers_at])
-    if codec == CODEC_COLUMNS:
+    if codec != CODEC_SINGLE:
         body, area = b"", body
     elif headers_at < body_at:
         headers = bytes(payload[headers_at:body_at])

@@ -13,11 +13,13 @@ from warren.config import SCAN_ROWS_DEFAULT
 from warren.errors import BadInput, NumberRetired
 from warren.storage.arrow import SCHEMA, Piece, joined
 from warren.storage.block import Block
-from warren.storage.columns import Columns, passing_rows
+from warren.storage.columns import passing_rows
+from warren.storage.kafka_columns import columns_of
 from warren.storage.layout import CODEC_SINGLE
 from warren.storage.parts import BatchPart, LoosePart, Part, RunPart, SpacedPart, TrainPart
 from warren.storage.record import Damage, DiskMessage
 from warren.storage.runs import Run, RunFinder
+from warren.storage.skipping import Skipped, SkipFinder
 from warren.storage.tags import TagFilter
 from warren.storage.trains import Train, TrainFinder
 from warren.storage.view import LogView, Stretch
@@ -143,10 +145,12 @@ def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: in
     """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
     block, limit, _ = stretch
     runs = RunFinder(block, limit, numbers.stop, SIZE_TARGET)
-    trains = TrainFinder(block, limit, numbers.stop) if tag is None else None
+    batches = TrainFinder(block, limit, numbers.stop) if tag is None else SkipFinder(block, limit, tag)
+    if tag is None:
+        block.will_need(*block.extent(numbers.start, numbers.stop, limit))
 
-    def find(position: int, number: int) -> Run | Train | None:
-        return runs.find(position, number) or (trains.find(position, number) if trains is not None else None)
+    def find(position: int, number: int) -> Run | Train | Skipped | None:
+        return runs.find(position, number) or batches.find(position, number)
 
     loose = LoosePart()
     for found in walk(block, limit, numbers.start, numbers.stop, find):
@@ -180,7 +184,7 @@ def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
 def _batch_parts(record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
     row, row_end = max(0, numbers.start - record.number), min(record.message_count, numbers.stop - record.number)
     try:
-        columns = Columns(record.area, record.message_count)
+        columns = columns_of(record)
         rows = passing_rows(columns, record.tag, slice(row, row_end), tag)
     except Damage as damage:
         raise block.corrupt(Damage(record.position, damage.reason)) from damage

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from warren.errors import CorruptRecord
 from warren.storage.block import HEADER_SIZE_MAX, BlockHeader
-from warren.storage.columns import Columns
-from warren.storage.layout import CODEC_COLUMNS, SECTION_BODY_ENDS
-from warren.storage.record import Damage
+from warren.storage.kafka_columns import columns_of
+from warren.storage.layout import CODEC_SINGLE, SECTION_BODY_ENDS
+from warren.storage.record import Damage, DiskMessage
 from warren.storage.view import LogView, Stretch
 
 
@@ -48,8 +48,8 @@ def _verify_block(
         if record.number != number or record.timestamp < timestamp:
             reason = f"message {record.number} of time {record.timestamp} where {number} should follow {timestamp}"
             raise block.corrupt(Damage(position, reason))
-        if record.codec == CODEC_COLUMNS:
-            _verify_columns(stretch, position, record.area, record.message_count)
+        if record.codec != CODEC_SINGLE:
+            _verify_columns(stretch, record)
         number, timestamp = number + record.message_count, record.timestamp
         position, records = block.next_record(record.end, limit), records + 1
         if progress is not None and not records % 1024:
@@ -61,8 +61,8 @@ def _verify_block(
     return number, timestamp, records
 
 
-def _verify_columns(stretch: Stretch, position: int, area: bytes | memoryview, count: int) -> None:
+def _verify_columns(stretch: Stretch, record: DiskMessage) -> None:
     try:
-        Columns(area, count).ends(SECTION_BODY_ENDS)
+        columns_of(record).ends(SECTION_BODY_ENDS)
     except Damage as damage:
-        raise stretch.block.corrupt(Damage(position, damage.reason)) from damage
+        raise stretch.block.corrupt(Damage(record.position, damage.reason)) from damage

@@ -1,0 +1,170 @@
+"""Record batches of Kafka, version 2: checked as they come from a producer, and made of messages for a consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from warren.errors import BadBatch
+from warren.message import NO_CORR_OFFSET, Message
+from warren.protocol.codec import CONTROL_KEY, CONTROL_VALUE
+from warren.storage.checksum import crc32c
+from warren.storage.kafka_batch import numbered, records_of
+from warren.storage.kafka_columns import (
+    CORR_OFFSET_HEADER,
+    ID_HEADER,
+    NULL_BODY_HEADER,
+    TAG_HEADER,
+)
+from warren.storage.kafka_records import find_places
+from warren.storage.layout import (
+    KAFKA_BATCH_HEAD,
+    KAFKA_CHECKED_AT,
+    KAFKA_COMPRESSION,
+    KAFKA_COMPRESSIONS,
+    KAFKA_CONTROL,
+    KAFKA_LENGTH_END,
+    KAFKA_MAGIC,
+    KAFKA_TRANSACTIONAL,
+    KafkaBatchHead,
+)
+
+NO_PRODUCER: Final = -1
+RECORD_SIZE_MIN: Final = 7
+"""What a record takes at least: its length, attributes, two deltas, key and value that are null, and no header."""
+US_PER_MS: Final = 1000
+BUILT_SIZE_MAX: Final = (1 << 31) - 1
+NAME_OF: Final[Mapping[str, str]] = {
+    "tag": TAG_HEADER.decode(),
+    "id": ID_HEADER.decode(),
+    "corr_offset": CORR_OFFSET_HEADER.decode(),
+    "null_body": NULL_BODY_HEADER.decode(),
+}
+"""The headers in which a Kafka consumer finds what else a message of Warren has."""
+
+
+class Batch(NamedTuple):
+    """One batch as it came, and what its head says."""
+
+    head: KafkaBatchHead
+    data: memoryview
+
+    @property
+    def compression(self) -> str:
+        return KAFKA_COMPRESSIONS[self.head.attributes & KAFKA_COMPRESSION]
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.head.attributes & KAFKA_TRANSACTIONAL)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a producer numbers its batches, so that one that comes twice is known."""
+        return self.head.producer_id != NO_PRODUCER
+
+
+def split(records: memoryview) -> list[Batch]:
+    """The batches that a producer sent for one partition, each of them checked but for what its records say.
+
+    BadBatch where one does not check.
+    """
+    batches, position = [], 0
+    while position < len(records):
+        batch = _cut(records[position:])
+        batches.append(batch)
+        position += len(batch.data)
+    if not batches:
+        raise BadBatch("there is none")
+    return batches
+
+
+def _cut(records: memoryview) -> Batch:
+    if len(records) < KAFKA_BATCH_HEAD.size:
+        raise BadBatch(f"{len(records)} bytes are less than a head")
+    head: KafkaBatchHead = tuple.__new__(KafkaBatchHead, KAFKA_BATCH_HEAD.unpack_from(records))
+    end = KAFKA_LENGTH_END + head.batch_length
+    if head.magic != KAFKA_MAGIC:
+        raise BadBatch(f"format {head.magic}; only format {KAFKA_MAGIC} is taken")
+    if not KAFKA_BATCH_HEAD.size < end <= len(records):
+        raise BadBatch(f"a length of {head.batch_length} where {len(records)} bytes are left")
+    if head.record_count < 1 or head.last_offset_delta != head.record_count - 1:
+        raise BadBatch(f"{head.record_count} records with a last offset of {head.last_offset_delta}")
+    if head.attributes & KAFKA_COMPRESSION >= len(KAFKA_COMPRESSIONS):
+        raise BadBatch(f"unknown compression {head.attributes & KAFKA_COMPRESSION}")
+    is_plain = not head.attributes & KAFKA_COMPRESSION
+    if is_plain and head.record_count * RECORD_SIZE_MIN > end - KAFKA_BATCH_HEAD.size:
+        raise BadBatch(f"{head.record_count} records in {end} bytes")
+    if head.attributes & KAFKA_CONTROL:
+        raise BadBatch("a control batch, which only a broker writes")
+    data = records[:end]
+    if crc32c(data[KAFKA_CHECKED_AT:]) != head.checksum:
+        raise BadBatch("it does not match its checksum")
+    return Batch(head, data)
+
+
+def check_records(batch: Batch) -> None:
+    """BadBatch where the records are not as many, or not such, as the head says. Unpacks what is compressed."""
+    try:
+        find_places(records_of(batch.data, batch.head.record_count), batch.head.record_count)
+    except ValueError as error:
+        raise BadBatch(str(error)) from error
+
+
+# --- Batches for consumers ---
+
+
+def build(messages: Sequence[Message]) -> list[bytes | memoryview]:
+    """One batch of messages that follow one another, at least one, as buffers: numbers are offsets."""
+    # Imported here: of a topic that Kafka's clients alone write to no batch is ever built.
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+    builder = DefaultRecordBatchBuilder(
+        magic=KAFKA_MAGIC,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=NO_PRODUCER,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=BUILT_SIZE_MAX,
+    )
+    first = messages[0].number
+    for message in messages:
+        value = None if NAME_OF["null_body"] in message.headers else message.body
+        headers = _headers(message)
+        builder.append(message.number - first, message.timestamp // US_PER_MS, message.key, value, headers)
+    return list(numbered(memoryview(builder.build()), first))
+
+
+def _headers(message: Message) -> list[tuple[str, bytes]]:
+    if not (message.headers or message.tag or message.id or message.corr_offset != NO_CORR_OFFSET):
+        return []
+    headers = {name: value for name, value in message.headers.items() if name != NAME_OF["null_body"]}
+    if message.tag:
+        headers[NAME_OF["tag"]] = message.tag.encode()
+    if message.id:
+        headers[NAME_OF["id"]] = message.id.encode()
+    if message.corr_offset != NO_CORR_OFFSET:
+        headers[NAME_OF["corr_offset"]] = b"%d" % message.corr_offset
+    return list(headers.items())
+
+
+def build_control(head: KafkaBatchHead, *, is_commit: bool, coordinator_epoch: int = 0) -> bytes:
+    """The control batch that ends the transaction of the producer in `head`, whose offset and times it has."""
+    key, value = CONTROL_KEY.pack(0, is_commit), CONTROL_VALUE.pack(0, coordinator_epoch)
+    record = b"".join((b"\0\0\0", _varint(len(key)), key, _varint(len(value)), value, b"\0"))
+    records = _varint(len(record)) + record
+    head = head._replace(
+        batch_length=KAFKA_BATCH_HEAD.size - KAFKA_LENGTH_END + len(records),
+        magic=KAFKA_MAGIC,
+        attributes=KAFKA_TRANSACTIONAL | KAFKA_CONTROL,
+        last_offset_delta=0,
+        base_sequence=-1,
+        record_count=1,
+    )
+    data = KAFKA_BATCH_HEAD.pack(*head) + records
+    return KAFKA_BATCH_HEAD.pack(*head._replace(checksum=crc32c(data[KAFKA_CHECKED_AT:]))) + records
+
+
+def _varint(size: int) -> bytes:
+    """A signed varint of a small number that is not negative."""
+    return bytes((size << 1,))

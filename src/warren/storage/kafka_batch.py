@@ -1,0 +1,136 @@
+"""A Kafka record batch as the body of a record: stored as a client sent it, and taken out again the same."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from warren.config import RAW_SIZE_MAX
+from warren.message import NO_CORR_OFFSET
+from warren.storage.checksum import crc32c
+from warren.storage.layout import (
+    CODEC_KAFKA,
+    KAFKA_BATCH_HEAD,
+    KAFKA_BATCH_START,
+    KAFKA_COMPRESSION,
+    KAFKA_COMPRESSIONS,
+    KAFKA_LENGTH_END,
+    KAFKA_MAGIC,
+    NO_KEY,
+    PAYLOAD_HEAD,
+    XERIAL_HEAD,
+    XERIAL_NAME,
+    XERIAL_SIZE,
+    KafkaBatchHead,
+)
+from warren.storage.record import Packed
+
+Area = bytes | bytearray | memoryview
+GZIP_WINDOW: Final = 31
+"""What tells zlib that the bytes are those of gzip."""
+SNAPPY_SIZE_BYTES_MAX: Final = 5
+
+
+def pack_kafka(batch: Area, leader_epoch: int = 0) -> Packed:
+    """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp."""
+    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+    assert head.batch_length == len(batch) - KAFKA_LENGTH_END
+    payload = b"".join(
+        (
+            PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, 0),
+            KAFKA_BATCH_START.pack(0, head.batch_length, leader_epoch),
+            memoryview(batch)[KAFKA_BATCH_START.size :],
+        )
+    )
+    return Packed(payload, crc32c(payload), head.record_count)
+
+
+def numbered(batch: memoryview, number: int) -> tuple[bytes, memoryview]:
+    """The batch with `number` as its base offset: its first bytes, and the others, which are not copied."""
+    _, length, leader_epoch = KAFKA_BATCH_START.unpack_from(batch)
+    return KAFKA_BATCH_START.pack(number, length, leader_epoch), batch[KAFKA_BATCH_START.size :]
+
+
+def records_of(batch: Area, count: int) -> bytes | memoryview:
+    """The records of a batch, one behind the other, unpacked. ValueError where they are not there."""
+    if len(batch) < KAFKA_BATCH_HEAD.size:
+        raise ValueError("no head of a Kafka batch")
+    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+    if head.magic != KAFKA_MAGIC or head.batch_length != len(batch) - KAFKA_LENGTH_END or head.record_count != count:
+        raise ValueError("the head of the Kafka batch does not fit its record")
+    return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION)
+
+
+def decompress(data: memoryview, code: int) -> bytes | memoryview:
+    """What a client compressed; ValueError where it cannot have, or where there is too much of it."""
+    if code >= len(KAFKA_COMPRESSIONS):
+        raise ValueError(f"unknown compression {code}")
+    name = KAFKA_COMPRESSIONS[code]
+    if name == "none":
+        return data
+    raw = _unzip(data) if name == "gzip" else _unsnap(data) if name == "snappy" else _unframe(data, name)
+    if len(raw) > RAW_SIZE_MAX:
+        raise ValueError(f"more than {RAW_SIZE_MAX} bytes when unpacked")
+    return raw
+
+
+def _unzip(data: memoryview) -> bytes:
+    unpacker = zlib.decompressobj(GZIP_WINDOW)
+    try:
+        raw = unpacker.decompress(data, RAW_SIZE_MAX + 1)
+    except zlib.error as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+    if not unpacker.eof and len(raw) <= RAW_SIZE_MAX:
+        raise ValueError("gzip's bytes end too early")
+    return raw
+
+
+def _unframe(data: memoryview, name: str) -> bytes:
+    """What lies in a frame of lz4 or zstd."""
+    # Imported here: PyArrow takes longer to import than a log to open.
+    import pyarrow
+
+    try:
+        stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
+        raw: bytes = stream.read(RAW_SIZE_MAX + 1)
+    except OSError as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+    return raw
+
+
+def _unsnap(data: memoryview) -> bytes:
+    """What snappy packed, in one piece, or in pieces as Kafka's Java client lays them."""
+    if len(data) < XERIAL_HEAD.size or bytes(data[: len(XERIAL_NAME)]) != XERIAL_NAME:
+        return _unsnap_piece(data, RAW_SIZE_MAX)
+    pieces, position, room = [], XERIAL_HEAD.size, RAW_SIZE_MAX
+    while position < len(data):
+        if position + XERIAL_SIZE.size > len(data):
+            raise ValueError("a size passes the end")
+        (size,) = XERIAL_SIZE.unpack_from(data, position)
+        position += XERIAL_SIZE.size
+        if not 0 <= size <= len(data) - position:
+            raise ValueError(f"a piece of {size} bytes passes the end")
+        piece = _unsnap_piece(data[position : position + size], room)
+        pieces.append(piece)
+        position, room = position + size, room - len(piece)
+    return b"".join(pieces)
+
+
+def _unsnap_piece(data: memoryview, room: int) -> bytes:
+    import pyarrow
+
+    size = shift = 0
+    for byte in data[:SNAPPY_SIZE_BYTES_MAX]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise ValueError("no size before snappy's bytes")
+    if size > room:
+        raise ValueError(f"{size} bytes when unpacked, over the limit")
+    try:
+        raw: bytes = pyarrow.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
+    except OSError as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+    return raw

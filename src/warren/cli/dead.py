@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import chain, islice
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -14,6 +14,7 @@ from rich.text import Text
 from warren.cli.dead_letters import Letter, dead_topic, letters
 from warren.cli.failure import FailureGroup
 from warren.cli.group_facts import existing_settings
+from warren.cli.job import ConfOption, MasterOption, running
 from warren.cli.lines import printable, printable_text
 from warren.cli.show import BODY_SHOWN_MAX, shortened, table, time_text, write_json
 from warren.cli.store import (
@@ -24,12 +25,16 @@ from warren.cli.store import (
     StoreOption,
     TopicArgument,
     open_store,
+    require_store,
 )
 from warren.errors import BadInput
 from warren.queue.group_settings import group_names
 from warren.queue.topic import Topic
 
-app = typer.Typer(cls=FailureGroup, help="List dead letters, and put them back.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from warren.spark.dead_letters import Reason
+
+app = typer.Typer(cls=FailureGroup, help="List and count dead letters, and put them back.", no_args_is_help=True)
 
 LIMIT_DEFAULT: Final = 20
 
@@ -66,20 +71,101 @@ def redrive(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="The oldest so many of a group.")
     ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Those for which this is true; found by Spark.")
+    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
-    """Put dead letters back where they came from, as new messages: each once."""
+    """Put dead letters back where they came from, as new messages: each once.
+
+    A condition may use `reason`, `attempts`, `group`, `partition`, `number`, `died`, `key`, `value`, `tag`, `id`, and
+    `text`, which is the value as a string.
+
+    ```
+    warren dead redrive orders
+    warren dead redrive orders --where "reason like 'timeout%' and died > now() - interval 1 day"
+    ```
+    """
+    if where is not None and limit is not None:
+        raise BadInput("give either --where or --limit")
     with open_store(store) as opened:
         found = opened.existing_topic(topic)
-        counts = {name: _redrive(found, name, limit) for name in _queue_groups(found, group)}
+        groups = _queue_groups(found, group)
+        counts = {} if where is not None else {name: _redrive(found, name, limit) for name in groups}
+    if where is not None:
+        counts = _redrive_where(store, topic, group, where, master, conf, is_quiet=is_json)
     if is_json:
         write_json([{"topic": topic, "group": name, "messages": count} for name, count in counts.items()])
     elif not counts:
-        Console(highlight=False).print(Text("no queue groups, and no dead letters", style="dim"))
+        nothing = "no queue groups, and no dead letters" if where is None else "no such dead letters"
+        Console(highlight=False).print(Text(nothing, style="dim"))
     else:
         for name, count in counts.items():
             typer.echo(f"{name}: {count:,} {'message' if count == 1 else 'messages'} put back into {topic}")
+
+
+@app.command()
+def summary(
+    topic: EveryTopicArgument = None,
+    letters: Annotated[
+        list[str] | None,
+        typer.Option("--in", metavar="TOPIC", help="A topic of letters, such as a pipeline's. May be repeated."),
+    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help="Those for which this is true.")] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Count the dead letters that were not put back, by topic, group and reason. Runs on Spark.
+
+    ```
+    warren dead summary
+    warren dead summary orders --where "died > now() - interval 1 day"
+    warren dead summary orders --in broken-orders
+    ```
+    """
+    require_store(store)
+    from warren.spark.dead_letters import summary as job
+
+    topics = None if topic is None else [topic]
+    with running("dead letters", master, conf, is_quiet=is_json) as spark_job, spark_job.status("counting"):
+        reasons = job(spark_job.spark, store, topics, letters or None, where=where)
+    if is_json:
+        write_json([reason.to_json() for reason in reasons])
+        return
+    console = Console(highlight=False)
+    console.print(_reasons_table(reasons) if reasons else Text("no dead letters", style="dim"))
+
+
+def _reasons_table(reasons: Sequence[Reason]) -> RenderableType:
+    rows = table("Dead letters by reason")
+    rows.add_column("letters", justify="right", no_wrap=True)
+    rows.add_column("topic", no_wrap=True)
+    rows.add_column("group", no_wrap=True)
+    rows.add_column("last (UTC)", no_wrap=True)
+    rows.add_column("reason", overflow="fold")
+    for reason in reasons:
+        rows.add_row(
+            f"{reason.letters:,}",
+            Text(reason.topic),
+            Text(printable_text(reason.group or "–")),
+            time_text(reason.last_us),
+            Text(printable_text(reason.reason)),
+        )
+    return rows
+
+
+def _redrive_where(
+    store: str, topic: str, group: str | None, where: str, master: str | None, conf: list[str] | None, *, is_quiet: bool
+) -> dict[str, int]:
+    from warren.spark.dead_letters import redrive as job
+
+    with running("redrive", master, conf, is_quiet=is_quiet) as spark_job, spark_job.status("looking for letters"):
+        return job(spark_job.spark, store, topic, where, group)
 
 
 def _queue_groups(topic: Topic, group: str | None) -> list[str]:

@@ -7,7 +7,23 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.cli import archive, dead, demo, doctor, group, log, pipeline, put, read, scheduled, stats, take, topic
+from warren.cli import (
+    archive,
+    compact,
+    dead,
+    demo,
+    doctor,
+    group,
+    log,
+    pipeline,
+    put,
+    read,
+    replay,
+    scheduled,
+    stats,
+    take,
+    topic,
+)
 from warren.cli.failure import FailureGroup
 
 app = typer.Typer(
@@ -28,6 +44,8 @@ app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
 app.command("stats")(stats.stats)
+app.command("replay")(replay.replay)
+app.command("compact")(compact.compact)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

@@ -1,0 +1,88 @@
+"""`warren replay`: messages of the log or an archive put into a topic again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from warren.cli.job import ConfOption, MasterOption, running
+from warren.cli.quantities import moment_us
+from warren.cli.show import write_json
+from warren.cli.stats import FromArchiveOption, SinceOption, TagOption, UntilOption
+from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, require_store
+from warren.clock import SYSTEM_CLOCK
+
+IntoOption = Annotated[str, typer.Option(metavar="TOPIC", help="The topic to put them into; made where it is missing.")]
+KeepTimesOption = Annotated[
+    bool, typer.Option("--keep-times", help="Keep the time of a message, in its header warren.timestamp.")
+]
+
+
+def replay(
+    topic: TopicArgument,
+    into: IntoOption,
+    first: Annotated[int | None, typer.Option("--from", metavar="NUMBER", min=0, help="From this number on.")] = None,
+    end: Annotated[
+        int | None, typer.Option("--to", metavar="NUMBER", min=0, help="Up to this number, without it.")
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tag: TagOption = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Those for which this is true, e.g. \"text like '%refund%'\".")
+    ] = None,
+    archive: FromArchiveOption = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Do it once under this name, however often it is run.")
+    ] = None,
+    keeps_times: KeepTimesOption = False,
+    keeps_partitions: Annotated[
+        bool, typer.Option("--keep-partitions", help="Put each into the partition that it came from.")
+    ] = False,
+    is_reviving: Annotated[
+        bool, typer.Option("--revive", help="Leave out the headers that tell why a dead letter died.")
+    ] = False,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    is_json: AsJson = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Put messages into a topic again, all or none, with their keys, tags, ids and headers.
+
+    They get new numbers and times there. A condition may use the columns of a message: partition, offset, timestamp,
+    key, value, id, tag, headers, and `text`, which is the value as a string.
+
+    ```
+    warren replay orders --into orders-again --since 2026-03-01 --until 2026-03-02 --name march-1
+    warren replay orders --into refunds --archive archive --where "text like '%refund%'" --keep-times
+    warren replay orders --into test --from 1000 --to 2000 --tag 'eu.#'
+    ```
+    """
+    now_us = SYSTEM_CLOCK.now_ns() // 1000
+    since_us = None if since is None else moment_us(since, now_us)
+    until_us = None if until is None else moment_us(until, now_us)
+    require_store(store)
+    from warren.spark.replay import replay as job
+    from warren.spark.selection import Selection
+
+    chosen = Selection(store=store, topics=[topic], since_us=since_us, until_us=until_us, tag=tag, archive=archive)
+    with running("replay", master, conf, is_quiet=is_json) as spark_job, spark_job.status(f"replaying {topic}"):
+        done = job(
+            spark_job.spark,
+            chosen,
+            into,
+            first=first,
+            end=end,
+            where=where,
+            name=name,
+            keeps_times=keeps_times,
+            keeps_partitions=keeps_partitions,
+            is_reviving=is_reviving,
+        )
+    if is_json:
+        write_json({"topic": topic, "into": into, "name": name, "messages": done.messages, "was_done": done.was_done})
+    elif done.was_done:
+        typer.echo(f"nothing was put: {name!r} was replayed into {into} before")
+    else:
+        typer.echo(f"{done.messages:,} {'message' if done.messages == 1 else 'messages'} of {topic} put into {into}")

@@ -1,0 +1,174 @@
+"""Dead letters on Spark: summarised by reason, and put back by condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.errors import BadInput, NoSuchTopic
+from warren.queue.dead_letter import HEADER_PREFIX
+from warren.queue.group_settings import read_settings
+from warren.queue.put_back import put_back
+from warren.queue.topic import Topic
+from warren.spark.rewriting import narrowed
+from warren.spark.selection import Selection
+from warren.spark.tasks import failures_told
+from warren.transaction.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TOLD: Final = {"topic": "string", "partition": "int", "number": "long", "group": "string", "attempts": "int"}
+"""What a letter tells in its headers, beside the reason: where it came from, and who gave it up."""
+REASON_SHOWN_MAX: Final = 200
+"""Reasons that are the same in so many characters are one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Letters of one topic and group that died of the same. Times are µs since the epoch."""
+
+    topic: str
+    group: str | None
+    reason: str
+    letters: int
+    attempts_max: int | None
+    first_us: int
+    last_us: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def letters(
+    spark: SparkSession, store: str, topics: Sequence[str] | None = None, dead_topics: Sequence[str] | None = None
+) -> DataFrame:
+    """The dead letters of the topics, or of all, that were not put back. NoSuchTopic where none has died yet.
+
+    They are looked for where each topic's settings say, or in `dead_topics`, to which a pipeline may have put some.
+
+    Columns: `topic, partition, number` where the message was, `group`, `attempts`, `reason`, `died`, what it carries as
+    `key, value, tag, id, headers`, and `dead_topic, dead_partition, dead_number` where the letter is.
+    """
+    from pyspark.sql import functions as f
+
+    with Store(store, keeps=False) as opened:
+        names = opened.topics() if topics is None else list(topics)
+        sources = [opened.existing_topic(name) for name in names]
+        found = [name for name in map(_dead_name, sources) if opened.has_topic(name)]
+        found = sorted(set(found if dead_topics is None else dead_topics))
+        if not found:
+            raise NoSuchTopic(_dead_name(sources[0]) if topics and sources else "<topic>.dead")
+        put_backs = [condition for topic in sources for condition in _put_back_conditions(topic)]
+    frame = Selection(store=store, topics=found).frame(spark)
+    told = [_header(f.col("headers"), name).cast(kind).alias(f"from_{name}") for name, kind in TOLD.items()]
+    reason = f.coalesce(_header(f.col("headers"), "reason"), f.lit("no reason given")).alias("reason")
+    rows = frame.select("*", reason, *told).select(
+        f.coalesce("from_topic", f.lit("")).alias("topic"),
+        f.col("from_partition").alias("partition"),
+        f.col("from_number").alias("number"),
+        f.col("from_group").alias("group"),
+        f.col("from_attempts").alias("attempts"),
+        "reason",
+        f.col("timestamp").alias("died"),
+        "key",
+        "value",
+        "tag",
+        "id",
+        "headers",
+        f.col("topic").alias("dead_topic"),
+        f.col("partition").alias("dead_partition"),
+        f.col("offset").alias("dead_number"),
+    )
+    # Somebody else may have put a message there, which tells nothing.
+    rows = rows.where(f.col("topic").isin([*names, ""] if topics is None else names))
+    return rows.where(~f.expr(" or ".join(put_backs))) if put_backs else rows
+
+
+def _dead_name(topic: Topic) -> str:
+    return topic.settings.dead_letter or f"{topic.name}.dead"
+
+
+def _header(headers: Column, name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    found = f.filter(headers, lambda header: header["key"] == HEADER_PREFIX + name)
+    return f.try_element_at(found, f.lit(1))["value"].cast("string")
+
+
+def _put_back_conditions(topic: Topic) -> Iterator[str]:
+    """Conditions that are true for letters that were put back."""
+    name = _dead_name(topic)
+    if not topic.store.has_topic(name):
+        return
+    for group in topic.groups():
+        known = put_back(topic, group)
+        for partition, log in enumerate(topic.store.existing_topic(name).logs):
+            start, numbers = known.start(partition, log), known.numbers(partition, log)
+            done = [f"dead_number < {start}"] if start else []
+            done += [f"dead_number in ({', '.join(map(str, numbers))})"] if numbers else []
+            if done:
+                place = f"dead_topic = '{name}' and dead_partition = {partition}"
+                yield f"({place} and coalesce(`group` = '{group}', false) and ({' or '.join(done)}))"
+
+
+def summary(
+    spark: SparkSession,
+    store: str,
+    topics: Sequence[str] | None = None,
+    dead_topics: Sequence[str] | None = None,
+    *,
+    where: str | None = None,
+) -> list[Reason]:
+    """How many letters there are by topic, group and reason, the most frequent first."""
+    from pyspark.sql import functions as f
+
+    try:
+        frame = narrowed(letters(spark, store, topics, dead_topics), where)
+    except NoSuchTopic:
+        return []
+    grouped = frame.groupBy("topic", "group", f.substring("reason", 1, REASON_SHOWN_MAX).alias("reason"))
+    counted = grouped.agg(
+        f.count(f.lit(1)).alias("letters"),
+        f.max("attempts").alias("attempts_max"),
+        f.unix_micros(f.min("died")).alias("first_us"),
+        f.unix_micros(f.max("died")).alias("last_us"),
+    )
+    with failures_told():
+        rows = counted.orderBy(f.desc("letters"), "topic", "group", "reason").collect()
+    return [Reason(**row.asDict()) for row in rows]
+
+
+def redrive(spark: SparkSession, store: str, topic: str, where: str, group: str | None = None) -> dict[str, int]:
+    """Put back the letters of a topic for which an SQL condition is true, each once; by group, how many.
+
+    The condition may use the columns of `letters`, and `text`. Spark finds the letters, and the groups put them back.
+    """
+    from pyspark.sql import functions as f
+
+    with suppress(NoSuchTopic):
+        found = narrowed(letters(spark, store, [topic]), where).where(f.col("group").isNotNull())
+        if group is not None:
+            found = found.where(f.col("group") == group)
+        with failures_told():
+            rows = found.select("group", "dead_partition", "dead_number").collect()
+        chosen: dict[str, dict[int, list[int]]] = {}
+        for row in rows:
+            chosen.setdefault(row.group, {}).setdefault(row.dead_partition, []).append(row.dead_number)
+        with Store(store, keeps=False) as opened:
+            source = opened.existing_topic(topic)
+            return {name: _put_back(source, name, numbers) for name, numbers in sorted(chosen.items())}
+    return {}
+
+
+def _put_back(topic: Topic, group: str, numbers: dict[int, list[int]]) -> int:
+    settings = read_settings(topic.filesystem, topic.directory, group)
+    if settings is None or settings.mode != "queue":
+        raise BadInput(
+            f"topic {str(topic.name)!r} has no queue group {group!r} that could put its letters back: "
+            f"`warren replay {_dead_name(topic)} --into {topic.name} --revive --name …` puts back those of a pipeline"
+        )
+    with topic.group(group, mode="queue") as opened:
+        return opened.redrive(numbers=numbers)

@@ -199,7 +199,7 @@ def archived(workspace: Workspace) -> Sequence[Row]:
     def ours() -> float:
         target = workspace.fresh("archive")
         start = perf_counter()
-        archive(session(), str(store), [TOPIC], str(target))
+        archive(session(), str(store), str(target), [TOPIC])
         return perf_counter() - start
 
     contestants = [

@@ -448,13 +448,14 @@ def test_bench_shows_a_table(tmp_path: Path) -> None:
     assert "append_many by 1,000" in result.stdout
 
 
-def test_the_demo_reads_back_what_it_wrote() -> None:
-    result = run("demo", "--messages", "5000", columns=80)
+def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
 
-    assert result.exit_code == 0
-    assert "5,000 messages" in result.stdout
-    assert "append_many by 1,000" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
+    result = run("demo", "--dir", tmp_path)
+
+    assert result.exit_code == 2
+    assert "no demo made it" in result.stderr
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 def test_the_version_is_that_of_the_package() -> None:

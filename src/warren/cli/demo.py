@@ -1,108 +1,126 @@
-"""A million messages through a fresh log: written, read back through a filter and looked up, with the rates."""
+"""The whole story in one command: orders into a store, revenue and an archive out of it, on a Spark of this machine."""
 
 from __future__ import annotations
 
-import random
-import tempfile
-from typing import Annotated, Final
+import os
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import as_file, files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
-from warren.cli.rates import Stopwatch, progress_bars, rates_table
-from warren.cli.show import size_text, table, time_text
-from warren.clock import SYSTEM_CLOCK
-from warren.message import Message
-from warren.storage import Log
+import warren
+import warren.spark
+from warren.cli.demo_results import show_archive, show_dead_letters, show_revenue
+from warren.cli.rates import Stage, Stopwatch, progress_bars, rates_table
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import DEMO_DELIVERY_S_MAX
+from warren.errors import BadInput, SparkMissing
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, remove_tree
 
-MESSAGES_DEFAULT: Final = 1_000_000
-BATCH: Final = 1_000
-BODY_SIZE: Final = 100
-TAGS: Final = ("eu.de", "eu.fr", "us.ny", "us.ca", "asia.jp")
-FILTER: Final = "eu.*"
-LOOKUPS: Final = 10_000
-LOOKUPS_A_STEP: Final = 100
-LOOKUPS_SHOWN: Final = 4
-SEED: Final = 1
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDERS_DEFAULT: Final = 1_000_000
+PARTITIONS: Final = 4
+DIRECTORY_DEFAULT: Final = "warren-demo"
+MARKER: Final = "demo.txt"
+"""Stands in a directory that the demo made, and may remove."""
+LOOK_S: Final = 0.1
+TOPIC: Final = "orders"
+DEAD_TOPIC: Final = "orders.dead"
+REVENUE_TOPIC: Final = "revenue"
 
 
 def demo(
-    messages: Annotated[int, typer.Option(min=1, help="How many messages to write.")] = MESSAGES_DEFAULT,
+    orders: Annotated[int, typer.Option(min=1, help="How many orders to write.")] = ORDERS_DEFAULT,
+    directory: Annotated[
+        str,
+        typer.Option("--dir", metavar="DIRECTORY", help="Where the store, the archive and the chart go; made anew."),
+    ] = DIRECTORY_DEFAULT,
 ) -> None:
-    """Write messages to a fresh log, read them back through a tag filter, look some up, and show the rates."""
+    """Write orders to a fresh store, turn them into revenue and an archive on Spark, and show what came out."""
     console = Console(highlight=False)
-    console.print(f"[bold]Warren[/]: {messages:,} messages of {BODY_SIZE} bytes, to a fresh log and back")
-    with tempfile.TemporaryDirectory(prefix="warren-demo-") as directory, Log.open(directory) as log:
-        with progress_bars(console) as progress:
-            stopwatch = Stopwatch(progress, SYSTEM_CLOCK)
-            write(stopwatch, log, messages)
-            read_filtered(stopwatch, log)
-            found = look_up(stopwatch, log)
-        console.print("", rates_table("Rates", stopwatch.rates), "", sep="\n")
-        show_found(console, found)
-        size = size_text(sum(block.file_size or 0 for block in log.inspect().blocks))
-        console.print(f"{size} on disk; every batch was synced before its append returned.")
+    place = fresh_directory(directory)
+    store, archive = os.path.join(place, "store"), os.path.join(place, "archive")
+    console.print(f"[bold]Warren[/]: {orders:,} orders, in {directory}/")
+    # Before a second is spent: without Spark there is nothing to show.
+    if find_spec("pyspark") is None:
+        raise SparkMissing
+    with progress_bars(console) as progress, ThreadPoolExecutor(1, "warren-demo") as pool:
+        stopwatch = Stopwatch(progress, SYSTEM_CLOCK)
+        writing = pool.submit(write, stopwatch, store, orders)
+        with stopwatch.waiting("Spark starts"):
+            spark = warren.spark.session("warren demo")
+        try:
+            writing.result()
+            run_pipeline(stopwatch, spark, store)
+            archived, verified = run_archive(stopwatch, spark, store, archive)
+        finally:
+            spark.stop()
+    with warren.open(store, keeps=False) as opened:
+        console.print()
+        chart = show_revenue(console, opened.topic(REVENUE_TOPIC), os.path.join(directory, "revenue.png"))
+        show_dead_letters(console, opened.topic(DEAD_TOPIC))
+    show_archive(console, archived, verified)
+    console.print(rates_table("Rates", stopwatch.rates), "", sep="\n")
+    console.print(f"The chart is {chart}. Look around with:", soft_wrap=True)
+    console.print(f"  warren topic list --store {os.path.join(directory, 'store')}", soft_wrap=True)
 
 
-def body(number: int) -> bytes:
-    """The body of message `number`: always the same, so that a message can be recognised."""
-    return b"order %d" % number + b"." * (BODY_SIZE - len(f"order {number}"))
+def fresh_directory(directory: str) -> str:
+    """An empty directory, in the place of what an earlier demo left there. What is somebody else's is not touched."""
+    path = os.path.abspath(directory)
+    if os.path.exists(path):
+        if not os.path.exists(os.path.join(path, MARKER)):
+            raise BadInput(f"{directory} is there already, and no demo made it; name another directory with --dir")
+        remove_tree(SYSTEM_FILE_SYSTEM, path)
+    os.makedirs(path)
+    with open(os.path.join(path, MARKER), "w", encoding="utf-8") as file:
+        file.write("Made by `warren demo`, which removes it when it is run again.\n")
+    return path
 
 
-def tag(number: int) -> str:
-    """The tag of message `number`."""
-    return TAGS[number % len(TAGS)]
+def write(stopwatch: Stopwatch, path: str, count: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Put the orders, some of them for later, and wait until those have come as well."""
+    from warren.spark.orders import put_orders
+
+    with warren.open(path) as store:
+        topic = store.topic(TOPIC, partitions=PARTITIONS)
+        with stopwatch.stage("put orders, each batch synced", count) as stage:
+            put = put_orders(topic, count, told=stage.advance)
+        deadline_s = clock.steady_s() + DEMO_DELIVERY_S_MAX
+        with stopwatch.waiting(f"{put.delayed:,} of them come later"):
+            while sum(log.end for log in topic.logs) < count and clock.steady_s() < deadline_s:
+                clock.sleep(LOOK_S)
 
 
-def write(stopwatch: Stopwatch, log: Log, count: int) -> None:
-    """Append `count` messages by the thousand, each thousand with one commit."""
-    with stopwatch.stage(f"append_many by {BATCH:,}, each synced", count) as stage:
-        for start in range(0, count, BATCH):
-            numbers = range(start, min(start + BATCH, count))
-            log.append_many(list(map(body, numbers)), tags=list(map(tag, numbers)))
-            stage.advance(len(numbers))
+def run_pipeline(stopwatch: Stopwatch, spark: SparkSession, store: str) -> None:
+    """Revenue by country and five minutes, until every order is counted."""
+    with (
+        stopwatch.stage("pipeline revenue: orders read", 0) as stage,
+        as_file(files("warren.spark.pipelines") / "revenue.toml") as file,
+    ):
+        running = warren.spark.pipeline(spark, file, store=store)
+        while not running.wait(LOOK_S):
+            show_progress(stage, running.progress())
+        show_progress(stage, running.progress())
 
 
-def read_filtered(stopwatch: Stopwatch, log: Log) -> None:
-    """Read every message that passes the filter, through a reader that keeps its place."""
-    reader = log.reader("demo", tag=FILTER)
-    with stopwatch.stage(f"reader with filter {FILTER}", log.end) as stage:
-        while messages := reader.read(limit=10 * BATCH):
-            assert all(message.tag.startswith("eu.") for message in messages), "the filter let another tag through"
-            stage.advance(reader.position - stage.count)
-        stage.advance(reader.position - stage.count)
-        reader.commit()
+def show_progress(stage: Stage, progress: Any) -> None:
+    stage.reach(progress.messages, progress.messages + (progress.behind or 0))
 
 
-def look_up(stopwatch: Stopwatch, log: Log) -> list[Message]:
-    """Fetch messages by number and find them by time, at random; some of those that were found."""
-    draw = random.Random(SEED)
-    found: list[Message] = []
-    with stopwatch.stage("at(number), at random", LOOKUPS) as stage:
-        while stage.count < LOOKUPS:
-            numbers = [draw.randrange(log.end) for _ in range(LOOKUPS_A_STEP)]
-            messages = [message for message in map(log.at, numbers) if message is not None]
-            assert [message.body for message in messages] == list(map(body, numbers)), "another message came back"
-            found += messages
-            stage.advance(LOOKUPS_A_STEP)
-    with stopwatch.stage("find_time(when), at random", LOOKUPS) as stage:
-        for start in range(0, LOOKUPS, LOOKUPS_A_STEP):
-            messages = found[start : start + LOOKUPS_A_STEP]
-            firsts = [log.find_time(message.timestamp) for message in messages]
-            # Messages of one batch share their time, and the first of them is found.
-            assert all(0 <= message.number - first < BATCH for message, first in zip(messages, firsts, strict=True))
-            stage.advance(LOOKUPS_A_STEP)
-    return found[:LOOKUPS_SHOWN]
+def run_archive(stopwatch: Stopwatch, spark: SparkSession, store: str, directory: str) -> tuple[Any, Any]:
+    """All orders as Parquet, and then compared with the log, message by message."""
+    from warren.spark.archive import archive, verify
 
-
-def show_found(console: Console, messages: list[Message]) -> None:
-    """A few of the messages that were looked up."""
-    found = table("Some of the messages looked up")
-    found.add_column("number", justify="right")
-    found.add_column("time (UTC)")
-    found.add_column("tag")
-    found.add_column("body")
-    for message in messages:
-        text = message.body.rstrip(b".").decode()
-        found.add_row(f"{message.number:,}", time_text(message.timestamp), message.tag, text)
-    console.print(found, "")
+    with stopwatch.stage("archive to Parquet", 0) as stage:
+        archived = archive(spark, store, directory, [TOPIC], progress=stage.reach)
+        stage.reach(archived.count, archived.count)
+    with stopwatch.stage("verify the archive", archived.count) as stage:
+        verified = verify(spark, directory, store, progress=stage.reach)
+        stage.reach(archived.count, archived.count)
+    return archived, verified

@@ -48,6 +48,13 @@ class Stopwatch:
         stage.finish()
         self.rates.append(Rate(what=what, count=stage.count, seconds=seconds))
 
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Say what is waited for; how long it takes is not a rate."""
+        task = self._progress.add_task(what, total=None, visible=True)
+        yield
+        self._progress.remove_task(task)
+
 
 class Stage:
     """One bar that moves towards `total`, and the count of what was done."""
@@ -61,6 +68,11 @@ class Stage:
         """Say that `count` more are done."""
         self.count += count
         self._progress.update(self._task, completed=self.count)
+
+    def reach(self, count: int, total: int) -> None:
+        """Say that `count` of `total` are done."""
+        self.count = count
+        self._progress.update(self._task, completed=count, total=total)
 
     def finish(self) -> None:
         """Fill the bar: what was done is all there was."""

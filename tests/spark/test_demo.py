@@ -1,0 +1,40 @@
+"""The demo as a user runs it: one command, and everything it promises stands in the terminal and in the directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ORDERS = 40_000
+TIMEOUT_S = 240
+PROGRAM = "from warren.cli.main import main; main()"
+
+
+def run_demo(directory: Path) -> str:
+    command = [sys.executable, "-c", PROGRAM, "demo", "--orders", str(ORDERS), "--dir", str(directory)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+
+    shown = run_demo(directory)
+
+    assert f"{ORDERS:,} orders" in shown
+    revenue = shown[shown.index("Revenue by country") : shown.index("Orders put aside")]
+    lines = [
+        line.split() for line in revenue.splitlines() if line[:3].strip() in {"de", "fr", "it", "es", "nl", "us", "jp"}
+    ]
+    assert {line[0] for line in lines} == {"de", "fr", "it", "es", "nl", "us", "jp"}
+    aside = shown[shown.index("Orders put aside") : shown.index("Archive:")]
+    broken = sum(int(word) for line in aside.splitlines() for word in line.split()[:1] if word.isdigit())
+    assert broken == 20
+    assert sum(int(line[1].replace(",", "")) for line in lines) == ORDERS - broken
+    assert f"{ORDERS:,} messages in" in shown
+    assert "verified" in shown
+    assert (directory / "revenue.png").read_bytes().startswith(b"\x89PNG")
+    assert "archive to Parquet" in shown
+    assert max(map(len, shown.splitlines())) <= 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
+from tests.tidy.documents import rows
+from tests.tidy.source import ROOT
 from tests.unit.transaction_stores import (
     bodies,
     journal_size,
@@ -24,6 +27,7 @@ from warren.errors import (
 )
 from warren.transaction import journal
 from warren.transaction import transaction as transaction_module
+from warren.transaction.entry import MARKER_START
 from warren.transaction.states import State
 from warren.transaction.store import Store
 
@@ -197,3 +201,28 @@ def test_so_many_ended_transactions_are_remembered_by_default() -> None:
     assert len(known.ended) == TRANSACTIONS_REMEMBERED_MAX
     assert known.state("4") == "unknown"
     assert known.state("5") == "done"
+
+
+# --- What the document says ---
+
+
+def test_the_events_are_those_of_the_document(store: Store) -> None:
+    document = (ROOT / "docs/formats.md").read_text()
+    wanted = {
+        kind.encode(): fields.split(", ") for kind, fields in rows(document, "Files of a store", "event", "fields")
+    }
+    tx = store.transaction(id="a")
+    tx.put("orders", b"1")
+    tx.prepare()
+
+    store.commit_batch("application", 1, ["a"])
+    with store._coordinator._made_journal().changing():
+        store._coordinator._made_journal()._write_snapshot()
+
+    log = store._coordinator._made_journal().log
+    found = {marked.marker: json.loads(log.read(marked.number)[0].body) for marked in log.markers(0, MARKER_START)}
+    assert {kind: list(event) for kind, event in found.items()} == wanted
+    assert list(found[b"batch"]["entries"][0]) == wanted[b"changed"]
+    (target,) = found[b"batch"]["entries"][0]["targets"]
+    assert target == ["orders", 0, None, 0, [[0, 1, True]]]
+    assert next(log.markers(0)).marker.startswith(MARKER_START)

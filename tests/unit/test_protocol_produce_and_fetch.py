@@ -9,7 +9,7 @@ import pytest
 from tests.unit.protocol_values import kafka_class
 from warren.errors import MalformedRequest, UnsupportedRequest
 from warren.protocol.api import APIS, ApiKey
-from warren.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from warren.protocol.fetch import PartitionFetched, TopicFetched, WantedPartition, decode_fetch, encode_fetch_response
 from warren.protocol.kafka_codec import encode_request, encode_response
 from warren.protocol.produce import (
     PartitionStored,
@@ -119,3 +119,54 @@ def test_a_fetch_response_is_what_the_codec_writes_and_copies_no_batch(version: 
     theirs = encode_response(ApiKey.FETCH, version, {"responses": responses, "throttle_time_ms": 4, "session_id": 11})
     assert b"".join(ours) == b"".join(theirs)
     assert [buffer for buffer in ours if any(buffer is batch for batch in batches)] == batches
+
+
+def fetch_body(version: int) -> bytes:
+    partitions: list[dict[str, Any]] = [
+        {"partition": 4, "current_leader_epoch": 8, "fetch_offset": 1 << 40, "partition_max_bytes": 1 << 20},
+        {"partition": 5, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 7},
+    ]
+    topic = {"topic": "orders", "topic_id": bytes(range(16))}
+    request = {
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 50,
+        "isolation_level": 1,
+        "session_id": 3,
+        "session_epoch": 2,
+        "topics": [{**topic, "partitions": partitions}],
+        "forgotten_topics_data": [{**topic, "partitions": [1, 2, 3]}],
+        "rack_id": "r",
+        "cluster_id": "a tagged field",
+    }
+    return encode_request(ApiKey.FETCH, version, request)
+
+
+@pytest.mark.parametrize("version", FETCH)
+def test_a_fetch_request_is_taken_apart(version: int) -> None:
+    request = decode_fetch(version, memoryview(fetch_body(version)))
+
+    topic = ("", bytes(range(16))) if version >= 13 else ("orders", b"")
+    epoch = 8 if version >= 9 else -1
+    assert request[:4] == (500, 1, 50, 1)
+    assert (request.session_id, request.session_epoch) == ((3, 2) if version >= 7 else (0, -1))
+    assert request.topics == [
+        (*topic, [WantedPartition(4, epoch, 1 << 40, 1 << 20), WantedPartition(5, -1, 0, 7)]),
+    ]
+    assert request.forgotten == ([(*topic, [1, 2, 3])] if version >= 7 else [])
+    assert request.rack_id == ("r" if version >= 11 else "")
+
+
+@pytest.mark.parametrize("version", FETCH)
+def test_a_fetch_request_that_is_cut_is_malformed(version: int) -> None:
+    body = fetch_body(version)
+
+    for end in range(len(body)):
+        with pytest.raises(MalformedRequest):
+            decode_fetch(version, memoryview(body[:end]))
+
+
+@pytest.mark.parametrize("version", [3, FETCH[-1] + 1])
+def test_a_fetch_request_of_another_version_is_unsupported(version: int) -> None:
+    with pytest.raises(UnsupportedRequest):
+        decode_fetch(version, memoryview(b""))

@@ -72,6 +72,18 @@ FETCH_RESPONSE_V4: Final = INT32
 """The throttle time."""
 FETCH_RESPONSE_V7: Final = Struct(">ihi")
 """Throttle time, error code and session id."""
+FETCH_REQUEST_V4: Final = Struct(">4xiiib")
+"""Longest wait, least and most bytes, and isolation level, after the replica, which no consumer has."""
+FETCH_REQUEST_V7: Final = Struct(">4xiiibii")
+"""The same, and id and epoch of the session."""
+FETCH_REQUEST_V15: Final = Struct(">iiibii")
+"""The same without the replica."""
+WANTED_PARTITION_V4: Final = Struct(">iqi")
+"""Partition, offset and most bytes; further versions put more in between."""
+WANTED_PARTITION_V5: Final = Struct(">iq8xi")
+WANTED_PARTITION_V9: Final = Struct(">iiq8xi")
+"""Partition, leader epoch, offset and most bytes."""
+WANTED_PARTITION_V12: Final = Struct(">iiq12xi")
 CONTROL_KEY: Final = Struct(">hh")
 """Version, and 1 for a commit or 0 for an abort, in the key of a control record."""
 CONTROL_VALUE: Final = Struct(">hi")

@@ -5,28 +5,80 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from warren.errors import MalformedRequest
 from warren.protocol.api import ApiKey, served
 from warren.protocol.codec import (
     ABORTED_TRANSACTION,
+    FETCH_REQUEST_V4,
+    FETCH_REQUEST_V7,
+    FETCH_REQUEST_V15,
     FETCH_RESPONSE_V4,
     FETCH_RESPONSE_V7,
     FETCHED_PARTITION_V4,
     FETCHED_PARTITION_V5,
     INT32,
+    UNREADABLE,
+    UUID_SIZE,
+    WANTED_PARTITION_V4,
+    WANTED_PARTITION_V5,
+    WANTED_PARTITION_V9,
+    WANTED_PARTITION_V12,
     Buffer,
+    Read,
     compact_size,
+    fixed_array_reader,
+    read_compact_size,
+    read_count,
+    read_size16,
+    read_size32,
     size16,
     size32,
+    skip_tags,
+    text_reader,
     text_writer,
 )
 
 LOG_START_FROM: Final = 5
 SESSIONS_FROM: Final = 7
+EPOCHS_FROM: Final = 9
 REPLICAS_FROM: Final = 11
+LAST_EPOCHS_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
+NO_REPLICA_ID_FROM: Final = 15
 NO_REPLICA: Final = -1
 _WRITE_TEXT: Final = text_writer(size16)
 _WRITE_COMPACT_TEXT: Final = text_writer(compact_size)
+
+
+class WantedPartition(NamedTuple):
+    """From where on, and up to how many bytes, a consumer wants of one partition."""
+
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    bytes_max: int
+
+
+class WantedTopic(NamedTuple):
+    """What a consumer wants of one topic, which is known by its name, or from version 13 on by its id."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[WantedPartition]
+
+
+class FetchRequest(NamedTuple):
+    """A Fetch request. `forgotten` are the partitions that a session leaves out from now on."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[WantedTopic]
+    forgotten: list[tuple[str, bytes, list[int]]]
+    rack_id: str
 
 
 class PartitionFetched(NamedTuple):
@@ -52,6 +104,92 @@ class TopicFetched(NamedTuple):
     name: str
     topic_id: bytes
     partitions: Sequence[PartitionFetched]
+
+
+class _Readers(NamedTuple):
+    """How the parts of a request are read, flexible or not."""
+
+    text: Read
+    size: Read
+    numbers: Read
+
+
+_PLAIN: Final = _Readers(
+    text_reader(read_size16, is_nullable=False),
+    read_size32,
+    fixed_array_reader("int32", read_size32, is_nullable=False),
+)
+_FLEXIBLE: Final = _Readers(
+    text_reader(read_compact_size, is_nullable=False),
+    read_compact_size,
+    fixed_array_reader("int32", read_compact_size, is_nullable=False),
+)
+
+
+def decode_fetch(version: int, body: memoryview) -> FetchRequest:
+    """The request in `body`. UnsupportedRequest or MalformedRequest where there is none."""
+    is_flexible = served(ApiKey.FETCH, version).is_flexible(version)
+    try:
+        return _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
+    except UNREADABLE as error:
+        raise MalformedRequest(f"FetchRequest of version {version}", str(error)) from error
+
+
+def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible: bool) -> FetchRequest:
+    layout = FETCH_REQUEST_V4
+    if version >= SESSIONS_FROM:
+        layout = FETCH_REQUEST_V15 if version >= NO_REPLICA_ID_FROM else FETCH_REQUEST_V7
+    found = layout.unpack_from(body)
+    head = found if version >= SESSIONS_FROM else (*found, 0, -1)
+    topic_count, position = read_count(readers.size, body, layout.size)
+    topics = []
+    for _ in range(topic_count):
+        name, topic_id, position = _read_topic(body, position, version, readers)
+        partitions, position = _read_partitions(body, position, version, readers, is_flexible)
+        topics.append(WantedTopic(name, topic_id, partitions))
+    forgotten: list[tuple[str, bytes, list[int]]] = []
+    if version >= SESSIONS_FROM:
+        forgotten_count, position = read_count(readers.size, body, position)
+        for _ in range(forgotten_count):
+            name, topic_id, position = _read_topic(body, position, version, readers)
+            numbers, position = readers.numbers(body, position)
+            position = skip_tags(body, position) if is_flexible else position
+            forgotten.append((name, topic_id, numbers))
+    rack_id = ""
+    if version >= REPLICAS_FROM:
+        rack_id, position = readers.text(body, position)
+    if is_flexible:
+        skip_tags(body, position)
+    return FetchRequest._make((*head, topics, forgotten, rack_id))
+
+
+def _read_topic(body: memoryview, position: int, version: int, readers: _Readers) -> tuple[str, bytes, int]:
+    if version < TOPIC_IDS_FROM:
+        name, position = readers.text(body, position)
+        return name, b"", position
+    return "", bytes(body[position : position + UUID_SIZE]), position + UUID_SIZE
+
+
+def _read_partitions(
+    body: memoryview, position: int, version: int, readers: _Readers, is_flexible: bool
+) -> tuple[list[WantedPartition], int]:
+    layout = WANTED_PARTITION_V5 if version >= LOG_START_FROM else WANTED_PARTITION_V4
+    if version >= EPOCHS_FROM:
+        layout = WANTED_PARTITION_V12 if version >= LAST_EPOCHS_FROM else WANTED_PARTITION_V9
+    count, position = read_count(readers.size, body, position)
+    partitions = []
+    for _ in range(count):
+        found = layout.unpack_from(body, position)
+        position += layout.size
+        if version >= EPOCHS_FROM:
+            partitions.append(WantedPartition(*found))
+        else:
+            partitions.append(WantedPartition(found[0], -1, *found[1:]))
+        if is_flexible:
+            position = skip_tags(body, position)
+    if is_flexible:
+        position = skip_tags(body, position)
+    return partitions, position
 
 
 def encode_fetch_response(

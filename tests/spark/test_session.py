@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,20 @@ def test_a_job_runs_in_python_workers(spark: SparkSession) -> None:
     found = spark.range(10).mapInArrow(doubled, "id long").collect()
 
     assert [row.id for row in found] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+
+
+def test_workers_are_met_over_unix_sockets_by_the_same_python(spark: SparkSession) -> None:
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+        import sys
+
+        for _ in batches:
+            yield pa.record_batch({"by": [os.environ["PYTHON_UNIX_DOMAIN_ENABLED"]], "python": [sys.executable]})
+
+    found = spark.range(1).mapInArrow(told, "by string, python string").first()
+
+    assert found is not None
+    assert (found.by.lower(), found.python) == ("true", sys.executable)
 
 
 def test_the_running_session_is_joined(spark: SparkSession) -> None:

@@ -53,6 +53,9 @@ class Source:
     max_bytes_per_trigger: int | None = setting(keys.count, "at most about so many bytes in one batch")
     fail_on_data_loss: bool = setting(keys.flag, "stop where messages were retired before they were read", True)
     group: str | None = setting(keys.group, "the group that shows how far it came; empty for none")
+    columns: tuple[str, ...] | None = setting(
+        keys.columns, "only these columns of the message, and `value`: the fewer, the faster; else all but `headers`"
+    )
     headers: bool = setting(keys.flag, "have a column `headers`", False)
     archive: str | None = setting(keys.text, "an archive's directory, read before the log")
 

@@ -5,16 +5,35 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
+from warren.spark.columns import message_schema
 from warren.spark.pipelines.definition import Definition
 
+PLACE: Final = frozenset({"topic", "partition", "offset"})
+"""What names a message that stops the pipeline."""
 LETTERS_SUFFIX: Final = ".dead"
 """After the group of a pipeline: the group of the query that looks for dead letters."""
 
 
 def messages(spark: SparkSession, definition: Definition, store: str) -> DataFrame:
-    """The stream of messages, as they are."""
-    return spark.readStream.format("warren").options(**options(definition, store)).load()
+    """The stream of messages, with the columns that are wanted of them. BadPipeline for one that they do not have."""
+    reader = spark.readStream.format("warren").options(**options(definition, store))
+    return reader.schema(schema(definition)).load()
+
+
+def schema(definition: Definition) -> StructType:
+    """The columns of the message that are read."""
+    source = definition.source
+    every = message_schema(include_headers=True)
+    wanted = set(every.names if source.columns is None else ["value", *source.columns])
+    if source.columns is None and not source.headers:
+        wanted.discard("headers")
+    for name in wanted - set(every.names):
+        raise definition.complaint("source.columns", f"a message has no {name!r}, but {', '.join(every.names)}")
+    if source.format != "binary" and not definition.dead_letter:
+        wanted |= PLACE
+    return StructType([field for field in every if field.name in wanted])
 
 
 def options(definition: Definition, store: str) -> dict[str, str]:
@@ -27,7 +46,7 @@ def options(definition: Definition, store: str) -> dict[str, str]:
         "maxOffsetsPerTrigger": source.max_per_trigger,
         "maxBytesPerTrigger": source.max_bytes_per_trigger,
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
-        "includeHeaders": str(source.headers).lower(),
+        "includeHeaders": str(source.headers or "headers" in (source.columns or ())).lower(),
         "group": definition.group or None,
         "archive": source.archive and definition.located(source.archive),
         **starting(source.starting),

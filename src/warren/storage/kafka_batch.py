@@ -29,6 +29,11 @@ Area = bytes | bytearray | memoryview
 GZIP_WINDOW: Final = 31
 """What tells zlib that the bytes are those of gzip."""
 SNAPPY_SIZE_BYTES_MAX: Final = 5
+SNAPPY_RATIO_MAX: Final = 22
+"""Three bytes of snappy stand for 64 at most."""
+UNPACKED_SIZE_FIRST: Final = 64 << 10
+UNPACKED_RATIO: Final = 4
+"""A first guess of how much compressed bytes unpack to."""
 
 
 def pack_kafka(batch: Area, leader_epoch: int = 0) -> Packed:
@@ -90,12 +95,17 @@ def _unframe(data: memoryview, name: str) -> bytes:
     # Imported here: PyArrow takes longer to import than a log to open.
     import pyarrow
 
+    pieces: list[bytes] = []
+    room, step = RAW_SIZE_MAX + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
-        raw: bytes = stream.read(RAW_SIZE_MAX + 1)
+        # How much there is nobody says, and what is asked for is taken from memory at once.
+        while room and (piece := stream.read(min(step, room))):
+            pieces.append(piece)
+            room, step = room - len(piece), step * 2
     except OSError as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
-    return raw
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _unsnap(data: memoryview) -> bytes:
@@ -127,8 +137,8 @@ def _unsnap_piece(data: memoryview, room: int) -> bytes:
             break
     else:
         raise ValueError("no size before snappy's bytes")
-    if size > room:
-        raise ValueError(f"{size} bytes when unpacked, over the limit")
+    if size > min(room, len(data) * SNAPPY_RATIO_MAX):
+        raise ValueError(f"{size} bytes when unpacked, of {len(data)}")
     try:
         raw: bytes = pyarrow.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
     except OSError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -70,6 +71,7 @@ class TransactionsBesideLists(RuleBasedStateMachine):
         self.by_id: dict[str, Expected] = {}
         self.all: list[Expected] = []
         self.count = 0
+        self.versions: dict[str, int] = {}
 
     def _open(self) -> Store:
         return open_store(Path(self.directory.name), self.clock)
@@ -104,20 +106,27 @@ class TransactionsBesideLists(RuleBasedStateMachine):
             return known.opening == opening or known.tx.first is not None
         return known.state != "aborted"
 
-    @rule(expected=transactions, topic=st.sampled_from(TOPICS), size=st.sampled_from((0, 100, 500)), many=st.booleans())
-    def put(self, expected: Expected, topic: str, size: int, many: bool) -> None:
+    @rule(
+        expected=transactions,
+        topic=st.sampled_from(TOPICS),
+        size=st.sampled_from((0, 100, 500)),
+        how=st.sampled_from(("one", "many", "columns")),
+    )
+    def put(self, expected: Expected, topic: str, size: int, how: str) -> None:
         if expected not in self.all:
             return
         self.count += 1
-        given = [b"%d-%d:" % (self.count, row) + bytes(size) for row in range(3 if many else 1)]
+        given = [b"%d-%d:" % (self.count, row) + bytes(size) for row in range(1 if how == "one" else 3)]
         refusal = self._refusal(expected)
         if refusal is not None:
             with pytest.raises(refusal):
                 expected.tx.put(topic, given[0])
             return
         try:
-            if many:
+            if how == "many":
                 expected.tx.put_many(topic, given)
+            elif how == "columns":
+                expected.tx.put_columns(topic, self._columns(topic, given))
             else:
                 expected.tx.put(topic, given[0])
         except TransactionExists:
@@ -126,6 +135,11 @@ class TransactionsBesideLists(RuleBasedStateMachine):
             expected.state = "aborted"
             return
         expected.puts += [(topic, body) for body in given]
+
+    @staticmethod
+    def _columns(topic: str, given: list[bytes]) -> pa.RecordBatch:
+        """The messages with keys, where the topic takes such."""
+        return pa.record_batch({"body": given} if topic == "old" else {"body": given, "key": given})
 
     def _is_ousted(self, expected: Expected) -> bool:
         """Whether another process took the id first."""
@@ -222,6 +236,29 @@ class TransactionsBesideLists(RuleBasedStateMachine):
             with pytest.raises(TransactionCommitted):
                 act(id)
 
+    @rule(
+        opening=st.integers(0, 1),
+        application=st.sampled_from(("first", "second")),
+        version=st.integers(0, 4),
+        ids=st.lists(st.sampled_from(IDS), unique=True),
+    )
+    def commit_batch(self, opening: int, application: str, version: int, ids: list[str]) -> None:
+        store, reached = self.stores[opening], self.versions.get(application, -1)
+        members = [self.by_id.get(id) for id in ids]
+        prepared = [each for each in members if each is not None and each.state == "prepared"]
+        if version <= reached:
+            assert store.commit_batch(application, version, ids) == "done"
+            for each in prepared:
+                each.state = "aborted"
+        elif len(prepared) < len(ids):
+            with pytest.raises(TransactionError):
+                store.commit_batch(application, version, ids)
+        else:
+            assert store.commit_batch(application, version, ids) == "done"
+            self.versions[application] = version
+            for each in prepared:
+                self._happens(each)
+
     @rule(opening=st.integers(0, 1))
     def close_and_open(self, opening: int) -> None:
         self.stores[opening].close()
@@ -244,6 +281,13 @@ class TransactionsBesideLists(RuleBasedStateMachine):
             for name, expected in self.lists.items():
                 found = bodies(self.stores[self.count % 2], name)
                 assert sorted(found) == sorted(expected) if name == "wide" else found == expected
+
+    @invariant()
+    def both_know_how_far_applications_got(self) -> None:
+        if hasattr(self, "stores"):
+            for store in self.stores:
+                found = {name: store.last_version(name) for name in ("first", "second")}
+                assert {name: version for name, version in found.items() if version is not None} == self.versions
 
     @invariant()
     def what_is_prepared_waits(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,12 +259,12 @@ def test_a_full_disk_under_a_task_is_named_and_leaves_nothing(monkeypatch: pytes
     writing.write([("before",)])
 
     def full(*arguments: object) -> None:
-        raise StorageFull(str(tmp_path), 4096)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Log, "append_packed", full)
+        patched.setattr(os, "posix_fallocate", full)
         with pytest.raises(StorageFull, match="no room on the disk"):
-            writing.write([("lost",)])
+            writing.write([("lost" * 50_000,)])
     writing.write([("after",)])
 
     assert bodies(tmp_path) == [b"before", b"after"]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
@@ -162,7 +163,7 @@ def test_many_rows_are_retired_also_where_events_are_few(
     tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "JOURNAL_BLOCK_SIZE", 64 << 10)
-    monkeypatch.setattr(journal, "ROWS_PER_SNAPSHOT", 100 << 10)
+    monkeypatch.setattr(journal, "RETIRED_PER_SNAPSHOT", 100 << 10)
     with open_store(tmp_path, clock) as store:
         for _ in range(30):
             with store.transaction() as tx:
@@ -170,6 +171,27 @@ def test_many_rows_are_retired_also_where_events_are_few(
                 tx.put("audit", b"noted")
 
         assert journal_size(store) < 300 << 10
+
+
+def test_what_others_staged_is_retired_by_whoever_decides_it(
+    store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "JOURNAL_BLOCK_SIZE", 64 << 10)
+    monkeypatch.setattr(journal, "RETIRED_PER_SNAPSHOT", 100 << 10)
+    monkeypatch.setattr(journal, "EVENTS_PER_SNAPSHOT", 1 << 20)
+    tx = store.transaction(id="staged")
+    for _ in range(30):
+        tx.put_columns("orders", pa.record_batch({"body": [bytes(20_000)]}))
+    tx.prepare()
+    log = store._coordinator._made_journal().log
+    # While nothing can be retired a snapshot would be in vain.
+    assert b"snapshot" not in [marked.marker for marked in log.markers(0)]
+    assert journal_size(store) > 600_000
+
+    other.commit_batch("application", 1, ["staged"])
+
+    assert journal_size(store) < 200 << 10
+    assert len(bodies(store, "orders")) == 30
 
 
 def test_a_snapshot_is_on_disk_before_what_it_stands_for_is_retired(

@@ -31,8 +31,8 @@ JOURNAL_WIDE_BLOCK_SIZE: Final = 64 << 20
 EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
 """A snapshot is written when the events since the last one weigh this many times as much as it does,"""
-ROWS_PER_SNAPSHOT: Final = 32 << 20
-"""or when so many bytes of messages were written."""
+RETIRED_PER_SNAPSHOT: Final = 32 << 20
+"""or when it lets so many bytes of blocks go."""
 
 
 class Transactions:
@@ -101,7 +101,7 @@ class Journal:
             self.log = self._open(JOURNAL_BLOCK_SIZE)
         self._larger: dict[int, Log] = {}
         self._seen = -1
-        self._events = self._size = self._row_size = self._snapshot_size = 0
+        self._events = self._size = self._snapshot_size = 0
 
     def _open(self, block_size: int) -> Log:
         return Log.open(
@@ -148,7 +148,6 @@ class Journal:
 
     def add_rows(self, batch: Batch) -> Piece:
         """Write messages; where they lie."""
-        size = sum(map(len, batch.bodies))
         numbers = self._log_for(max(map(len, batch.bodies))).append_many(
             batch.bodies,
             tags=batch.tags,
@@ -158,7 +157,6 @@ class Journal:
             corr_offsets=batch.corr_offsets,
         )
         self._seen = numbers.stop
-        self._row_size += size
         return Piece(numbers.start, len(numbers))
 
     def add_packed(self, records: Sequence[Packed]) -> Piece:
@@ -166,7 +164,6 @@ class Journal:
         size = sum(len(packed.payload) for packed in records)
         numbers = self._log_for(size).append_packed(records)
         self._seen = numbers.stop
-        self._row_size += size
         return Piece(numbers.start, len(numbers), is_packed=True)
 
     def _log_for(self, size: int) -> Log:
@@ -287,13 +284,21 @@ class Journal:
         self._events, self._size = self._events + 1, self._size + len(body)
 
     def _forget_sizes(self, snapshot_size: int) -> None:
-        self._events = self._size = self._row_size = 0
+        self._events = self._size = 0
         self._snapshot_size = snapshot_size
 
     def _is_snapshot_due(self) -> bool:
-        if self._row_size >= ROWS_PER_SNAPSHOT:
+        if self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size:
             return True
-        return self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size
+        return self._retirable_size() >= RETIRED_PER_SNAPSHOT
+
+    def _retirable_size(self) -> int:
+        """How many bytes of blocks a snapshot would let go, whoever wrote them."""
+        first, end = self.log.first, self.log.end
+        if first == end:
+            return 0
+        needed = min([end - 1, *(entry.first for entry in self.transactions.entries.values())])
+        return self.log.block_of(max(first, needed)).base_offset - self.log.block_of(first).base_offset
 
     def _try_snapshot(self) -> None:
         """What was decided stays decided, whether there is room for a snapshot or not."""

@@ -135,6 +135,24 @@ STATS_ERROR_MAX: Final = 0.01
 
 Compression = Literal["none", "zstd", "lz4"]
 
+BROKER_CONNECTIONS_MAX: Final = 10_000
+BROKER_WAITING_SIZE_MAX_EACH: Final = 8 << 20
+BROKER_WAITING_SIZE_MAX: Final = 256 << 20
+"""Requests that were received and are not answered: of one connection, and of all."""
+BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
+"""Answers that a client does not read: above it nothing more is done for it."""
+BROKER_STOP_S_MAX: Final = 10.0
+BROKER_THREADS: Final = 8
+BROKER_PUTS_WAITING_MAX: Final = 100_000
+GROUP_MEMBERS_MAX: Final = 10_000
+GROUPS_MAX: Final = 100_000
+GROUP_FIRST_JOIN_S: Final = 0.1
+"""How long a group that begins waits for more members before it shares out."""
+GROUP_SESSION_S_MIN: Final = 0.1
+GROUP_SESSION_S_MAX: Final = 1800.0
+FETCH_SIZE_MAX: Final = 64 << 20
+FETCH_WAIT_S_MAX: Final = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Durability:

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import as_file, files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -19,9 +19,6 @@ from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import DEMO_DELIVERY_S_MAX
 from warren.errors import BadInput, SparkMissing
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, remove_tree
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ORDERS_DEFAULT: Final = 1_000_000
 PARTITIONS: Final = 4
@@ -97,7 +94,7 @@ def write(stopwatch: Stopwatch, path: str, count: int, clock: Clock = SYSTEM_CLO
                 clock.sleep(LOOK_S)
 
 
-def run_pipeline(stopwatch: Stopwatch, spark: SparkSession, store: str) -> None:
+def run_pipeline(stopwatch: Stopwatch, spark: Any, store: str) -> None:
     """Revenue by country and five minutes, until every order is counted."""
     with (
         stopwatch.stage("pipeline revenue: orders read", 0) as stage,
@@ -113,7 +110,7 @@ def show_progress(stage: Stage, progress: Any) -> None:
     stage.reach(progress.messages, progress.messages + (progress.behind or 0))
 
 
-def run_archive(stopwatch: Stopwatch, spark: SparkSession, store: str, directory: str) -> tuple[Any, Any]:
+def run_archive(stopwatch: Stopwatch, spark: Any, store: str, directory: str) -> tuple[Any, Any]:
     """All orders as Parquet, and then compared with the log, message by message."""
     from warren.spark.archive import archive, verify
 

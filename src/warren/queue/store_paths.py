@@ -71,6 +71,11 @@ def group_file(group_directory: str) -> str:
     return os.path.join(group_directory, "group.json")
 
 
+def group_notes_file(group_directory: str) -> str:
+    """What clients of the broker noted beside the positions of a group."""
+    return os.path.join(group_directory, "notes.json")
+
+
 class MemberName(NamedTuple):
     """What the name of a member's file tells."""
 

@@ -1,0 +1,91 @@
+"""Broker: a store, and all that requests on it share."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import uuid
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from warren.broker.budget import Budget
+from warren.broker.call import Answer, Call
+from warren.broker.dispatch import handler_of
+from warren.broker.door import Door
+from warren.broker.groups.coordinator import Coordinator
+from warren.broker.groups.positions import Positions
+from warren.broker.limits import Limits
+from warren.broker.long_polls import LongPolls
+from warren.broker.settings import BrokerSettings
+from warren.broker.topics import Topics
+from warren.config import BROKER_THREADS
+from warren.errors import UnsupportedRequest
+from warren.transaction.store import Store
+
+if TYPE_CHECKING:
+    from warren.broker.connection import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Broker:
+    """One store on the network. Made and used on the event loop; what blocks is done by `in_thread` or the door.
+
+    Other processes may have the same store open: the broker keeps nobody out.
+    """
+
+    def __init__(self, store: Store, settings: BrokerSettings, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+        self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
+        self.topics = Topics(store)
+        self.budget = Budget(limits.waiting_size_max_in_all)
+        self.long_polls = LongPolls(tasks)
+        self.door = Door(self.in_thread, tasks, self.long_polls.ring)
+        self.coordinator, self.positions = Coordinator(), Positions()
+        self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
+        self.advertised = "", 0
+        self.is_stopping = False
+        self.connections: set[Connection] = set()
+        self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether there is room for one more connection."""
+        if self.is_stopping or len(self.connections) >= self.limits.connections_max:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is no more."""
+        self.connections.discard(connection)
+
+    def answer(self, call: Call) -> Answer | Awaitable[Answer]:
+        """The answer to a request, now or later; UnsupportedRequest where nobody has one."""
+        handler = handler_of(call.request.api_key)
+        if handler is None:
+            raise UnsupportedRequest(call.request.api_key, call.request.version)
+        return handler(call)
+
+    def serves(self, api_key: int) -> bool:
+        """Whether somebody answers requests of this key."""
+        return handler_of(api_key) is not None
+
+    async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What `work` gives, done by a thread: for what waits for the disk."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
+
+    def stop(self) -> None:
+        """Take no more requests: what was taken is answered."""
+        self.is_stopping = True
+        self.long_polls.stop()
+        self.coordinator.stop()
+        for connection in list(self.connections):
+            connection.stop()
+
+    def close(self) -> None:
+        """Let go of everything but the store."""
+        for connection in list(self.connections):
+            connection.abort()
+        self._threads.shutdown()

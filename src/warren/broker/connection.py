@@ -1,0 +1,167 @@
+"""One connection: frames in, answers out in the order of their requests, never more of either than the limits say."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final, cast
+
+from warren.broker.call import Answer, Call
+from warren.broker.peer import Peer
+from warren.errors import ProtocolError, WarrenError
+from warren.protocol.frames import FrameReader
+from warren.protocol.heads import Request, read_request, response_frame
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+
+LOGGER: Final = logging.getLogger("warren.broker")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client. For the event loop's thread alone.
+
+    Invariant: one request at a time is worked on, the oldest; those behind it wait, and their bytes are taken from the
+    budget of the connection and of the broker. Where either is used up, or the client does not read its answers,
+    nothing more is read from it.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._frames = FrameReader(broker.limits.frame_size_max)
+        self._waiting: deque[tuple[Request, int]] = deque()
+        self._waiting_size = 0
+        self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
+        self._transport: asyncio.Transport | None = None
+        self.peer = Peer("", 0)
+
+    # --- What the transport tells ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.peer = Peer(host, port)
+        self._transport.set_write_buffer_limits(high=self._broker.limits.unsent_size_max)
+        if not self._broker.admit(self):
+            LOGGER.warning("connection of %s refused: %d are open", self.peer, self._broker.limits.connections_max)
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.received(nbytes):
+                size = len(frame)
+                self._waiting.append((read_request(frame), size))
+                self._waiting_size += size
+                self._broker.budget.take(size)
+        except ProtocolError as error:
+            # What follows cannot be made out, and nobody knows whose answer this would be.
+            LOGGER.warning("connection of %s closed: %s", self.peer, error)
+            self.abort()
+            return
+        self._work()
+        self._pause_or_resume()
+
+    def eof_received(self) -> bool:
+        # A client that has closed its side reads no answers.
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._work()
+        self._pause_or_resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._broker.budget.forget(self)
+        self._give_back(self._waiting_size)
+        self._waiting.clear()
+        self._broker.forget(self)
+
+    # --- Requests, one after the other ---
+
+    def _work(self) -> None:
+        while self._waiting and not (self._is_working or self._is_writing_paused or self._is_closing):
+            request, size = self._waiting.popleft()
+            try:
+                found = self._broker.answer(Call(self._broker, self.peer, request))
+            except WarrenError as error:
+                self._refuse(request, size, error)
+                return
+            if inspect.isawaitable(found):
+                self._is_working = True
+                self._broker.tasks.create_task(self._finish(request, size, found))
+            else:
+                self._reply(request, size, found)
+
+    async def _finish(self, request: Request, size: int, answer: Awaitable[Answer]) -> None:
+        try:
+            found = await answer
+        except WarrenError as error:
+            self._refuse(request, size, error)
+        except Exception:
+            LOGGER.exception("request %d of %s could not be answered", request.api_key, self.peer)
+            self._give_back(size)
+            self.abort()
+        else:
+            self._is_working = False
+            self._reply(request, size, found)
+            self._work()
+            self._pause_or_resume()
+
+    def _reply(self, request: Request, size: int, answer: Answer) -> None:
+        self._give_back(size)
+        if answer is not None and self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(response_frame(request, answer))
+        if self._broker.is_stopping and not self._waiting and self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, request: Request, size: int, error: WarrenError) -> None:
+        """A request that has no answer its client would understand."""
+        LOGGER.warning("connection of %s closed: %s", self.peer, error)
+        self._give_back(size)
+        self.abort()
+
+    def _give_back(self, size: int) -> None:
+        self._waiting_size -= size
+        self._broker.budget.give_back(size)
+
+    # --- Reading no further than the limits ---
+
+    def _pause_or_resume(self) -> None:
+        transport, limits, budget = self._transport, self._broker.limits, self._broker.budget
+        if transport is None or transport.is_closing():
+            return
+        is_mine_full = self._waiting_size >= limits.waiting_size_max or self._is_writing_paused
+        if budget.is_full:
+            budget.wait(self, self._pause_or_resume)
+        should_pause = is_mine_full or budget.is_full
+        if should_pause and not self._is_reading_paused:
+            transport.pause_reading()
+        elif self._is_reading_paused and not should_pause:
+            transport.resume_reading()
+        self._is_reading_paused = should_pause
+
+    # --- Ending ---
+
+    def stop(self) -> None:
+        """Take no more requests, and close when those that were taken are answered."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            if not self._is_working and not self._waiting:
+                transport.close()
+
+    def abort(self) -> None:
+        """Close now, whatever waits."""
+        self._is_closing = True
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,67 @@
+"""From the API key of a request to whoever answers it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from warren.broker import admin, fetch, metadata, offsets, produce, versions
+from warren.broker.call import Answer, Call, Handler
+from warren.broker.groups import commits, listing, membership
+from warren.protocol.api import ApiKey
+from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
+
+Plain = Callable[[Call, Fields], Values | Awaitable[Values]]
+"""A handler that is given the fields of the request, and gives those of the response."""
+
+
+def plain(handle: Plain) -> Handler:
+    """The same as a handler of bytes."""
+
+    def answer(call: Call) -> Answer | Awaitable[Answer]:
+        request = call.request
+        found = handle(call, decode_request(request.api_key, request.version, request.body))
+        if inspect.isawaitable(found):
+            return _encoded(call, found)
+        return encode_response(request.api_key, request.version, found)
+
+    return answer
+
+
+async def _encoded(call: Call, values: Awaitable[Values]) -> Answer:
+    return encode_response(call.request.api_key, call.request.version, await values)
+
+
+HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+    {
+        ApiKey.API_VERSIONS: versions.api_versions,
+        ApiKey.PRODUCE: produce.produce,
+        ApiKey.FETCH: fetch.fetch,
+        ApiKey.METADATA: plain(metadata.metadata),
+        ApiKey.DESCRIBE_CLUSTER: plain(metadata.describe_cluster),
+        ApiKey.FIND_COORDINATOR: plain(metadata.find_coordinator),
+        ApiKey.LIST_OFFSETS: plain(offsets.list_offsets),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: plain(offsets.offset_for_leader_epoch),
+        ApiKey.DELETE_RECORDS: plain(offsets.delete_records),
+        ApiKey.CREATE_TOPICS: plain(admin.create_topics),
+        ApiKey.DELETE_TOPICS: plain(admin.delete_topics),
+        ApiKey.CREATE_PARTITIONS: plain(admin.create_partitions),
+        ApiKey.JOIN_GROUP: plain(membership.join_group),
+        ApiKey.SYNC_GROUP: plain(membership.sync_group),
+        ApiKey.HEARTBEAT: plain(membership.heartbeat),
+        ApiKey.LEAVE_GROUP: plain(membership.leave_group),
+        ApiKey.OFFSET_COMMIT: plain(commits.offset_commit),
+        ApiKey.OFFSET_FETCH: plain(commits.offset_fetch),
+        ApiKey.OFFSET_DELETE: plain(commits.offset_delete),
+        ApiKey.LIST_GROUPS: plain(listing.list_groups),
+        ApiKey.DESCRIBE_GROUPS: plain(listing.describe_groups),
+        ApiKey.DELETE_GROUPS: plain(listing.delete_groups),
+    }
+)
+
+
+def handler_of(api_key: int) -> Handler | None:
+    """Who answers requests of this key; None where nobody does."""
+    return HANDLERS.get(api_key)

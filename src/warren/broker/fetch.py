@@ -1,0 +1,139 @@
+"""Fetch: batches as they lie in the file, as many bytes as were asked for, and a wait where there are too few."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Final, NamedTuple
+
+from warren.broker.call import Answer, Call
+from warren.broker.kafka_errors import Code, code_of
+from warren.errors import NoSuchTopic, NumberRetired, WarrenError
+from warren.protocol.api import ApiKey
+from warren.protocol.codec import Buffer
+from warren.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from warren.protocol.kafka_codec import Fields, decode_request
+from warren.protocol.record_batch import build
+from warren.storage import Log
+from warren.storage.kafka_batch import numbered
+
+TOPIC_IDS_FROM: Final = 13
+NO_EPOCH: Final = -1
+
+
+class Wanted(NamedTuple):
+    """One partition that was asked for; without a log where there is an error instead."""
+
+    partition: int
+    number: int
+    size_max: int
+    log: Log | None = None
+    error: Code = Code.NONE
+
+
+class WantedTopic(NamedTuple):
+    """The partitions of one topic that were asked for."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[Wanted]
+
+
+class Fetched(NamedTuple):
+    """What there is now: the answers, how many bytes of messages, and whether one of them is an error."""
+
+    topics: list[TopicFetched]
+    size: int
+    is_urgent: bool
+
+
+def fetch(call: Call) -> Answer | Awaitable[Answer]:
+    """Messages from given numbers on. Where there are fewer bytes than the least wanted, waits for more."""
+    request = decode_request(ApiKey.FETCH, call.version, call.request.body)
+    wanted = [_wanted_topic(call, topic) for topic in request.topics]
+    size_max = min(request.max_bytes, call.broker.limits.fetch_size_max)
+    found = _fetched(wanted, size_max)
+    wait_s = min(request.max_wait_ms / 1000, call.broker.limits.fetch_wait_s_max)
+    if found.size >= request.min_bytes or found.is_urgent or wait_s <= 0 or call.broker.is_stopping:
+        return encode_fetch_response(call.version, found.topics)
+    return _waited(call, wanted, size_max, request.min_bytes, wait_s)
+
+
+async def _waited(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float) -> Answer:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    logs = [part.log for topic in wanted for part in topic.partitions if part.log is not None]
+    while True:
+        found = _fetched(wanted, size_max)
+        left_s = deadline - loop.time()
+        if found.size >= size_min or found.is_urgent or left_s <= 0 or call.broker.is_stopping:
+            return encode_fetch_response(call.version, found.topics)
+        await call.broker.long_polls.wait(logs, left_s)
+
+
+def _wanted_topic(call: Call, asked: Fields) -> WantedTopic:
+    is_by_id = call.version >= TOPIC_IDS_FROM
+    name, topic_id = ("", asked.topic_id) if is_by_id else (asked.topic, b"")
+    topics = call.broker.topics
+    try:
+        topic = topics.find_by_id(topic_id) if is_by_id else topics.find(name)
+    except NoSuchTopic:
+        code = Code.UNKNOWN_TOPIC_ID if is_by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
+        return WantedTopic(name, topic_id, [_not_there(part, code) for part in asked.partitions])
+    parts = []
+    for part in asked.partitions:
+        try:
+            log = topic.partition(part.partition)
+            parts.append(Wanted(part.partition, part.fetch_offset, part.partition_max_bytes, log))
+        except WarrenError as error:
+            parts.append(_not_there(part, code_of(error)))
+    return WantedTopic(name, topic_id, parts)
+
+
+def _not_there(part: Fields, code: Code) -> Wanted:
+    return Wanted(part.partition, part.fetch_offset, 0, None, code)
+
+
+def _fetched(wanted: Sequence[WantedTopic], size_max: int) -> Fetched:
+    topics, size, is_urgent = [], 0, False
+    for topic in wanted:
+        parts = []
+        for part in topic.partitions:
+            found = _partition(part, min(part.size_max, size_max - size), is_first=not size)
+            size += found.size
+            is_urgent = is_urgent or found.error_code != Code.NONE
+            parts.append(found)
+        topics.append(TopicFetched(topic.name, topic.topic_id, parts))
+    return Fetched(topics, size, is_urgent)
+
+
+def _partition(wanted: Wanted, size_max: int, *, is_first: bool) -> PartitionFetched:
+    log = wanted.log
+    if log is None:
+        return PartitionFetched(wanted.partition, wanted.error)
+    try:
+        first, end = log.first, log.end
+        if not first <= wanted.number <= end:
+            return PartitionFetched(wanted.partition, Code.OFFSET_OUT_OF_RANGE, end, end, first)
+        records: list[Buffer] = []
+        # The first batch of a response is given however large it is: a client that asks for too little gets on.
+        if wanted.number < end and (size_max > 0 or is_first):
+            records = _batches(log, wanted.number, max(size_max, 1))
+        return PartitionFetched(wanted.partition, Code.NONE, end, end, first, records, sum(map(len, records)))
+    except NumberRetired as error:
+        return PartitionFetched(wanted.partition, Code.OFFSET_OUT_OF_RANGE, log.end, log.end, error.first)
+    except WarrenError as error:
+        return PartitionFetched(wanted.partition, code_of(error))
+
+
+def _batches(log: Log, number: int, size_max: int) -> list[Buffer]:
+    """Kafka's batches from where they lie; what was put otherwise is made into some."""
+    buffers: list[Buffer] = []
+    for stored in log.stored(number, bytes_max=size_max):
+        if stored.batch is not None:
+            buffers += numbered(stored.batch, stored.number)
+        else:
+            start = max(stored.number, number)
+            messages = log.read(start, limit=stored.number + stored.message_count - start)
+            buffers += build(messages)
+    return buffers

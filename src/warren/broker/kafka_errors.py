@@ -1,0 +1,113 @@
+"""Warren's errors as Kafka's numbers, and those numbers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+from warren.errors import (
+    GONE,
+    BadBatch,
+    BadInput,
+    BadName,
+    CorruptRecord,
+    NoSuchGroup,
+    NoSuchPartition,
+    NoSuchTopic,
+    NumberRetired,
+    StorageError,
+    StorageFull,
+    StoreBusy,
+    SyncFailed,
+    TooLarge,
+    UnsupportedByVersion,
+)
+
+
+class Code(IntEnum):
+    """What Kafka's clients understand."""
+
+    UNKNOWN = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    MESSAGE_TOO_LARGE = 10
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC = 17
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    CONCURRENT_TRANSACTIONS = 51
+    STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    UNKNOWN_SUBSCRIPTION_ID = 117
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    INVALID_RECORD_STATE = 121
+
+
+_CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code]]] = (
+    (NoSuchTopic, Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (NoSuchPartition, Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (GONE, Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (NoSuchGroup, Code.GROUP_ID_NOT_FOUND),
+    (NumberRetired, Code.OFFSET_OUT_OF_RANGE),
+    (TooLarge, Code.MESSAGE_TOO_LARGE),
+    (BadName, Code.INVALID_TOPIC),
+    (BadBatch, Code.CORRUPT_MESSAGE),
+    (CorruptRecord, Code.CORRUPT_MESSAGE),
+    (UnsupportedByVersion, Code.INVALID_RECORD),
+    (StorageFull, Code.STORAGE_ERROR),
+    (SyncFailed, Code.STORAGE_ERROR),
+    (StoreBusy, Code.COORDINATOR_NOT_AVAILABLE),
+    (StorageError, Code.STORAGE_ERROR),
+    (BadInput, Code.INVALID_REQUEST),
+)
+
+
+def code_of(error: Exception) -> Code:
+    """Kafka's number for an error of ours; UNKNOWN where it has none that says the same."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Code.UNKNOWN)

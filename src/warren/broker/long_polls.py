@@ -1,0 +1,75 @@
+"""Requests that wait for messages: parked until a log grows or their time is over, whoever makes it grow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from warren.storage import Log
+from warren.storage.log import wait_for_any
+
+LOOK_S: Final = 0.5
+"""How long the thread that watches for other processes sleeps before it looks whom to watch for now."""
+
+
+class LongPolls:
+    """Who waits for which logs. For the event loop's thread alone.
+
+    Puts through this broker ring at once. One thread sleeps on the bells of all logs that are waited for, for what
+    other processes put. Nobody spins, and a thousand that wait cost a thread.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._waiting: dict[Log, set[asyncio.Future[None]]] = {}
+        self._is_watching = self._is_stopped = False
+        self._thread = ThreadPoolExecutor(1, "warren-watch")
+
+    async def wait(self, logs: Iterable[Log], seconds: float) -> None:
+        """Return when one of the logs has grown, or after `seconds`. Whoever calls has looked, and looks again."""
+        if self._is_stopped:
+            return
+        rung = asyncio.get_running_loop().create_future()
+        parked = list(logs)
+        for log in parked:
+            self._waiting.setdefault(log, set()).add(rung)
+        if not self._is_watching:
+            self._is_watching = True
+            self._tasks.create_task(self._watch())
+        try:
+            async with asyncio.timeout(seconds):
+                await rung
+        except TimeoutError:
+            pass
+        finally:
+            for log in parked:
+                waiting = self._waiting.get(log)
+                if waiting is not None:
+                    waiting.discard(rung)
+                    if not waiting:
+                        del self._waiting[log]
+
+    def ring(self, log: Log) -> None:
+        """The log has grown: whoever waits for it is woken."""
+        for rung in self._waiting.pop(log, ()):
+            if not rung.done():
+                rung.set_result(None)
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and not self._is_stopped:
+            seen = [(log, log.end) for log in self._waiting]
+            await loop.run_in_executor(self._thread, wait_for_any, seen, LOOK_S)
+            for log, end in seen:
+                if log.end > end:
+                    self.ring(log)
+        self._is_watching = False
+
+    def stop(self) -> None:
+        """Wake everybody: nobody waits any more."""
+        self._is_stopped = True
+        for log in list(self._waiting):
+            self.ring(log)
+        self._thread.shutdown(wait=False)

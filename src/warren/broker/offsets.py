@@ -1,0 +1,100 @@
+"""Questions about numbers: where partitions start and end, what was there at a time; and retiring on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from warren.broker.call import Call
+from warren.broker.kafka_errors import Code, code_of
+from warren.broker.metadata import LEADER_EPOCH
+from warren.errors import WarrenError
+from warren.protocol.kafka_codec import Fields, Values
+from warren.storage import Log
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+NONE: Final = -1
+HIGH_WATERMARK: Final = -1
+TRUNCATION_FREE: Final = "NONE"
+
+
+def list_offsets(call: Call, request: Fields) -> Values:
+    """For each partition the number that belongs to a time, or to one of the words for start and end."""
+    return _for_each(call, request, lambda log, asked: _listed(log, asked.timestamp))
+
+
+def _listed(log: Log, timestamp_ms: int) -> dict[str, Any]:
+    if timestamp_ms == LATEST:
+        return {"timestamp": NONE, "offset": log.end, "leader_epoch": LEADER_EPOCH}
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return {"timestamp": NONE, "offset": log.first, "leader_epoch": LEADER_EPOCH}
+    if timestamp_ms == LATEST_TIERED:
+        return {"timestamp": NONE, "offset": NONE}
+    # Times never decrease in a log: the last message has the latest.
+    number = log.end - 1 if timestamp_ms == MAX_TIMESTAMP else log.find_time(timestamp_ms * 1000)
+    message = log.at(number) if log.first <= number < log.end else None
+    if message is None:
+        return {"timestamp": NONE, "offset": NONE}
+    return {"timestamp": message.timestamp // 1000, "offset": number, "leader_epoch": LEADER_EPOCH}
+
+
+def offset_for_leader_epoch(call: Call, request: Fields) -> Values:
+    """Where an epoch ended: there has been one, and it lasts."""
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            found: dict[str, Any] = {"partition": asked.partition}
+            try:
+                log = call.broker.topics.find(topic.topic).partition(asked.partition)
+                is_known = asked.leader_epoch == LEADER_EPOCH
+                found |= {"leader_epoch": LEADER_EPOCH, "end_offset": log.end} if is_known else {}
+            except WarrenError as error:
+                found |= {"error_code": code_of(error)}
+            partitions.append(found)
+        topics.append({"topic": topic.topic, "partitions": partitions})
+    return {"topics": topics}
+
+
+async def delete_records(call: Call, request: Fields) -> Values:
+    """Retire whole blocks before a number; what is left starts at or before it."""
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            found: dict[str, Any] = {"partition_index": asked.partition_index}
+            try:
+                log = call.broker.topics.find(topic.name).partition(asked.partition_index)
+                before = log.end if asked.offset == HIGH_WATERMARK else asked.offset
+                if not log.first <= before <= log.end:
+                    found |= {"low_watermark": NONE, "error_code": Code.OFFSET_OUT_OF_RANGE}
+                else:
+                    found |= {"low_watermark": await call.broker.in_thread(_retired, log, before)}
+            except WarrenError as error:
+                found |= {"low_watermark": NONE, "error_code": code_of(error)}
+            partitions.append(found)
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _retired(log: Log, before: int) -> int:
+    return log.retire(before=before)
+
+
+def _for_each(call: Call, request: Fields, find: Callable[[Log, Fields], dict[str, Any]]) -> Values:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            found: dict[str, Any] = {"partition_index": asked.partition_index}
+            try:
+                found |= find(call.broker.topics.find(topic.name).partition(asked.partition_index), asked)
+            except WarrenError as error:
+                found |= {"error_code": code_of(error), "timestamp": NONE, "offset": NONE}
+            partitions.append(found)
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}

@@ -1,0 +1,22 @@
+"""Who is at the other end of a connection: where it comes from, and as whom it is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ANONYMOUS: Final = "ANONYMOUS"
+
+
+@dataclass(slots=True)
+class Peer:
+    """One connection's other end. `user` is ANONYMOUS until it has shown who it is, where that is asked for."""
+
+    host: str
+    port: int
+    user: str = ANONYMOUS
+    client_id: str = ""
+    software: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}"

@@ -1,0 +1,120 @@
+"""Produce: batches as clients packed them, checked, and appended as they came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Final
+
+from warren.broker.call import Answer, Call
+from warren.broker.kafka_errors import Code, code_of
+from warren.errors import BadBatch, NoSuchTopic, TooLarge, WarrenError
+from warren.protocol.produce import (
+    PartitionStored,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    TopicStored,
+    decode_produce,
+    encode_produce_response,
+)
+from warren.protocol.record_batch import Batch, check_records, split
+from warren.queue.topic import Topic
+from warren.storage.kafka_batch import pack_kafka
+
+ACKS: Final = (-1, 0, 1)
+Stored = PartitionStored | Coroutine[Any, Any, PartitionStored]
+
+
+def produce(call: Call) -> Answer | Awaitable[Answer]:
+    """Append what was sent; answered when all of it is as durable as its topics say, or not at all with acks=0."""
+    request = decode_produce(call.version, call.request.body)
+    topics = [_topic(call, request, topic) for topic in request.topics]
+    if any(isinstance(stored, Coroutine) for _, parts in topics for stored in parts):
+        return _later(call, request, topics)
+    return _answer(call, request, topics)  # type: ignore[arg-type]
+
+
+def _answer(
+    call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[PartitionStored]]]
+) -> Answer:
+    if request.acks == 0:
+        return None
+    answers = [TopicStored(topic.name, topic.topic_id, stored) for topic, stored in topics]
+    return [encode_produce_response(call.version, answers)]
+
+
+async def _later(
+    call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[Stored]]]
+) -> Answer:
+    waiting = [stored for _, parts in topics for stored in parts if isinstance(stored, Coroutine)]
+    done = iter(await asyncio.gather(*waiting))
+    whole = [
+        (topic, [next(done) if isinstance(stored, Coroutine) else stored for stored in parts])
+        for topic, parts in topics
+    ]
+    return _answer(call, request, whole)
+
+
+def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[ProducedTopic, list[Stored]]:
+    """What becomes of each partition, now or later."""
+    if request.acks not in ACKS:
+        return asked, [_refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in asked.partitions]
+    topics = call.broker.topics
+    try:
+        topic = topics.find_by_id(asked.topic_id) if asked.topic_id else topics.find(asked.name)
+    except NoSuchTopic as error:
+        if asked.topic_id or not call.broker.settings.auto_create_topics:
+            code = Code.UNKNOWN_TOPIC_ID if asked.topic_id else code_of(error)
+            return asked, [_refused(part.partition, code) for part in asked.partitions]
+        return asked, [_made(call, asked.name, part) for part in asked.partitions]
+    except WarrenError as error:
+        return asked, [_refused(part.partition, code_of(error), str(error)) for part in asked.partitions]
+    return asked, [_partition(call, topic, part) for part in asked.partitions]
+
+
+async def _made(call: Call, name: str, part: ProducedPartition) -> PartitionStored:
+    """A put to a topic that is not there makes it."""
+    try:
+        topic = await call.broker.in_thread(call.broker.topics.make, name)
+    except WarrenError as error:
+        return _refused(part.partition, code_of(error), str(error))
+    stored = _partition(call, topic, part)
+    return await stored if isinstance(stored, Coroutine) else stored
+
+
+def _partition(call: Call, topic: Topic, part: ProducedPartition) -> Stored:
+    try:
+        log = topic.partition(part.partition)
+        batches = _checked(topic, part.records)
+        records = [pack_kafka(batch.data) for batch in batches]
+        if topic.settings.durability == "commit":
+            return _stored_later(call, topic, part.partition, records)
+        return PartitionStored(part.partition, 0, call.broker.door.put_now(log, records).start, -1, log.first)
+    except WarrenError as error:
+        return _refused(part.partition, code_of(error), str(error))
+
+
+async def _stored_later(call: Call, topic: Topic, partition: int, records: Sequence[Any]) -> PartitionStored:
+    log = topic.partition(partition)
+    try:
+        numbers = await call.broker.door.put(log, records)
+    except WarrenError as error:
+        return _refused(partition, code_of(error), str(error))
+    return PartitionStored(partition, 0, numbers.start, -1, log.first)
+
+
+def _checked(topic: Topic, records: memoryview | None) -> list[Batch]:
+    if records is None:
+        raise BadBatch("there is none")
+    batches = split(records)
+    for batch in batches:
+        # What readers would find out only when it is too late.
+        check_records(batch)
+        if len(batch.data) > topic.settings.message_size_max:
+            raise TooLarge("batch", len(batch.data), topic.settings.message_size_max)
+    return batches
+
+
+def _refused(partition: int, code: Code, message: str | None = None) -> PartitionStored:
+    return PartitionStored(partition, code, error_message=message)

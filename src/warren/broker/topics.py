@@ -1,0 +1,60 @@
+"""The topics of the store as the broker's requests name them: by name, or by id."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from warren.errors import NoSuchTopic
+from warren.queue import store_paths
+from warren.queue.json_file import read_json
+from warren.queue.topic import Topic
+from warren.transaction.store import Store
+
+NO_ID: Final = bytes(16)
+
+
+class Topics:
+    """Finds topics, whichever process made or deleted them. For one thread at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ids: dict[str, tuple[Topic, bytes]] = {}
+        self._names: dict[bytes, str] = {}
+
+    def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return self._store.topics()
+
+    def find(self, name: str) -> Topic:
+        """The topic `name`; NoSuchTopic where there is none."""
+        topic = self._store.existing_topic(name)
+        topic.see_partitions()
+        return topic
+
+    def id_of(self, topic: Topic) -> bytes:
+        """The id of a topic, 16 bytes, never that of another topic of its name."""
+        known = self._ids.get(topic.name)
+        if known is None or known[0] is not topic:
+            data = read_json(self._store.filesystem, store_paths.topic_file(topic.directory))
+            if data is None:
+                raise NoSuchTopic(topic.name)
+            known = self._ids[topic.name] = topic, uuid.UUID(str(data["id"])).bytes
+            self._names[known[1]] = topic.name
+        return known[1]
+
+    def find_by_id(self, topic_id: bytes) -> Topic:
+        """The topic with this id; NoSuchTopic where there is none any more."""
+        name = self._names.get(topic_id)
+        if name is None:
+            for other in self.names():
+                self.id_of(self.find(other))
+            name = self._names.get(topic_id)
+        topic = None if name is None else self.find(name)
+        if topic is None or self.id_of(topic) != topic_id:
+            raise NoSuchTopic(topic_id.hex())
+        return topic
+
+    def make(self, name: str) -> Topic:
+        """The topic `name`, made where there is none."""
+        return self._store.topic(name)

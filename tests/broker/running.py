@@ -1,0 +1,71 @@
+"""A broker that runs in a thread of the test's own process, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import warren
+from warren.broker.broker import Broker
+from warren.broker.limits import Limits
+from warren.broker.server import serve
+from warren.broker.settings import BrokerSettings
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30.0
+
+
+class RunningBroker:
+    """Where it listens, and the objects behind it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    @property
+    def address(self) -> str:
+        host, port = self.broker.advertised
+        return f"{host}:{port}"
+
+
+@contextmanager
+def running_broker(
+    path: Path,
+    *,
+    port: int = 0,
+    durability: str = "os",
+    settings: BrokerSettings | None = None,
+    limits: Limits | None = None,
+) -> Iterator[RunningBroker]:
+    """A broker of the store at `path`, stopped at the end as a SIGTERM stops it."""
+    started: queue.Queue[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event] | None] = queue.Queue()
+
+    async def main() -> None:
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        with warren.open(path, durability=durability) as store:
+            await serve(
+                store,
+                HOST,
+                port,
+                stopping=stopping,
+                settings=settings,
+                limits=limits,
+                started=lambda broker: started.put((broker, loop, stopping)),
+            )
+
+    with ThreadPoolExecutor(1, "broker") as pool:
+        serving = pool.submit(asyncio.run, main())
+        serving.add_done_callback(lambda _: started.put(None))
+        found = started.get(timeout=PATIENCE_S)
+        if found is None:
+            serving.result()
+            raise AssertionError("the broker ended at once")
+        broker, loop, stopping = found
+        try:
+            yield RunningBroker(broker)
+        finally:
+            loop.call_soon_threadsafe(stopping.set)
+            serving.result(PATIENCE_S)

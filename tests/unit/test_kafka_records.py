@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -206,6 +207,31 @@ def test_a_batch_survives_a_crash(tmp_path: Path) -> None:
         assert again.read(4)[0].body == b"body-0"
 
 
+def test_a_batch_carries_a_marker(tmp_path: Path, log: Log) -> None:
+    log.append_packed([pack_kafka(batch_of_rows(ROWS), marker=b"mine-1"), packed_rows(ROWS)])
+    log.append_packed([pack_kafka(batch_of_rows(many(60)), marker=b"other-2")])
+
+    assert [tuple(marked) for marked in log.markers(0)] == [(0, 4, b"mine-1"), (8, 60, b"other-2")]
+    assert [marked.marker for marked in log.markers(0, other_than=b"mine")] == [b"other-2"]
+    assert [content(message) for message in log.read(0, limit=4)] == [expected(row) for row in ROWS]
+    stored = log.stored(0, bytes_max=1)[0].batch
+    assert stored is not None
+    assert bytes(stored[16:]) == batch_of_rows(ROWS)[16:]
+    with pytest.raises(TooLarge):
+        pack_kafka(batch_of_rows(ROWS), marker=bytes(1025))
+
+
+def test_snappy_is_read_as_librdkafka_packs_it(log: Log) -> None:
+    plain = batch_of([(None, b"v" * 5000, [])] * 3)
+    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(plain))
+    small = pyarrow.compress(plain[KAFKA_BATCH_HEAD.size :], codec="snappy", asbytes=True)
+    head = head._replace(attributes=2, batch_length=KAFKA_BATCH_HEAD.size - 12 + len(small))
+
+    log.append_packed([pack_kafka(KAFKA_BATCH_HEAD.pack(*head) + small)])
+
+    assert [message.body for message in log.read(0)] == [b"v" * 5000] * 3
+
+
 # --- What Kafka has and Warren has not ---
 
 
@@ -286,6 +312,9 @@ MALFORMED = {
     "not snappy": crafted(PLAIN, attributes=2),
     "not lz4": crafted(PLAIN, attributes=3),
     "not zstd": crafted(PLAIN, attributes=4),
+    "an id": packed(b"i" + PLAIN, codec=2, count=3, id_size=1),
+    "a tag": packed(b"t" + PLAIN, codec=2, count=3, tag_size=1),
+    "a key": packed(b"k" + PLAIN, codec=2, count=3, key_size=1),
     "a compressed record": packed(PLAIN, codec=2, count=3, compression=1),
 }
 

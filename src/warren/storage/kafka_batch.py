@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from warren.config import RAW_SIZE_MAX
+from warren.config import MARKER_SIZE_MAX, RAW_SIZE_MAX
+from warren.errors import TooLarge
 from warren.message import NO_CORR_OFFSET
 from warren.storage.checksum import crc32c
 from warren.storage.layout import (
@@ -36,13 +37,16 @@ UNPACKED_RATIO: Final = 4
 """A first guess of how much compressed bytes unpack to."""
 
 
-def pack_kafka(batch: Area, leader_epoch: int = 0) -> Packed:
+def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"") -> Packed:
     """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp."""
+    if len(marker) > MARKER_SIZE_MAX:
+        raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
     assert head.batch_length == len(batch) - KAFKA_LENGTH_END
     payload = b"".join(
         (
-            PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, 0),
+            PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, len(marker)),
+            marker,
             KAFKA_BATCH_START.pack(0, head.batch_length, leader_epoch),
             memoryview(batch)[KAFKA_BATCH_START.size :],
         )

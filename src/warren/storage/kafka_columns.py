@@ -44,6 +44,8 @@ CORR_OFFSET_DIGITS_MAX: Final = 19
 def columns_of(record: DiskMessage) -> Columns:
     """The columns of a record that holds a batch, whatever its codec. Damage where they make no sense."""
     if record.codec == CODEC_KAFKA:
+        if record.id or record.tag or record.key is not None:
+            raise Damage(0, "a Kafka batch whose record has an id, a tag or a key")
         return KafkaColumns(record.area, record.message_count)
     return Columns(record.area, record.message_count)
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from warren.storage.block import Block
 from warren.storage.columns import Columns
-from warren.storage.layout import CODEC_COLUMNS, SECTION_MARKER
+from warren.storage.layout import CODEC_KAFKA, CODEC_SINGLE, SECTION_MARKER
 from warren.storage.read import RUN_SIZE_MAX
-from warren.storage.record import Damage, DiskMessage, next_blob, peek_area, read_stamp
+from warren.storage.record import Damage, DiskMessage, next_blob, peek_area, peek_marker, read_stamp
 from warren.storage.runs import Run, RunFinder
 from warren.storage.view import LogView
 from warren.storage.walk import walk
@@ -35,14 +35,20 @@ def markers(view: LogView, start: int, other_than: bytes = b"") -> Iterator[Mark
         end_here = min(end, end_number)
         finder = Finder(block, limit, end_here, other_than)
         for found in walk(block, limit, number, end_here, finder.find):
-            if isinstance(found, DiskMessage) and found.codec == CODEC_COLUMNS:
-                try:
-                    marker = Columns(found.area, found.message_count).section(SECTION_MARKER)
-                except Damage as damage:
-                    raise block.corrupt(Damage(found.position, damage.reason)) from damage
-                if marker and not (other_than and bytes(marker).startswith(other_than)):
-                    yield Marked(found.number, found.message_count, bytes(marker))
+            if isinstance(found, DiskMessage) and found.codec != CODEC_SINGLE:
+                marker = _marker(found, block)
+                if marker and not (other_than and marker.startswith(other_than)):
+                    yield Marked(found.number, found.message_count, marker)
         number = end_here
+
+
+def _marker(record: DiskMessage, block: Block) -> bytes:
+    if record.codec == CODEC_KAFKA:
+        return record.headers
+    try:
+        return bytes(Columns(record.area, record.message_count).section(SECTION_MARKER))
+    except Damage as damage:
+        raise block.corrupt(Damage(record.position, damage.reason)) from damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +85,22 @@ class Finder:
             end, is_data = next_blob(block.view, position, self._limit)
             if not is_data or read_stamp(block.view, position, block.base_offset)[0] != number:
                 return None
-            peeked = peek_area(block.view, position)
-            if peeked is None:
-                return None
-            area, count = peeked
-            marker = Columns(area, count).section(SECTION_MARKER)
+            peeked = _peek(block, position)
         except Damage:
             return None
-        return Passed(end, count) if bytes(marker).startswith(self._other_than) and count else None
+        if peeked is None:
+            return None
+        marker, count = peeked
+        return Passed(end, count) if marker.startswith(self._other_than) and count else None
+
+
+def _peek(block: Block, position: int) -> tuple[bytes, int] | None:
+    """The marker of the batch at `position`, and how many messages it holds; None where it takes a closer look."""
+    kafka = peek_marker(block.view, position)
+    if kafka is not None:
+        return kafka
+    peeked = peek_area(block.view, position)
+    if peeked is None:
+        return None
+    area, count = peeked
+    return bytes(Columns(area, count).section(SECTION_MARKER)), count

@@ -59,7 +59,7 @@ class DiskMessage(NamedTuple):
     """A record that was read and checked, with what it says of itself. `end` is where the next blob starts.
 
     `body` is that of a single message. `area` holds the columns of a batch: where they lie, or unpacked where they
-    were compressed; or a Kafka batch as it lies.
+    were compressed; or a Kafka batch as it lies, whose marker stands where others have their headers.
     """
 
     position: int
@@ -270,6 +270,15 @@ def peek_area(view: mmap, position: int) -> tuple[memoryview, int] | None:
     return memoryview(view)[area_at:end], head.message_count
 
 
+def peek_marker(view: mmap, position: int) -> tuple[bytes, int] | None:
+    """The marker of the Kafka batch at `position`, and how many messages it holds: not checked. None for no batch."""
+    head: RecordHead = tuple.__new__(RecordHead, RECORD_HEAD.unpack_from(view, position))
+    if head.codec != CODEC_KAFKA or head.id_size or head.tag_size or head.key_size != NO_KEY:
+        return None
+    marker_at = position + RECORD_HEAD.size
+    return view[marker_at : marker_at + head.headers_size], head.message_count
+
+
 def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, end: int) -> DiskMessage:
     _, _, offset, number, timestamp, _, count, corr_offset, codec, id_size, tag_size, compression, key_size, _ = head
     tag_at = PAYLOAD_HEAD.size + id_size
@@ -289,10 +298,10 @@ def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, en
     except ValueError as error:
         raise Damage(position, str(error)) from error
     key = None if key_size == NO_KEY else bytes(payload[key_at:headers_at])
+    if headers_at < body_at and codec != CODEC_COLUMNS:
+        headers = bytes(payload[headers_at:body_at])
     if codec != CODEC_SINGLE:
         body, area = b"", body
-    elif headers_at < body_at:
-        headers = bytes(payload[headers_at:body_at])
     fields = (position, end, offset, number, timestamp, count, codec, corr_offset, id, tag, key, headers, body, area)
     return tuple.__new__(DiskMessage, fields)
 

@@ -11,8 +11,8 @@ from warren.storage.layout import (
     CODEC_KAFKA,
     KAFKA_BATCH_HEAD,
     META_DATA,
+    NO_KEY,
     PAYLOAD_AT,
-    PAYLOAD_HEAD,
     RECORD_HEAD,
     SIZE_WORD,
     STAMP_AT,
@@ -110,7 +110,8 @@ class _Filling:
                 raise block.corrupt(Damage(position, "the payload does not match its checksum"))
             if head.number + head.message_count <= self._synced:
                 block.remember_verified(position, head.checksum)
-        batch = self._bytes[position + PAYLOAD_AT + PAYLOAD_HEAD.size : end]
-        if len(batch) < KAFKA_BATCH_HEAD.size:
+        batch = self._bytes[position + RECORD_HEAD.size + head.headers_size : end]
+        is_plain = head.key_size == NO_KEY and not (head.id_size or head.tag_size or head.compression)
+        if len(batch) < KAFKA_BATCH_HEAD.size or not is_plain:
             raise block.corrupt(Damage(position, "no head of a Kafka batch"))
         return batch

@@ -74,7 +74,7 @@ def show_run(
     rate = archived.count / max(archived.seconds, 1e-9)
     console.print(
         f"{archived.count:,} messages archived to {archive} in {archived.seconds:.1f} s ({rate:,.0f}/s): "
-        f"{len(archived.files)} files, {size_text(archived.size)}"
+        f"{len(archived.files)} {'file' if len(archived.files) == 1 else 'files'}, {size_text(archived.size)}"
         if archived.files
         else f"nothing new: {archive} has all there is",
         soft_wrap=True,

@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from warren.cli.job import ConfOption, MasterOption, running
-from warren.cli.quantities import moment_us
 from warren.cli.show import write_json
-from warren.cli.stats import FromArchiveOption, SinceOption, TagOption, UntilOption
+from warren.cli.stats import FromArchiveOption, SinceOption, TagOption, UntilOption, moments_us
 from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, require_store
-from warren.clock import SYSTEM_CLOCK
 
 IntoOption = Annotated[str, typer.Option(metavar="TOPIC", help="The topic to put them into; made where it is missing.")]
 KeepTimesOption = Annotated[
@@ -19,30 +17,34 @@ KeepTimesOption = Annotated[
 ]
 
 
+FromOption = Annotated[int | None, typer.Option("--from", metavar="NUMBER", min=0, help="From this number on.")]
+ToOption = Annotated[int | None, typer.Option("--to", metavar="NUMBER", min=0, help="Up to this number, without it.")]
+WhereOption = Annotated[
+    str | None, typer.Option(metavar="SQL", help="Those for which this is true, e.g. \"text like '%refund%'\".")
+]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Do it once under this name, however often it is run.")
+]
+KeepPartitionsOption = Annotated[
+    bool, typer.Option("--keep-partitions", help="Put each into the partition that it came from.")
+]
+ReviveOption = Annotated[bool, typer.Option("--revive", help="Leave out the headers that tell why a dead letter died.")]
+
+
 def replay(
     topic: TopicArgument,
     into: IntoOption,
-    first: Annotated[int | None, typer.Option("--from", metavar="NUMBER", min=0, help="From this number on.")] = None,
-    end: Annotated[
-        int | None, typer.Option("--to", metavar="NUMBER", min=0, help="Up to this number, without it.")
-    ] = None,
+    first: FromOption = None,
+    end: ToOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     tag: TagOption = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Those for which this is true, e.g. \"text like '%refund%'\".")
-    ] = None,
+    where: WhereOption = None,
     archive: FromArchiveOption = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Do it once under this name, however often it is run.")
-    ] = None,
+    name: NameOption = None,
     keeps_times: KeepTimesOption = False,
-    keeps_partitions: Annotated[
-        bool, typer.Option("--keep-partitions", help="Put each into the partition that it came from.")
-    ] = False,
-    is_reviving: Annotated[
-        bool, typer.Option("--revive", help="Leave out the headers that tell why a dead letter died.")
-    ] = False,
+    keeps_partitions: KeepPartitionsOption = False,
+    is_reviving: ReviveOption = False,
     master: MasterOption = None,
     conf: ConfOption = None,
     is_json: AsJson = False,
@@ -59,9 +61,7 @@ def replay(
     warren replay orders --into test --from 1000 --to 2000 --tag 'eu.#'
     ```
     """
-    now_us = SYSTEM_CLOCK.now_ns() // 1000
-    since_us = None if since is None else moment_us(since, now_us)
-    until_us = None if until is None else moment_us(until, now_us)
+    since_us, until_us = moments_us(since, until)
     require_store(store)
     from warren.spark.replay import replay as job
     from warren.spark.selection import Selection

@@ -61,10 +61,8 @@ def stats(
     warren stats orders --latency json:created --parquet stats.parquet
     ```
     """
-    now_us = SYSTEM_CLOCK.now_ns() // 1000
     window_us = None if window is None else duration_us(window)
-    since_us = None if since is None else moment_us(since, now_us)
-    until_us = None if until is None else moment_us(until, now_us)
+    since_us, until_us = moments_us(since, until)
     require_store(store)
     from warren.spark.catalog import Catalog
     from warren.spark.selection import Selection
@@ -85,6 +83,15 @@ def stats(
         write_json({"window": found.window_us, "windows": [each.to_json() for each in found.windows]})
     else:
         Console(highlight=False).print(_table(found, has_topic=len(found.totals()) > 1))
+
+
+def moments_us(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Both as µs since the epoch; None where nothing is said."""
+    now_us = SYSTEM_CLOCK.now_ns() // 1000
+    return (
+        None if since is None else moment_us(since, now_us),
+        None if until is None else moment_us(until, now_us),
+    )
 
 
 def _table(stats: Stats, *, has_topic: bool) -> RenderableType:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from warren.clock import EPOCH
+from warren.spark.tasks import failures_told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,9 @@ class Selection:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The messages with all their columns."""
-        return spark.read.format("warren").options(**self.options()).option("includeHeaders", "true").load()
+        reader = spark.read.format("warren").options(**self.options()).option("includeHeaders", "true")
+        with failures_told():
+            return reader.load()
 
     def tasks(self) -> list[Task]:
         """The messages cut for tasks that decode them themselves."""

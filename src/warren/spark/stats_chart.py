@@ -65,6 +65,7 @@ def _draw(axis: Any, panel: str, stats: Stats) -> None:
     if panel in ("gaps", "latencies"):
         axis.set_yscale("symlog", linthresh=1e-6)
         axis.legend(loc="upper left", frameon=False, fontsize="small")
+    axis.set_ylim(bottom=0)
     axis.grid(visible=True, alpha=0.3)
 
 

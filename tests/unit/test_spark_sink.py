@@ -359,6 +359,37 @@ def test_a_topic_that_is_there_keeps_its_partitions(monkeypatch: pytest.MonkeyPa
         assert store.topic("new").partition_count == 5
 
 
+def test_a_topic_may_change_while_its_stream_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    writing = query(monkeypatch, tmp_path, "value string, partition int")
+    writing.write_batch(0, [("0", 0)])
+
+    with warren.open(tmp_path / "store", keeps=False) as store:
+        store.topic("orders").configure(partitions=2, message_size_max=10)
+    writing.write_batch(1, [("1", 1)])
+    with pytest.raises(BadRow, match="body of 11 bytes"):
+        writing.write_batch(2, [("x" * 11, 1)])
+    with warren.open(tmp_path / "store", keeps=False) as store:
+        store.delete_topic("orders")
+    writing.write_batch(2, [("2", 0)])
+
+    assert bodies(tmp_path) == [b"2"]
+
+
+def test_what_was_staged_for_a_topic_that_was_deleted_goes_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    writing = query(monkeypatch, tmp_path)
+    writer = writing.stream_writer()
+    staged = writing.run(writer, [("a",)], "query-1", 0)
+    with warren.open(tmp_path / "store", keeps=False) as store:
+        store.delete_topic("orders")
+
+    writer.commit([staged], 0)
+
+    assert bodies(tmp_path) == []
+    assert waiting(tmp_path) == []
+
+
 # --- Names ---
 
 

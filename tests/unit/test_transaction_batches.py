@@ -349,3 +349,15 @@ def test_a_topic_that_was_deleted_took_its_part_with_it(store: Store) -> None:
 
     assert not store.has_topic("orders")
     assert bodies(store, "audit") == [b"b"]
+
+
+def test_partitions_that_another_process_added_are_put_to(store: Store, other: Store) -> None:
+    other.topic("orders").put(b"first")
+    store.topic("orders").configure(partitions=3)
+    tx = store.transaction(id="a")
+    tx.put("orders", b"new", partition=2)
+    tx.prepare()
+
+    assert other.commit_batch("query", 1, ["a"]) == "done"
+
+    assert [message.body for message in store.topic("orders").logs[2].read(0)] == [b"new"]

@@ -132,7 +132,10 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _make_topic(store: Store, topic: str, partitions: int | None) -> None:
-    if not store.has_topic(topic):
+    if store.has_topic(topic):
+        # The store may be open for long, and the topic have other settings, or more partitions, by now.
+        store.refresh_topic(store.topic(topic))
+    else:
         store.topic(topic, partitions=partitions)
 
 

@@ -142,6 +142,9 @@ class Apply:
 
 
 def _log_of(topic: Topic, place: Place) -> Log:
+    if place.partition >= topic.partition_count:
+        # Whoever put to it may have seen partitions that another process added.
+        topic.see_partitions()
     return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 def is_spark_required() -> bool:
     """Whether a test that finds no Spark has failed: `make test` and CI say so, where everything is installed."""
     return bool(os.environ.get("CI") or os.environ.get("WARREN_REQUIRE_SPARK"))
+
+
+IS_LEFT_OUT = find_spec("pyspark") is None and not is_spark_required()
+# Most modules here import PySpark, and cannot so much as be looked at without it.
+collect_ignore_glob = ["test_*.py"] if IS_LEFT_OUT else []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if IS_LEFT_OUT:
+        terminalreporter.write_line(f"tests/spark was left out: {SparkMissing()}", yellow=True)
 
 
 @pytest.fixture(scope="session")

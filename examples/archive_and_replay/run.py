@@ -25,7 +25,7 @@ def main(spark: SparkSession, directory: Path) -> dict[str, int]:
         first = archive(spark, store, kept, ["orders"])
         put_orders(orders, 500, seed=2, delay_s=0)
         second = archive(spark, store, kept, ["orders"])
-    assert verify(spark, kept, store).is_ok
+    assert verify(spark, kept, store).is_good
 
     table = spark.read.format("warren").options(path=store, topics="orders", archive=kept).load()
     japan = replay(

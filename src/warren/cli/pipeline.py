@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from typing import Annotated, Any, Final
 
 import typer
@@ -116,6 +117,7 @@ def submit(
     The store must be where every machine of the cluster sees it under the same path.
     """
     definition = Definition.read(file).triggered(trigger)
+    import warren.spark
     from warren.spark.pipelines.submission import submission
 
     place = store_of(definition, store)
@@ -124,6 +126,9 @@ def submit(
         typer.echo(shlex.join(command))
         return
     Console(stderr=True, highlight=False).print(Text(shlex.join(command), style="dim"), soft_wrap=True)
+    warren.spark.use_java()
+    if deploy_mode != "cluster":
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.execv(command[0], command)
 
 

@@ -11,14 +11,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from warren.config import HEADERS_SIZE_MAX
 from warren.queue.dead_letter import HEADER_PREFIX, REASON_SIZE_MAX
+from warren.spark.columns import message_schema
 from warren.spark.pipelines.definition import Definition
 from warren.spark.pipelines.parsing import REASON, unfit
 from warren.spark.pipelines.sink import triggered
 from warren.spark.pipelines.source import LETTERS_SUFFIX, letters_options
 
+READ: Final = frozenset({"topic", "partition", "offset", "key", "value", "id", "tag", "headers"})
 REASON_CHARACTERS_MAX: Final = REASON_SIZE_MAX // 4
 KEPT_SIZE_MAX: Final = HEADERS_SIZE_MAX - 4096
 """A message's own headers over this size leave no room for ours, and go."""
@@ -27,8 +30,9 @@ HEADER_COST: Final = 8
 
 def started(spark: SparkSession, definition: Definition, store: str, checkpoint: str) -> StreamingQuery:
     """The query that puts messages aside, running."""
-    options = letters_options(definition, store)
-    found = letters(spark.readStream.format("warren").options(**options).load(), definition)
+    reader = spark.readStream.format("warren").options(**letters_options(definition, store))
+    fields = [field for field in message_schema(include_headers=True) if field.name in READ]
+    found = letters(reader.schema(StructType(fields)).load(), definition)
     writer = triggered(found.writeStream, definition.pipeline.trigger).queryName(definition.name + LETTERS_SUFFIX)
     writer = writer.option("checkpointLocation", checkpoint).outputMode("append")
     return writer.format("warren").options(path=store, topic=str(definition.dead_letter)).start()

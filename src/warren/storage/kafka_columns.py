@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -119,38 +119,57 @@ def _has_headers(places: Places) -> bool:
     return bool(places.header_counts.any() or (places.value_starts < 0).any())
 
 
+class _Told(NamedTuple):
+    """What the headers of a message tell."""
+
+    tag: bytes
+    id: bytes
+    corr_offset: int
+    headers: bytes
+
+
+NOTHING_TOLD: Final = _Told(b"", b"", NO_CORR_OFFSET, b"")
+
+
 def _made_of_headers(data: bytes, places: Places) -> dict[int, bytes | memoryview]:
     """The sections of tags, ids, corr_offsets and headers that the headers of the messages tell."""
     count = len(places.ends)
-    headers, ids, tags = [b""] * count, [b""] * count, [b""] * count
-    corr_offsets: npt.NDArray[np.int64] = np.full(count, NO_CORR_OFFSET, CORR_OFFSET)
-    known_tags = {b"": 0}
+    told = [NOTHING_TOLD] * count
+    tags = {b"": 0}
+    # Many messages of a batch have the same headers: each is read once.
+    known: dict[tuple[int, bool, bytes], _Told] = {}
     rows = np.flatnonzero((places.header_counts > 0) | (places.value_starts < 0))
     columns = (places.headers_at, places.header_counts, places.ends, places.value_starts)
     for row, at, header_count, end, value_at in zip(
         rows.tolist(), *(one[rows].tolist() for one in columns), strict=True
     ):
-        found = _read_headers(data, at, header_count, end)
-        tags[row] = _tag(found, known_tags)
-        ids[row] = _text(found, ID_HEADER, ID_SIZE_MAX)
-        if CORR_OFFSET_HEADER in found:
-            corr_offsets[row] = _corr_offset(found)
-        if value_at < 0:
-            found[NULL_BODY_HEADER] = b""
-        if found:
-            headers[row] = _pack_headers(found)
+        same = (header_count, value_at < 0, data[at:end])
+        found = known.get(same)
+        if found is None:
+            found = known[same] = _tell(_read_headers(data, at, header_count, end), value_at < 0, tags)
+        told[row] = found
     made: dict[int, bytes | memoryview] = {}
-    if len(known_tags) > 1:
-        codes = np.fromiter(map(known_tags.__getitem__, tags), TAG_CODE, count)
+    if len(tags) > 1:
+        codes = np.fromiter([tags[one.tag] for one in told], TAG_CODE, count)
         made[SECTION_TAG_CODES] = codes.tobytes()
-        made[SECTION_TAGS] = b"".join(bytes((len(tag),)) + tag for tag in known_tags)
+        made[SECTION_TAGS] = b"".join(bytes((len(tag),)) + tag for tag in tags)
+    ids, headers = [one.id for one in told], [one.headers for one in told]
     if any(ids):
         made[SECTION_ID_ENDS], made[SECTION_IDS] = _ends(ids), b"".join(ids)
     if any(headers):
         made[SECTION_HEADERS_ENDS], made[SECTION_HEADERS] = _ends(headers), b"".join(headers)
+    corr_offsets: npt.NDArray[np.int64] = np.fromiter([one.corr_offset for one in told], CORR_OFFSET, count)
     if (corr_offsets != NO_CORR_OFFSET).any():
         made[SECTION_CORR_OFFSETS] = corr_offsets.tobytes()
     return made
+
+
+def _tell(headers: dict[bytes, bytes], is_null: bool, tags: dict[bytes, int]) -> _Told:
+    tag, id = _tag(headers, tags), _text(headers, ID_HEADER, ID_SIZE_MAX)
+    corr_offset = _corr_offset(headers)
+    if is_null:
+        headers[NULL_BODY_HEADER] = b""
+    return _Told(tag, id, corr_offset, _pack_headers(headers))
 
 
 def _ends(pieces: list[bytes]) -> bytes:

@@ -36,6 +36,11 @@ RAW_SIZE_MAX: Final = 256 << 20
 
 READ_LIMIT_DEFAULT: Final = 1000
 SCAN_ROWS_DEFAULT: Final = 65_536
+SCAN_IN_PLACE_ROWS_MIN: Final = 512
+"""Batches of so many rows and more are a record batch each: copying their bodies would cost more than that.
+
+Unless whoever reads them says that small record batches cost more there.
+"""
 
 LOCK_WAIT_S_MAX: Final = 30.0
 INTERVAL_S_MAX: Final = 60.0

@@ -11,7 +11,7 @@ from warren.queue.json_file import read_json
 from warren.queue.names import checked_name
 from warren.queue.settings import TopicSettings
 from warren.storage import Log
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+from warren.storage.filesystem import PICKING_FILE_SYSTEM, SYSTEM_FILE_SYSTEM
 
 
 class Catalog:
@@ -57,7 +57,7 @@ class Catalog:
             raise NoSuchPartition(topic, partition, count)
         directory = store_paths.topic_directory(self.path, topic)
         path = store_paths.partition_directory(directory, partition)
-        return Log.open(path, read_only=True, topic=topic, partition=partition)
+        return Log.open(path, read_only=True, topic=topic, partition=partition, filesystem=PICKING_FILE_SYSTEM)
 
     def _file(self, topic: str) -> str:
         return store_paths.topic_file(store_paths.topic_directory(self.path, topic))

@@ -51,7 +51,9 @@ class LogRange:
         start = self.start
         while start < self.end:
             try:
-                yield from log.scan(start, self.end, columns=columns, tag=tag, rows_min=SPARK_BATCH_ROWS_MIN)
+                yield from log.scan(
+                    start, self.end, columns=columns, tag=tag, rows_min=SPARK_BATCH_ROWS_MIN, skips=True
+                )
                 return
             except NumberRetired as error:
                 if self.fail_on_data_loss:

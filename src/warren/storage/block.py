@@ -27,6 +27,8 @@ from warren.storage.layout import (
 from warren.storage.record import Damage, DiskMessage, Packed, read_packed
 
 HEADER_SIZE_MAX = 1024
+FETCH_SIZE: Final = 1 << 20
+"""So much is asked for at once: of more, some systems would fetch only the start."""
 VERIFIED_MAX: Final = 1024
 """Of so many records a block remembers that they match their checksums: of a full block of batches of 64 KiB, all."""
 
@@ -150,6 +152,18 @@ class Block:
             self.view.madvise(mmap_module.MADV_DONTNEED)
         self._verified.clear()
 
+    def will_need(self, start: int, end: int) -> None:
+        """Have the bytes from `start` up to `end` fetched where they are not in memory: these, and none around."""
+        if hasattr(mmap_module, "MADV_WILLNEED"):
+            for step in range(start - start % mmap_module.PAGESIZE, end, FETCH_SIZE):
+                self.view.madvise(mmap_module.MADV_WILLNEED, step, min(FETCH_SIZE, end - step))
+
+    def will_read(self, number: int, end: int, limit: int) -> None:
+        """Have the records fetched that hold the messages from `number` up to `end`. Damage is for who reads them."""
+        with suppress(CorruptRecord, Damage):
+            last = self.find(end - 1, limit)
+            self.will_need(self.find(number, limit), self._format.next_blob(self.view, last, limit)[0])
+
     @property
     def has_meta_data(self) -> bool:
         return self._format.has_meta_data
@@ -249,16 +263,29 @@ class Block:
         found = min(low, end_number)
         for neighbour in (found - 1, found):
             if self.base_number <= neighbour < end_number:
-                # The search believed counts that only a whole look at a record checks.
-                record = self.read(self.find(neighbour, limit), limit)
-                if (record.timestamp < timestamp) != (neighbour < found):
-                    raise self.corrupt(Damage(record.position, "a count on the way here misled the search by time"))
+                position = self.find(neighbour, limit)
+                number, at, count = self._stamp_at(position)
+                # The search believed counts that no stamp covers: the record behind tells whether they are right.
+                is_right = self._number_behind(position, limit, end_number) == number + count
+                if not is_right or (at < timestamp) != (neighbour < found):
+                    raise self.corrupt(Damage(position, "a count on the way here misled the search by time"))
         return found
+
+    def _number_behind(self, position: int, limit: int, end_number: int) -> int:
+        """The number with which the record behind the one at `position` starts."""
+        try:
+            behind = self.next_record(self._format.next_blob(self.view, position, limit)[0], limit)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        return end_number if behind >= limit else self._stamp_at(behind)[0]
 
     def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
         """First number, timestamp and count of the record that holds `number`; only the count is not checked."""
+        return self._stamp_at(self.find(number, limit))
+
+    def _stamp_at(self, position: int) -> tuple[int, int, int]:
         try:
-            return self._format.read_stamp(self.view, self.find(number, limit), self.base_offset)
+            return self._format.read_stamp(self.view, position, self.base_offset)
         except Damage as damage:
             raise self.corrupt(damage) from damage
 

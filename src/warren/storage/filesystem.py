@@ -174,6 +174,16 @@ class SystemLock:
             self.close()
 
 
+class PickedFile(SystemFile):
+    """A file of which only what is touched is fetched: the system does not guess what will be read next."""
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        found = super().map(length, writable=writable)
+        if hasattr(mmap, "MADV_RANDOM"):
+            found.madvise(mmap.MADV_RANDOM)
+        return found
+
+
 class SystemFileSystem:
     """The machine's own file systems."""
 
@@ -223,7 +233,15 @@ class SystemFileSystem:
         return _boot_id()
 
 
+class PickingFileSystem(SystemFileSystem):
+    """The same for whoever picks a little out of much, and says itself what is worth fetching ahead."""
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> PickedFile:
+        return PickedFile(path, writable=writable, create=create)
+
+
 SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()
+PICKING_FILE_SYSTEM: Final = PickingFileSystem()
 
 
 def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:

@@ -14,6 +14,7 @@ from warren.config import (
     BLOCK_SIZE_DEFAULT,
     MAX_BLOCK_COUNT_DEFAULT,
     READ_LIMIT_DEFAULT,
+    SCAN_IN_PLACE_ROWS_MIN,
     VERSION_DEFAULT,
     WAIT_S_MAX,
     Durability,
@@ -298,22 +299,21 @@ class Log:
         tag: str | None = None,
         since: datetime | float | int | None = None,
         until: datetime | float | int | None = None,
-        rows_min: int | None = None,
+        rows_min: int = SCAN_IN_PLACE_ROWS_MIN,
+        skips: bool = False,
     ) -> Iterator[pyarrow.RecordBatch]:
         """The messages from `start` up to `end`, from `since` up to `until`, that pass the filter, as Arrow.
 
         Columns are number, offset, timestamp, id, tag, key, headers, corr_offset and body; `columns` picks and orders
-        them, and what is not asked for costs nothing. Record batches have tens of thousands of rows where messages
-        are small; batches that were put with fewer than `rows_min` messages are put together for that, which copies
-        them.
+        them, and what is not asked for costs nothing. Batches of fewer than `rows_min` messages are put together,
+        which copies them. With `skips`, batches in which nothing passes are not fetched from disk, and not checked.
         """
         # Imported here: PyArrow takes longer to import than a log to open.
         from warren.storage import scan
 
-        tag_filter = TagFilter.parse(tag) if tag is not None else None
-        rows_min = scan.IN_PLACE_ROWS_MIN if rows_min is None else rows_min
+        wanted, view = TagFilter.parse(tag) if tag is not None else None, self._view
         return scan.scan(
-            self._view, start, end, columns=columns, tag=tag_filter, since=since, until=until, rows_min=rows_min
+            view, start, end, columns=columns, tag=wanted, since=since, until=until, rows_min=rows_min, skips=skips
         )
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from warren.clock import microseconds
-from warren.config import SCAN_ROWS_DEFAULT
+from warren.config import SCAN_IN_PLACE_ROWS_MIN, SCAN_ROWS_DEFAULT
 from warren.errors import BadInput, NumberRetired
 from warren.storage.arrow import SCHEMA, Piece, joined
 from warren.storage.block import Block
@@ -19,7 +19,7 @@ from warren.storage.layout import CODEC_SINGLE
 from warren.storage.parts import BatchPart, LoosePart, Part, RunPart, SpacedPart, TrainPart
 from warren.storage.record import Damage, DiskMessage
 from warren.storage.runs import Run, RunFinder
-from warren.storage.skipping import Skipped, SkipFinder
+from warren.storage.skipping import SkipFinder, Skipped
 from warren.storage.tags import TagFilter
 from warren.storage.trains import Train, TrainFinder
 from warren.storage.view import LogView, Stretch
@@ -29,11 +29,6 @@ ALONE_ROWS_MIN: Final = 8192
 ALONE_SIZE_MIN: Final = 1 << 20
 """A part with so many rows or bytes is a record batch by itself, and not copied; smaller ones are put together."""
 SIZE_TARGET: Final = 8 << 20
-IN_PLACE_ROWS_MIN: Final = 512
-"""Batches of so many rows and more are a record batch each: copying their bodies would cost more than that.
-
-Unless whoever reads them says that small record batches cost more there.
-"""
 
 
 def scan(
@@ -45,11 +40,13 @@ def scan(
     tag: TagFilter | None = None,
     since: datetime | float | int | None = None,
     until: datetime | float | int | None = None,
-    rows_min: int = IN_PLACE_ROWS_MIN,
+    rows_min: int = SCAN_IN_PLACE_ROWS_MIN,
+    skips: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The messages from `start` up to `end`, from the time `since` up to `until`, that pass the filter.
 
-    Batches with fewer rows than `rows_min` are put together, which copies them; others are given as they lie.
+    Batches with fewer rows than `rows_min` are put together, which copies them; others are given as they lie. With
+    `skips`, batches without a tag that passes are not fetched, and so not checked: their tags are believed.
     What lies past the end of the log is not there; what lies before its start was, and is NumberRetired.
     """
     schema = _picked_schema(columns)
@@ -63,7 +60,7 @@ def scan(
         start = max(start, view.find_time(microseconds(since)))
     if until is not None:
         end = min(end, view.find_time(microseconds(until)))
-    return _batches(view, range(start, end), schema, tag, rows_min)
+    return _batches(view, range(start, end), schema, tag, rows_min, skips=skips)
 
 
 def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
@@ -76,14 +73,14 @@ def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _batches(
-    view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None, rows_min: int
+    view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None, rows_min: int, *, skips: bool
 ) -> Iterator[pa.RecordBatch]:
     heap = Heap(schema)
     number = numbers.start
     while number < numbers.stop:
         stretch = view.locate(number, numbers.stop)
         end = min(numbers.stop, stretch.end_number)
-        for part in _parts(stretch, range(number, end), tag, rows_min):
+        for part in _parts(stretch, range(number, end), tag, rows_min, skips=skips):
             is_alone = len(part) >= _alone_rows_min(part, rows_min) or part.size >= ALONE_SIZE_MIN
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
@@ -141,16 +138,18 @@ class Heap:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: int) -> Iterator[Part]:
+def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: int, *, skips: bool) -> Iterator[Part]:
     """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
     block, limit, _ = stretch
     runs = RunFinder(block, limit, numbers.stop, SIZE_TARGET)
-    batches = TrainFinder(block, limit, numbers.stop) if tag is None else SkipFinder(block, limit, tag)
-    if tag is None:
-        block.will_need(*block.extent(numbers.start, numbers.stop, limit))
+    batches: TrainFinder | SkipFinder | None = TrainFinder(block, limit, numbers.stop) if tag is None else None
+    if tag is not None and skips:
+        batches = SkipFinder(block, limit, tag)
+    else:
+        block.will_read(numbers.start, numbers.stop, limit)
 
     def find(position: int, number: int) -> Run | Train | Skipped | None:
-        return runs.find(position, number) or batches.find(position, number)
+        return runs.find(position, number) or (batches.find(position, number) if batches is not None else None)
 
     loose = LoosePart()
     for found in walk(block, limit, numbers.start, numbers.stop, find):

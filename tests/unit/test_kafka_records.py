@@ -148,6 +148,18 @@ def test_what_holds_no_kafka_batch_is_told_together(log: Log) -> None:
     assert log.stored(0, bytes_max=1 << 20)[0].message_count == 3
 
 
+def test_what_was_given_stays_as_it_is_when_the_log_grows_retires_and_closes(tmp_path: Path) -> None:
+    with Log.open(tmp_path, durability="os", block_size=8 << 10) as log:
+        log.append_packed([packed_rows(ROWS)])
+        (stored,) = log.stored(0, bytes_max=1 << 20)
+        for _ in range(30):
+            log.append_packed([packed_rows(many(40))])
+        log.retire(before=600)
+
+    assert stored.batch is not None
+    assert bytes(stored.batch[16:]) == batch_of_rows(ROWS)[16:]
+
+
 def test_batches_lie_in_many_blocks(tmp_path: Path) -> None:
     with Log.open(tmp_path, durability="os", block_size=8 << 10) as log:
         for _ in range(30):

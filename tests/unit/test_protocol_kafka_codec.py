@@ -11,7 +11,7 @@ from kio.serial import entity_reader, entity_writer
 
 from tests.unit.protocol_values import every_version, kafka_class, made_up, message_named
 from warren.config import CONTROL_SIZE_MAX
-from warren.errors import MalformedRequest, UnsupportedRequest
+from warren.errors import KafkaMissing, MalformedRequest, UnsupportedRequest
 from warren.protocol.api import APIS, ApiKey, served
 from warren.protocol.group_schemas import GROUP_MESSAGES
 from warren.protocol.kafka_codec import decode_request, decode_response, encode_request, encode_response
@@ -139,6 +139,28 @@ def test_a_body_that_is_cut_anywhere_is_malformed(api: Any, version: int) -> Non
 def test_a_control_request_over_the_limit_is_refused() -> None:
     with pytest.raises(MalformedRequest, match="over the limit"):
         decode_request(ApiKey.METADATA, 1, bytes(CONTROL_SIZE_MAX + 1))
+
+
+def test_a_response_may_be_larger_than_a_control_request() -> None:
+    records = bytes(CONTROL_SIZE_MAX + 1)
+    body = response(ApiKey.SHARE_FETCH, 1, {"responses": [{"partitions": [{"records": records}]}]})
+
+    assert decode_response(ApiKey.SHARE_FETCH, 1, body).responses[0].partitions[0].records == records
+
+
+def test_a_message_that_nobody_describes_is_told() -> None:
+    with pytest.raises(KafkaMissing, match="install"):
+        kafka_message("MakeCoffeeRequest")
+
+
+def test_requests_and_structs_can_be_shown_and_compared() -> None:
+    body = encode_request(ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": [{"name": "t"}]})
+
+    request = decode_request(ApiKey.OFFSET_DELETE, 0, body)
+
+    assert repr(request) == "OffsetDeleteRequest(group_id='g', topics=[topics(name='t', partitions=[])])"
+    assert request == decode_request(ApiKey.OFFSET_DELETE, 0, body)
+    assert request != decode_request(ApiKey.OFFSET_DELETE, 0, encode_request(ApiKey.OFFSET_DELETE, 0, {}))
 
 
 def test_the_table_says_from_which_version_on_messages_are_flexible() -> None:

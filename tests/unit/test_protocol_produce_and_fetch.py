@@ -28,7 +28,10 @@ BATCH = bytes(range(256)) * 10
 
 def produce_body(version: int, transactional_id: str | None = "tx") -> bytes:
     partitions = [{"index": 0, "records": BATCH}, {"index": 7, "records": None}]
-    topics = [{"name": "orders", "partition_data": partitions}, {"name": "ä", "partition_data": []}]
+    topics = [
+        {"name": "orders", "topic_id": bytes(range(16)), "partition_data": partitions},
+        {"name": "ä", "topic_id": bytes(16), "partition_data": []},
+    ]
     request = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 1500, "topic_data": topics}
     return encode_request(ApiKey.PRODUCE, version, request)
 
@@ -38,7 +41,11 @@ def test_a_produce_request_is_taken_apart(version: int) -> None:
     request = decode_produce(version, memoryview(produce_body(version)))
 
     assert (request.transactional_id, request.acks, request.timeout_ms) == ("tx", -1, 1500)
-    assert [topic.name for topic in request.topics] == ["orders", "ä"]
+    known_by_id = version >= 13
+    assert [topic.name for topic in request.topics] == (["", ""] if known_by_id else ["orders", "ä"])
+    assert [topic.topic_id for topic in request.topics] == (
+        [bytes(range(16)), bytes(16)] if known_by_id else [b"", b""]
+    )
     assert request.topics[0].partitions == [ProducedPartition(0, memoryview(BATCH)), ProducedPartition(7, None)]
     assert request.topics[1].partitions == []
     assert decode_produce(version, memoryview(produce_body(version, None))).transactional_id is None
@@ -76,12 +83,14 @@ def test_a_produce_response_is_what_the_codec_writes(version: int) -> None:
         {"index": 0, "error_code": 0, "base_offset": 1 << 40, "log_append_time_ms": -1, "log_start_offset": 5},
         {"index": 1, "error_code": 3, "base_offset": -1, "error_message": "no such topic"},
     ]
-    topics = [{"name": "orders", "partition_responses": partitions}]
+    topic_id = bytes(range(16))
+    topics = [{"name": "orders", "topic_id": topic_id, "partition_responses": partitions}]
 
-    ours = encode_produce_response(version, [TopicStored("orders", bytes(16), stored)], 9)
+    ours = encode_produce_response(version, [TopicStored("orders", topic_id, stored)], 9)
 
     assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": topics, "throttle_time_ms": 9}))
-    assert kafka_class("ProduceResponse").decode(ours, version=version).responses[0].name == "orders"
+    theirs = kafka_class("ProduceResponse").decode(ours, version=version).responses[0]
+    assert theirs.partition_responses[0].base_offset == 1 << 40
 
 
 @pytest.mark.parametrize("version", FETCH)

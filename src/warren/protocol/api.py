@@ -83,7 +83,7 @@ def _api(key: int, name: str, first: int, last: int, flexible_from: int, adverti
 
 _SERVED: Final = (
     # Older librdkafka sends batches uncompressed, and does not say so, where Produce does not start at version 0.
-    _api(ApiKey.PRODUCE, "Produce", 3, 12, 9, advertised_from=0),
+    _api(ApiKey.PRODUCE, "Produce", 3, 13, 9, advertised_from=0),
     _api(ApiKey.FETCH, "Fetch", 4, 16, 12),
     _api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 8, 6),
     _api(ApiKey.METADATA, "Metadata", 0, 12, 9),

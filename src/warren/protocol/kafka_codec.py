@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warren.config import CONTROL_SIZE_MAX
+from warren.config import CONTROL_SIZE_MAX, FRAME_SIZE_MAX
 from warren.errors import MalformedRequest
 from warren.protocol.api import served
 from warren.protocol.codec import (
@@ -67,12 +67,12 @@ default, and one that the version does not carry is left out."""
 
 def decode_request(api_key: int, version: int, body: memoryview | bytes) -> Fields:
     """The request in `body`. UnsupportedRequest or MalformedRequest where there is none."""
-    return _decode(f"{served(api_key, version).name}Request", version, body)
+    return _decode(f"{served(api_key, version).name}Request", version, body, CONTROL_SIZE_MAX)
 
 
 def decode_response(api_key: int, version: int, body: memoryview | bytes) -> Fields:
     """The response in `body`, for clients."""
-    return _decode(f"{served(api_key, version).name}Response", version, body)
+    return _decode(f"{served(api_key, version).name}Response", version, body, FRAME_SIZE_MAX)
 
 
 def encode_response(api_key: int, version: int, values: Values) -> list[Buffer]:
@@ -88,10 +88,10 @@ def encode_request(api_key: int, version: int, values: Values) -> bytes:
     return b"".join(_encode(f"{served(api_key, version).name}Request", version, values))
 
 
-def _decode(name: str, version: int, body: memoryview | bytes) -> Fields:
+def _decode(name: str, version: int, body: memoryview | bytes, size_max: int) -> Fields:
     what = f"{name} of version {version}"
-    if len(body) > CONTROL_SIZE_MAX:
-        raise MalformedRequest(what, f"{len(body)} bytes are over the limit of {CONTROL_SIZE_MAX}")
+    if len(body) > size_max:
+        raise MalformedRequest(what, f"{len(body)} bytes are over the limit of {size_max}")
     try:
         found, _ = _message_reader(name, version)(memoryview(body), 0)
     except UNREADABLE as error:

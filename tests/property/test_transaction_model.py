@@ -89,7 +89,11 @@ class TransactionsBesideLists(RuleBasedStateMachine):
     @rule(target=transactions, opening=st.integers(0, 1), id=st.none() | st.sampled_from(IDS))
     def begin(self, opening: int, id: str | None) -> Expected:
         known = self.by_id.get(id) if id is not None else None
-        if known is not None and self._is_taken(known, opening):
+        is_open_here = any(
+            each.tx.id == id and each.opening == opening and each.state == "open" and each is not known
+            for each in self.all
+        )
+        if known is not None and (is_open_here or self._is_taken(known, opening)):
             with pytest.raises(TransactionExists):
                 self.stores[opening].transaction(id=id)
             return known

@@ -173,6 +173,30 @@ def test_many_rows_are_retired_also_where_events_are_few(
         assert journal_size(store) < 300 << 10
 
 
+def test_whoever_opens_the_store_has_few_events_to_replay(
+    tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "EVENTS_PER_SNAPSHOT", 4)
+    monkeypatch.setattr(journal, "EVENTS_PER_SNAPSHOT_MAX", 20)
+    with open_store(tmp_path, clock) as store:
+        for number in range(300):
+            # What is remembered of these weighs more than what happens.
+            put_two(store.transaction(id=f"{number}" + "x" * 150)).commit()
+        log = store._coordinator._made_journal().log
+        waiting = store.transaction(id="waiting")
+        waiting.put_columns("orders", pa.record_batch({"body": [b"row"] * 5000}))
+        waiting.prepare()
+        numbers = [marked.number for marked in log.markers(0, b"transaction ") if marked.marker == b"snapshot"]
+
+    with open_store(tmp_path, clock) as later:
+        found = later._coordinator._made_journal()
+        replayed = list(found.log.markers(numbers[-1] + 1, b"transaction "))
+        assert len(replayed) <= 24
+        assert found._last_snapshot() == numbers[-1]
+        assert [prepared.id for prepared in later.recover()] == ["waiting"]
+        assert later.commit("0" + "x" * 150) == "done"
+
+
 def test_what_others_staged_is_retired_by_whoever_decides_it(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ class Sink:
         self._options = options
         self._columns = SinkColumns.of(schema, options)
         self._store_id = made_store(options.path)
-        self._run = uuid4().hex
+        self._run = uuid4().hex[:16]
 
     def _store(self) -> Store:
         return process_stores().get(self._options.path, self._store_id)

@@ -58,7 +58,7 @@ class BatchName:
     def prefix(self) -> str:
         """How the ids of everything start that the application stages."""
         told = self.run if self.application is None else self.application
-        return f"spark-{hashlib.sha256(told.encode()).hexdigest()[:24]}-"
+        return f"spark-{hashlib.sha256(told.encode()).hexdigest()[:16]}-"
 
     @property
     def run_prefix(self) -> str:

@@ -30,9 +30,12 @@ JOURNAL_WIDE_BLOCK_SIZE: Final = 64 << 20
 """For what would fill a good part of an ordinary block: fewer files, each of which costs syncs."""
 EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
-"""A snapshot is written when the events since the last one weigh this many times as much as it does,"""
+"""A snapshot is written when so many events since the last one weigh this many times as much as it does,"""
+EVENTS_PER_SNAPSHOT_MAX: Final = 4096
+"""or when there are so many that whoever opens the store would have to wait,"""
 RETIRED_PER_SNAPSHOT: Final = 32 << 20
 """or when it lets so many bytes of blocks go."""
+LOOK_FURTHER: Final = 16
 
 
 class Transactions:
@@ -270,13 +273,23 @@ class Journal:
         self.transactions.restore({})
         self._forget_sizes(0)
         self._seen = self.log.first
-        events = self.log.markers(self._seen, MARKER_START)
-        snapshots = [marked.number for marked in events if marked.marker == SNAPSHOT]
-        if snapshots:
-            body = self._event(snapshots[-1])
+        number = self._last_snapshot()
+        if number is not None:
+            body = self._event(number)
             self.transactions.restore(json.loads(body))
             self._forget_sizes(len(body))
-            self._seen = snapshots[-1] + 1
+            self._seen = number + 1
+
+    def _last_snapshot(self) -> int | None:
+        """The number of the last snapshot, looked for from the end, further and further back."""
+        first, end, back = self.log.first, self.log.end, EVENTS_PER_SNAPSHOT
+        while True:
+            start = max(first, end - back)
+            events = self.log.markers(start, MARKER_START)
+            snapshots = [marked.number for marked in events if marked.marker == SNAPSHOT]
+            if snapshots or start == first:
+                return snapshots[-1] if snapshots else None
+            back *= LOOK_FURTHER
 
     # --- Snapshots ---
 
@@ -288,7 +301,8 @@ class Journal:
         self._snapshot_size = snapshot_size
 
     def _is_snapshot_due(self) -> bool:
-        if self._events >= EVENTS_PER_SNAPSHOT and self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size:
+        is_worth_it = self._size >= SNAPSHOT_SHARE_MAX * self._snapshot_size
+        if self._events >= (EVENTS_PER_SNAPSHOT if is_worth_it else EVENTS_PER_SNAPSHOT_MAX):
             return True
         return self._retirable_size() >= RETIRED_PER_SNAPSHOT
 

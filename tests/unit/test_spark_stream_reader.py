@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 from tests.support.simulated_clock import START_NS, SimulatedClock
+from tests.unit.archives import archived
 from tests.unit.fakes import VERSIONS
 from tests.unit.spark_reads import ALL, NUMBERS, Query, sent, stream_reader
 from tests.unit.stores import quick_store
@@ -384,6 +385,29 @@ def test_a_store_that_is_older_than_the_checkpoint_is_told(store: Store) -> None
 
     with pytest.raises(DataLost, match="message 9 of"):
         query.step()
+
+
+# --- Archives ---
+
+
+def test_a_stream_reads_from_an_archive_what_its_log_has_no_more(store: Store, tmp_path: Path) -> None:
+    log = store.topic("orders", block_size=4096).partition(0)
+    for number in range(200):
+        log.append(b"%0100d" % number)
+    archived(Path(store.path), tmp_path / "archive", "orders")
+    first = log.retire(before=150)
+    log.append(b"behind the archive")
+    query = Query(store, archive=tmp_path / "archive")
+
+    found = query.step(ReadMaxRows(50))
+    more = query.step(ReadMaxBytes(10_000))
+    rest = query.all()
+
+    assert first > 50
+    assert found == places(0, *range(50))
+    assert more is not None
+    assert len(more) < 100
+    assert found + more + rest == places(0, *range(201))
 
 
 # --- Groups ---

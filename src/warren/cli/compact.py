@@ -44,7 +44,7 @@ def compact(
     from warren.spark.selection import Selection
 
     chosen = Selection(store=store, topics=[topic], archive=archive)
-    with running("compact", master, conf, is_quiet=is_json) as spark_job, spark_job.status(f"compacting {topic}"):
+    with running("compact", master, conf, is_quiet=is_json) as spark_job, spark_job.bar("compacting") as bar:
         done = job(
             spark_job.spark,
             chosen,
@@ -52,6 +52,7 @@ def compact(
             keeps_deleted=keeps_deleted,
             keeps_times=keeps_times,
             partitions=partitions,
+            progress=bar,
         )
     if is_json:
         write_json({"topic": topic, "into": into, "messages": done.messages, "was_done": done.was_done})

@@ -67,7 +67,7 @@ def replay(
     from warren.spark.selection import Selection
 
     chosen = Selection(store=store, topics=[topic], since_us=since_us, until_us=until_us, tag=tag, archive=archive)
-    with running("replay", master, conf, is_quiet=is_json) as spark_job, spark_job.status(f"replaying {topic}"):
+    with running("replay", master, conf, is_quiet=is_json) as spark_job, spark_job.bar("replaying") as bar:
         done = job(
             spark_job.spark,
             chosen,
@@ -79,6 +79,7 @@ def replay(
             keeps_times=keeps_times,
             keeps_partitions=keeps_partitions,
             is_reviving=is_reviving,
+            progress=bar,
         )
     if is_json:
         write_json({"topic": topic, "into": into, "name": name, "messages": done.messages, "was_done": done.was_done})

@@ -73,8 +73,8 @@ def stats(
     if not names:
         raise BadInput(f"there are no topics in {store}: nothing to count")
     chosen = Selection(store=store, topics=names, since_us=since_us, until_us=until_us, tag=tag, archive=archive)
-    with running("stats", master, conf, is_quiet=is_json) as spark_job, spark_job.status("counting"):
-        found = job(spark_job.spark, chosen, window_us=window_us, latency=latency)
+    with running("stats", master, conf, is_quiet=is_json) as spark_job, spark_job.bar("counting") as bar:
+        found = job(spark_job.spark, chosen, window_us=window_us, latency=latency, progress=bar)
     if parquet is not None:
         found.save_parquet(parquet)
     if chart is not None:

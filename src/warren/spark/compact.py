@@ -10,6 +10,7 @@ from warren.queue.names import checked_name
 from warren.spark.catalog import Catalog
 from warren.spark.rewriting import WRITTEN, is_written, partitions_for, with_time, write_once
 from warren.spark.selection import Selection
+from warren.spark.tasks import ShowProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,7 @@ def compact(
     keeps_deleted: bool = False,
     keeps_times: bool = False,
     partitions: int | None = None,
+    progress: ShowProgress | None = None,
 ) -> Compacted:
     """Put the latest message of each key into the topic `into`, all or none, in the order of their times.
 
@@ -66,7 +68,8 @@ def compact(
         frame = frame.withColumn("headers", with_time(frame["headers"], frame["timestamp"]))
     count = partitions if partitions is not None else partitions_for(selection.store, into, source)
     ordered = frame.orderBy(*ORDER).select(*WRITTEN)
-    messages = write_once(ordered, selection.store, into, application, count)
+    total = 0 if progress is None else selection.count()
+    messages = write_once(ordered, selection.store, into, application, count, progress, total)
     return Compacted(topic=into, messages=messages, was_done=False)
 
 

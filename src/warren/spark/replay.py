@@ -9,6 +9,7 @@ from warren.errors import BadInput
 from warren.queue.names import checked_name
 from warren.spark.rewriting import WRITTEN, is_written, narrowed, partitions_for, with_time, without_death, write_once
 from warren.spark.selection import Selection
+from warren.spark.tasks import ShowProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ def replay(
     keeps_times: bool = False,
     keeps_partitions: bool = False,
     is_reviving: bool = False,
+    progress: ShowProgress | None = None,
 ) -> Replayed:
     """Put the messages of a selection into the topic `into`, all or none, with their keys, tags, ids and headers.
 
@@ -60,5 +62,7 @@ def replay(
         frame = frame.withColumn("headers", with_time(frame["headers"], frame["timestamp"]))
     columns = [*WRITTEN, "partition"] if keeps_partitions else WRITTEN
     partitions = partitions_for(selection.store, into, selection.topics[0])
-    messages = write_once(frame.select(*columns), selection.store, into, application, partitions)
+    written = frame.select(*columns)
+    total = 0 if progress is None else selection.count()
+    messages = write_once(written, selection.store, into, application, partitions, progress, total)
     return Replayed(topic=into, messages=messages, was_done=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from warren.errors import BadInput
 from warren.queue.dead_letter import HEADER_PREFIX
 from warren.spark.catalog import Catalog
-from warren.spark.tasks import failures_told
+from warren.spark.tasks import ShowProgress, counted, failures_told
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
@@ -26,16 +26,25 @@ def is_written(store: str, topic: str, name: str) -> bool:
         return opened.last_version(f"spark txn {topic} {name}") is not None
 
 
-def write_once(frame: DataFrame, store: str, topic: str, name: str | None, partitions: int) -> int:
+def write_once(
+    frame: DataFrame,
+    store: str,
+    topic: str,
+    name: str | None,
+    partitions: int,
+    progress: ShowProgress | None = None,
+    total: int = 0,
+) -> int:
     """Write messages, in the order of the frame's tasks, to a topic that is made where it is missing; how many.
 
-    All of them or none. Under a name only once: whoever writes again under it writes nothing.
+    All of them or none. Under a name only once: whoever writes again under it writes nothing. `total` is of how many
+    messages they are made, for `progress`.
     """
     from pyspark.sql import Observation, functions
 
-    counted = Observation()
+    observed = Observation()
     writer = (
-        frame.observe(counted, functions.count(functions.lit(1)).alias("messages"))
+        frame.observe(observed, functions.count(functions.lit(1)).alias("messages"))
         .write.format("warren")
         .mode("append")
         .option("path", Catalog(store).path)
@@ -44,9 +53,9 @@ def write_once(frame: DataFrame, store: str, topic: str, name: str | None, parti
     )
     if name is not None:
         writer = writer.option("txnAppId", name).option("txnVersion", VERSION)
-    with failures_told():
+    with failures_told(), counted(frame.sparkSession, total, progress):
         writer.save()
-        return int(counted.get["messages"])
+        return int(observed.get["messages"])
 
 
 def partitions_for(store: str, target: str, source: str) -> int:

@@ -48,6 +48,10 @@ class Selection:
         with failures_told():
             return reader.load()
 
+    def count(self) -> int:
+        """How many messages there are in the range, whatever their tags."""
+        return sum(map(len, self.tasks()))
+
     def tasks(self) -> list[Task]:
         """The messages cut for tasks that decode them themselves."""
         from warren.spark.batch_reader import BatchReader

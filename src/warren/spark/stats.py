@@ -19,7 +19,7 @@ from warren.spark.selection import Selection
 from warren.spark.stats_latency import Origin
 from warren.spark.stats_sketch import buckets_of, quantile_us
 from warren.spark.stats_tally import Tally, tallied
-from warren.spark.tasks import run_tasks
+from warren.spark.tasks import ShowProgress, counted, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +109,12 @@ TABLE_SCHEMA: Final = pa.schema(
 
 
 def stats(
-    spark: SparkSession, selection: Selection, *, window_us: int | None = None, latency: str | None = None
+    spark: SparkSession,
+    selection: Selection,
+    *,
+    window_us: int | None = None,
+    latency: str | None = None,
+    progress: ShowProgress | None = None,
 ) -> Stats:
     """Count the messages of a selection by topic and window.
 
@@ -120,7 +125,8 @@ def stats(
     tasks = selection.tasks()
     times = _edge_times(tasks)
     window_us = _checked_window_us(window_us, max(times) - min(times) if times else 0)
-    results = run_tasks(spark, tasks, partial(tallied, window_us, origin, selection.tag))
+    with counted(spark, sum(map(len, tasks)), progress):
+        results = run_tasks(spark, tasks, partial(tallied, window_us, origin, selection.tag))
     parts = [json.loads(result) for result in results]
     return Stats(window_us=window_us, windows=_merged(parts, window_us))
 

@@ -21,6 +21,8 @@ CORES_DEFAULT: Final = 8
 RESULT: Final = pa.schema([("result", pa.binary())])
 
 T = TypeVar("T")
+ShowProgress = Callable[[int, int], None]
+"""Told how many messages are done, and how many there are to do."""
 
 
 class TaskFailed(SparkError):
@@ -80,6 +82,34 @@ def cores_of(spark: SparkSession) -> int:
     except PySparkException:
         # Spark Connect does not tell.
         return CORES_DEFAULT
+
+
+@contextmanager
+def counted(spark: SparkSession, total: int, progress: ShowProgress | None) -> Iterator[None]:
+    """Tell how many of `total` are done while jobs run within: as large a part as of Spark's tasks."""
+
+    def look() -> None:
+        assert progress is not None
+        progress(round(total * _done_share(spark)), total)
+
+    with watched(None if progress is None else look):
+        yield
+    if progress is not None:
+        progress(total, total)
+
+
+def _done_share(spark: SparkSession) -> float:
+    """Which part of the tasks of the jobs that run now is done; none where Spark Connect does not tell."""
+    from pyspark.errors import PySparkException
+
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except PySparkException:
+        return 0.0
+    jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known) / max(1, sum(stage.numTasks for stage in known))
 
 
 @contextmanager

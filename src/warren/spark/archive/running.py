@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,13 +19,10 @@ from warren.spark.archive.staging import Run
 from warren.spark.archive.verification import FileCheck, Verification, check_file, conclude
 from warren.spark.archive.writing import write_pieces
 from warren.spark.catalog import Catalog
-from warren.spark.tasks import cores_of, run_tasks, watched
+from warren.spark.tasks import ShowProgress, cores_of, counted, run_tasks, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ShowProgress = Callable[[int, int], None]
-"""Told how many messages are done, and how many there are to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +99,8 @@ def verify(
     files = [file for file in manifest.files if file.topic in names]
     path = None if store is None else Catalog(store).path
     total = sum(file.count for file in files)
-    # As many tasks as files: each is short, and the bar moves.
-    with watched(progress and (lambda: progress(0, total))):
+    # As many tasks as files: each is short, and it is seen how far they are.
+    with counted(spark, total, progress):
         results = run_tasks(spark, files, partial(_checked, path, directory))
     checks = [FileCheck(*json.loads(result)) for result in results]
     return conclude(manifest, checks, _log_firsts(path, manifest, names))

@@ -17,7 +17,7 @@ from warren.transaction.store import Store
 
 KILLS: Final = 30
 APPLICATIONS: Final = ("left", "right")
-ALIVE_S_MAX: Final = 0.6
+ALIVE_S_MAX: Final = 0.3
 START_S_MAX: Final = 30.0
 
 FORKS: Final = multiprocessing.get_context("forkserver")
@@ -34,13 +34,17 @@ def test_batches_of_killed_processes_happen_wholly_or_not_at_all_and_once(
 
     try:
         for _ in range(KILLS):
-            time.sleep(random.random() * ALIVE_S_MAX)
             name = random.choice(APPLICATIONS)
+            if random.random() < 0.7:
+                # The others are killed while they start, and finish what was left.
+                _wait_for_answer(tmp_path / name, alive[name])
+            time.sleep(random.random() * ALIVE_S_MAX)
             _end(alive[name])
             alive[name] = _bear(tmp_path, name, random)
     finally:
         for process in alive.values():
-            _end(process)
+            process.kill()
+            process.join(START_S_MAX)
 
     with victims.open_store(path) as store:
         reached = {name: store.last_version(name) for name in APPLICATIONS}
@@ -65,6 +69,16 @@ def _bear(path: Path, name: str, random: Random) -> BaseProcess:
     process = FORKS.Process(target=victims.run, args=arguments)
     process.start()
     return process
+
+
+def _wait_for_answer(notes: Path, process: BaseProcess) -> None:
+    """Wait until something more is answered."""
+    size = notes.stat().st_size if notes.exists() else 0
+    deadline = time.monotonic() + START_S_MAX
+    while (notes.stat().st_size if notes.exists() else 0) == size:
+        assert process.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def _end(process: BaseProcess) -> None:

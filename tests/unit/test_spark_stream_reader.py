@@ -15,10 +15,12 @@ from tests.unit.archives import archived
 from tests.unit.fakes import VERSIONS
 from tests.unit.spark_reads import ALL, NUMBERS, Query, sent, stream_reader
 from tests.unit.stores import quick_store
-from warren.errors import BadInput, DataLost, NoSuchTopic, TopicLost
+from warren.errors import BadInput, DataLost, NoSuchTopic, NotALog, TopicLost
 from warren.queue.store import Store
 from warren.spark.admission import number_within, shares, size_between
+from warren.spark.offsets import NoLog, OpenLogs, Place
 from warren.spark.stream_offsets import NOT_BEGUN
+from warren.storage import Log
 
 
 @pytest.fixture
@@ -242,6 +244,26 @@ def test_the_progress_of_a_query_shows_where_the_logs_end(store: Store) -> None:
     query.step(ReadMaxRows(4))
 
     assert query.reader.reportLatestOffset()["topics"] == {"orders": {"0": 10, "1": 0}}
+
+
+def test_a_log_that_goes_while_progress_is_told_does_not_stop_a_query(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.topic("orders", partitions=2)
+    query = Query(store)
+    query.step()
+    log_of = OpenLogs.log
+
+    def gone(logs: OpenLogs, place: Place, topic_id: str) -> Log | NoLog:
+        if place.partition == 1:
+            raise NotALog("orders/1", "there is no index")
+        return log_of(logs, place, topic_id)
+
+    monkeypatch.setattr(OpenLogs, "log", gone)
+
+    assert query.reader.reportLatestOffset()["topics"] == {"orders": {"0": 0}}
+    with pytest.raises(TopicLost, match="deleted while"):
+        query.plan()
 
 
 # --- Partitions and topics that come ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -51,9 +52,12 @@ class StreamPlanner:
     # --- How far a batch goes ---
 
     def ends(self) -> StreamOffset:
-        """Where the chosen logs end now."""
-        ids = self._ids()
-        return StreamOffset(numbers={place: self._log(place, ids).end for place in self._places(ids)}, ids=ids)
+        """Where the chosen logs end now. One that goes at this moment is left out: the next batch tells."""
+        ids, numbers = self._ids(), {}
+        for place in self._places(ids):
+            with suppress(*GONE):
+                numbers[place] = self._log(place, ids).end
+        return StreamOffset(numbers=numbers, ids=ids)
 
     def next(self, start: StreamOffset | None, limits: Limits, target: StreamOffset | None) -> StreamOffset:
         """Where the batch ends that begins at `start`, None for the first one; `start` itself where nothing is new.

@@ -22,13 +22,19 @@ def json_objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) 
     """One JSON object a row. As in Spark's `to_json`, a field that is null is left out."""
     if not names:
         return pa.repeat(pa.scalar("{}", TEXT), count)
-    fields = []
-    for name, column in zip(names, columns, strict=True):
-        start = pa.scalar("," + json.dumps(name, ensure_ascii=False) + ":", TEXT)
-        field = pc.binary_join_element_wise(start, json_texts(column), "", null_handling="emit_null")
-        fields.append(pc.fill_null(field, ""))
-    together = pc.binary_join_element_wise(*fields, "") if len(fields) > 1 else fields[0]
-    # Each field brings its comma, and the first one that is there brings one too many.
+    # Each field brings the comma before it. Where the first one may be left out, one comma is too many.
+    is_first_there = not columns[0].null_count
+    pieces: list[pa.Array | pa.Scalar] = []
+    for place, (name, column) in enumerate(zip(names, columns, strict=True)):
+        comma = "" if is_first_there and place == 0 else ","
+        start, texts = pa.scalar(comma + json.dumps(name, ensure_ascii=False) + ":", TEXT), json_texts(column)
+        if texts.null_count:
+            pieces.append(pc.fill_null(pc.binary_join_element_wise(start, texts, ""), ""))
+        else:
+            pieces += (start, texts)
+    if is_first_there:
+        return pc.binary_join_element_wise("{", *pieces, "}", "")
+    together = pc.binary_join_element_wise(*pieces, "")
     return pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(together, 1), "}", "")
 
 

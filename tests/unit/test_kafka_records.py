@@ -310,6 +310,13 @@ def crafted(batch: bytes, **changes: int) -> Packed:
     return packed(KAFKA_BATCH_HEAD.pack(*head) + batch[KAFKA_BATCH_HEAD.size :], codec=2, count=head.record_count)
 
 
+def with_headers(count: int, headers: bytes) -> Packed:
+    """A batch of one record, which says that it has so many headers, and has these bytes of them."""
+    record = b"\0\0\0\1\2v" + bytes((count << 1,)) + headers
+    records = bytes((len(record) << 1,)) + record
+    return crafted(PLAIN[: KAFKA_BATCH_HEAD.size] + records, record_count=1, batch_length=49 + len(records))
+
+
 PLAIN = batch_of([(b"k", b"v", [("h", b"1")])] * 3)
 MALFORMED = {
     "nothing": packed(b"", codec=2),
@@ -324,11 +331,26 @@ MALFORMED = {
     "not snappy": crafted(PLAIN, attributes=2),
     "not lz4": crafted(PLAIN, attributes=3),
     "not zstd": crafted(PLAIN, attributes=4),
+    "a header name below zero": with_headers(1, b"\1"),
+    "a header name that passes its record": with_headers(1, b"\6h\0"),
+    "a header value that passes its record": with_headers(1, b"\2h\4v"),
+    "fewer headers than there are": with_headers(1, b"\2h\2v\2h\2v"),
+    "more headers than there are": with_headers(2, b"\2h\2v"),
+    "headers where there are none": with_headers(0, b"\2h\2v"),
+    "headers below zero": crafted(
+        PLAIN[: KAFKA_BATCH_HEAD.size] + b"\x0e\0\0\0\1\2v\1", record_count=1, batch_length=49 + 8
+    ),
     "an id": packed(b"i" + PLAIN, codec=2, count=3, id_size=1),
     "a tag": packed(b"t" + PLAIN, codec=2, count=3, tag_size=1),
     "a key": packed(b"k" + PLAIN, codec=2, count=3, key_size=1),
     "a compressed record": packed(PLAIN, codec=2, count=3, compression=1),
 }
+
+
+def test_headers_made_by_hand_are_read(log: Log) -> None:
+    log.append_packed([with_headers(2, b"\2h\2v\2i\1")])
+
+    assert [(message.body, dict(message.headers)) for message in log.read(0)] == [(b"v", {"h": b"v", "i": b""})]
 
 
 @pytest.mark.parametrize("what", MALFORMED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from warren.errors import NumberRetired, UnsupportedByVersion
+from warren.errors import UnsupportedByVersion
 from warren.storage.block import Block
 from warren.storage.checksum import crc32c
 from warren.storage.layout import (
@@ -40,13 +40,12 @@ class Stored(NamedTuple):
 def read_stored(view: LogView, version: int, number: int, bytes_max: int) -> list[Stored]:
     """What holds the messages from `number` on, of about `bytes_max` bytes in all, at least one record.
 
-    The first may hold messages before `number`. Past the published end there is nothing.
+    The first may hold messages before `number`. Past the published end there is nothing; what came before the first
+    block is NumberRetired.
     """
     if version == 1:
         raise UnsupportedByVersion("reading records as they are stored", 1)
-    end, first = view.end, view.first
-    if number < first:
-        raise NumberRetired(number, first)
+    end = view.end
     found: list[Stored] = []
     while number < end and bytes_max > 0:
         block, limit, end_number = view.locate(number, end)

@@ -35,23 +35,29 @@ class Victim:
 
     def __init__(self, store: Path, folder: Path) -> None:
         folder.mkdir()
+        self._complaints = folder / "stderr"
         paths = os.pathsep.join([str(ROOT), str(SOURCE)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.pipeline_victim", str(store), str(folder)],
-            env=os.environ | {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with open(self._complaints, "wb") as complaints:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.pipeline_victim", str(store), str(folder)],
+                env=os.environ | {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            )
 
     def begin(self) -> None:
-        """Start the pipeline; True when it runs."""
+        """Start the pipeline."""
+        self.expect("ready")
         assert self._process.stdin is not None
-        assert self.heard() == "ready"
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
-        assert self.heard() == "started"
+        self.expect("started")
+
+    def expect(self, word: str) -> None:
+        """Wait for its next word, which is this one."""
+        assert self.heard() == word, self._complaints.read_text(errors="replace")[-2000:]
 
     def heard(self) -> str:
         """The next word; empty when it is dead."""
@@ -82,6 +88,7 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_a_driver_killed_twenty_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     store, draw = tmp_path / "store", random.Random(SEED)
     good, bad = put_messages(store)
@@ -89,11 +96,11 @@ def test_a_driver_killed_twenty_times_loses_nothing_and_doubles_nothing(tmp_path
     waiting = next(victims)
     kills_in_a_batch = 0
 
-    for number in range(KILLS):
+    for _ in range(KILLS):
         victim, waiting = waiting, next(victims)
         victim.begin()
         for _ in range(draw.randrange(BATCHES_MAX + 1)):
-            assert victim.heard() == "batch", f"driver {number} did not reach its next batch"
+            victim.expect("batch")
         time.sleep(draw.random() * DELAY_S_MAX)
         victim.kill(is_whole=draw.random() < 0.5)
         kills_in_a_batch += is_in_a_batch(store)

@@ -169,6 +169,16 @@ def test_a_message_that_came_before_is_dropped_also_in_a_later_run(spark: SparkS
     assert sorted(bodies(tmp_path, "once")) == [order(0), order(1), order(2)]
 
 
+def test_rows_go_to_a_table_in_a_directory_for_each_value(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path, order(0, "de"), order(1, "fr"))
+    sink = {"table": "pipeline_rows", "partition_by": ["country"]}
+
+    run(spark, tmp_path, sink, [{"sql": "select id, country from input"}], source={"columns": ["timestamp"]})
+
+    assert sorted(tuple(row) for row in spark.table("pipeline_rows").collect()) == [(0, "de"), (1, "fr")]
+    spark.sql("drop table pipeline_rows")
+
+
 def test_the_group_of_a_pipeline_shows_how_far_it_came(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, order(0), order(1))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -37,7 +37,7 @@ def started(frame: DataFrame, definition: Definition, store: str, checkpoint: st
         writer = triggered(rows.writeStream, definition.pipeline.trigger).queryName(definition.name)
         writer = writer.option("checkpointLocation", checkpoint).outputMode(mode)
         try:
-            return _begun(writer, definition, store, mode)
+            return _begun(frame.sparkSession, writer, definition, store, mode)
         except AnalysisException as error:
             is_last = mode == modes[-1] or not (error.getCondition() or "").startswith(UNSUPPORTED_MODE)
             if is_last:
@@ -73,13 +73,18 @@ def to_messages(frame: DataFrame, definition: Definition) -> DataFrame:
     return frame.select(value.alias("value"), *_aliased(kept | parts))
 
 
-def _begun(writer: DataStreamWriter, definition: Definition, store: str, mode: str) -> StreamingQuery:
+def _begun(
+    session: SparkSession, writer: DataStreamWriter, definition: Definition, store: str, mode: str
+) -> StreamingQuery:
     sink = definition.sink
     if sink.partition_by is not None:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.topic is not None:
         if mode == "append":
             return writer.format("warren").options(path=store, topic=sink.topic).start()
+        if not hasattr(session, "sparkContext"):
+            reason = f"{mode} cannot be written to a topic over Spark Connect; add a watermark, and use append"
+            raise definition.complaint("sink.mode", reason)
         # Spark lets sinks that are written in Python append, and nothing else; batches of any mode it gives away.
         return writer.foreachBatch(_batch_writer(store, sink.topic)).start()
     if sink.parquet is not None:

@@ -326,6 +326,17 @@ def test_a_batch_that_looks_wrong_is_not_skipped(tmp_path: Path, place: int) -> 
                 table(log, tag="eu", skips=True)
 
 
+def test_a_single_record_is_checked_whether_it_is_wanted_or_not(tmp_path: Path) -> None:
+    with quick_log(tmp_path / "log") as log:
+        for body in (b"0", b"damaged", b"2"):
+            log.append(body, tag="us")
+        block = Path(log.inspect().blocks[0].path)
+    block.write_bytes(block.read_bytes().replace(b"damaged", b"DAMAGED"))
+
+    with quick_log(tmp_path / "log", read_only=True) as log, pytest.raises(CorruptRecord):
+        table(log, tag="eu", skips=True)
+
+
 def test_a_malformed_filter_is_refused_at_once(singles: Log) -> None:
     with pytest.raises(MalformedFilter):
         singles.scan(tag="a..b")

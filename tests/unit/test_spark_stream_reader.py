@@ -203,6 +203,14 @@ def test_a_limit_of_bytes_lets_every_stream_come_to_its_end(store: Store, versio
     assert query.committed > 5
 
 
+def test_a_limit_of_bytes_bears_a_log_in_which_nothing_is(store: Store) -> None:
+    topic = store.topic("orders", partitions=2)
+    topic.partition(0).append(b"one")
+    assert topic.partition(1).end == 0
+
+    assert Query(store).all(ReadMaxBytes(1)) == places(0, 0)
+
+
 def test_limits_come_from_options_and_both_are_kept(store: Store) -> None:
     log = store.topic("orders").partition(0)
     for number in range(20):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.spark.quiet import complaints
 from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT, SOURCE
 from warren.spark.columns import MESSAGE_COLUMNS
@@ -30,7 +31,7 @@ def test_the_examples_run_one_after_the_other_and_without_a_complaint(tmp_path: 
         check=False,
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done.stderr)) == (0, "")
     assert "|     de| 10.0|" in done.stdout
     assert done.stdout.splitlines()[-2].startswith("""b'{"COUNTRY": "DE", "AMOUNT": 10}'""")
     assert done.stdout.splitlines()[-1] == "2 for the EU"

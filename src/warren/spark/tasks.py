@@ -58,12 +58,16 @@ def run_tasks(spark: SparkSession, tasks: Sequence[T], work: Callable[[T], Itera
 @contextmanager
 def failures_told() -> Iterator[None]:
     """What fails in a task, or in what Spark asks of us, comes out as TaskFailed, with the sentence alone."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
         raise TaskFailed(_sentence(str(error))) from error
+    except Py4JJavaError as error:
+        # What PySpark has no error of its own for, such as a job that was called off.
+        raise TaskFailed(_sentence(str(error.java_exception.getMessage()))) from error
 
 
 def _sentence(text: str) -> str:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.unit.archives import archived, columns_of, staged_files
+from tests.unit.archives import archived, columns_of, staged_files, verified
 from tests.unit.stores import quick_store
 from warren.message import Message
 from warren.queue.topic import Topic
@@ -68,6 +68,21 @@ def test_what_is_archived_is_what_the_log_has(tmp_path: Path) -> None:
         assert read_back(found, 0, 10_000) == rows_of(messages)
         assert read_back(found, 7, 60) == rows_of(messages[7:60])
         assert read_back(found, 0, 10_000, "eu.#") == rows_of([m for m in messages if m.tag.startswith("eu.")])
+
+
+def test_a_log_of_version_1_is_archived_as_well(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "s") as store:
+        topic = store.topic("orders", version=1)
+        topic.put(b"one", tag="eu", id="x")
+        topic.put_many([b"two", b""])
+        messages = topic.partition(0).read(0)
+
+        archived(tmp_path / "s", tmp_path / "a", "orders")
+
+        found = Archive(str(tmp_path / "a")).partition("orders", Catalog(str(tmp_path / "s")).topic_id("orders"), 0)
+        assert found is not None
+        assert read_back(found, 0, 10) == rows_of(messages)
+        assert verified(tmp_path / "s", tmp_path / "a").is_good
 
 
 def test_a_run_goes_on_where_the_last_one_ended_in_each_partition(tmp_path: Path) -> None:

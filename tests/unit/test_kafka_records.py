@@ -14,6 +14,7 @@ from tests.unit.crafted import packed, write_log
 from warren.errors import CorruptRecord, NumberRetired, TooLarge, UnsupportedByVersion
 from warren.message import Message
 from warren.storage import Log
+from warren.storage.checksum import crc32c
 from warren.storage.kafka_batch import numbered, pack_kafka
 from warren.storage.layout import KAFKA_BATCH_HEAD, KafkaBatchHead
 from warren.storage.record import Packed
@@ -367,6 +368,51 @@ def test_a_batch_that_makes_no_sense_is_damage_and_never_a_message(tmp_path: Pat
             list(log.scan())
         with pytest.raises(CorruptRecord):
             log.verify()
+
+
+STORED_WRONG = {
+    "less than a head": packed(PLAIN[:60], codec=2, count=3),
+    "no message": packed(PLAIN, codec=2, count=0),
+    "no message of ours": packed(b"body", count=0),
+    "an id": packed(b"i" + PLAIN, codec=2, count=3, id_size=1),
+    "a compressed record": packed(PLAIN, codec=2, count=3, compression=1),
+}
+
+
+@pytest.mark.parametrize("what", STORED_WRONG)
+def test_who_sends_batches_on_is_told_what_is_none(tmp_path: Path, what: str) -> None:
+    write_log(tmp_path, [packed_rows(ROWS), STORED_WRONG[what]])
+
+    with Log.open(tmp_path, read_only=True) as log:
+        assert [one.number for one in log.stored(0, bytes_max=1 << 20)] == [0]
+        with pytest.raises(CorruptRecord):
+            log.stored(4, bytes_max=1 << 20)
+
+
+def test_who_sends_batches_on_is_told_of_a_gap(tmp_path: Path) -> None:
+    write_log(tmp_path, [packed_rows(ROWS), packed_rows(ROWS), packed_rows(ROWS)], wrong_numbers={8: 5})
+
+    with Log.open(tmp_path, read_only=True) as log:
+        assert [one.number for one in log.stored(0, bytes_max=1 << 20)] == [0, 4]
+        with pytest.raises(CorruptRecord):
+            log.stored(8, bytes_max=1 << 20)
+
+
+def test_a_batch_that_is_on_disk_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counting(data: memoryview) -> int:
+        sizes.append(len(data))
+        return crc32c(data)
+
+    with Log.open(tmp_path, durability="commit") as log:
+        log.append_packed([packed_rows(many(100))])
+        monkeypatch.setattr("warren.storage.stored.crc32c", counting)
+
+        for _ in range(3):
+            log.stored(0, bytes_max=1)
+
+    assert len(sizes) == 1
 
 
 def test_a_flipped_byte_is_seen_by_who_sends_a_batch_on(tmp_path: Path) -> None:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from warren.errors import UnsupportedByVersion
+from warren.errors import CorruptRecord, UnsupportedByVersion
 from warren.storage.block import Block
 from warren.storage.checksum import crc32c
 from warren.storage.layout import (
     CODEC_KAFKA,
     KAFKA_BATCH_HEAD,
-    META_DATA,
     NO_KEY,
     PAYLOAD_AT,
     RECORD_HEAD,
     SIZE_WORD,
-    STAMP_AT,
-    STAMP_END,
     RecordHead,
     aligned,
 )
-from warren.storage.record import Damage
+from warren.storage.record import Damage, read_stamp
 from warren.storage.view import LogView
 
 
@@ -40,17 +37,23 @@ class Stored(NamedTuple):
 def read_stored(view: LogView, version: int, number: int, bytes_max: int) -> list[Stored]:
     """What holds the messages from `number` on, of about `bytes_max` bytes in all, at least one record.
 
-    The first may hold messages before `number`. Past the published end there is nothing; what came before the first
+    The first may hold messages before `number`. What lies behind damage is not given; CorruptRecord where that is what
+    comes first. Past the published end there is nothing; what came before the first
     block is NumberRetired.
     """
     if version == 1:
         raise UnsupportedByVersion("reading records as they are stored", 1)
     end = view.end
     found: list[Stored] = []
-    while number < end and bytes_max > 0:
-        block, limit, end_number = view.locate(number, end)
-        filling = _Filling(block, limit, view.synced, found)
-        number, bytes_max = filling.take(number, min(end, end_number), bytes_max)
+    try:
+        while number < end and bytes_max > 0:
+            block, limit, end_number = view.locate(number, end)
+            filling = _Filling(block, limit, view.synced, found)
+            number, bytes_max = filling.take(number, min(end, end_number), bytes_max)
+    except CorruptRecord:
+        # What comes before the damage is whole, and may be all that is wanted.
+        if not found:
+            raise
     return found
 
 
@@ -78,18 +81,15 @@ class _Filling:
         return number, bytes_max
 
     def _head(self, position: int) -> tuple[RecordHead, int]:
-        block = self._block
-        if position + RECORD_HEAD.size > self._limit:
-            raise block.corrupt(Damage(position, "a record's head would pass the end"))
+        """The head of the record that stands at `position` and fits there, its stamp checked; and its size."""
+        try:
+            read_stamp(self._block.view, position, self._block.base_offset)
+        except Damage as damage:
+            raise self._block.corrupt(damage) from damage
         head: RecordHead = tuple.__new__(RecordHead, RECORD_HEAD.unpack_from(self._bytes, position))
-        size = SIZE_WORD.size + head.size_word
-        if head.size_word >= META_DATA or position + aligned(size) > self._limit or not head.message_count:
-            raise block.corrupt(Damage(position, f"size word {head.size_word:#010x} does not fit here"))
-        if crc32c(self._bytes[position + STAMP_AT : position + STAMP_END]) != head.stamp_checksum:
-            raise block.corrupt(Damage(position, "the stamp does not match its checksum"))
-        if head.offset != block.base_offset + position:
-            raise block.corrupt(Damage(position, f"the record says offset {head.offset}"))
-        return head, size
+        if not head.message_count:
+            raise self._block.corrupt(Damage(position, "a record without messages"))
+        return head, SIZE_WORD.size + head.size_word
 
     def _add(self, head: RecordHead, position: int, size: int) -> None:
         if head.codec == CODEC_KAFKA:

@@ -119,6 +119,9 @@ warren.errors.CorruptRecord: /x is damaged at byte 7: no sense
 
     assert _sentence(trace) == "/x is damaged at byte 7: no sense"
     assert _sentence("\n  Job 0 cancelled  \nmore") == "Job 0 cancelled"
+    assert _sentence("[X] failed:\nTraceback\nModuleNotFoundError: No module named 'y'\n at z") == (
+        "ModuleNotFoundError: No module named 'y'"
+    )
     assert _sentence("") == "Spark gave up without saying why"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ LOOK_S: Final = 0.25
 """How often it is seen how far tasks have come."""
 CORES_DEFAULT: Final = 8
 """How many tasks are made where Spark does not tell how many it can run."""
+PYTHON_ERROR: Final = re.compile(r"[A-Za-z]\w*Error: ")
 RESULT: Final = pa.schema([("result", pa.binary())])
 
 T = TypeVar("T")
@@ -71,10 +73,11 @@ def failures_told() -> Iterator[None]:
 
 
 def _sentence(text: str) -> str:
-    """What the last error of a Python traceback says; the first line where there is none."""
+    """What the last error of ours in a Python traceback says, or else the last error; the first line without one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("warren.") and ": " in line]
-    return told[-1].partition(": ")[2] if told else (lines or ["Spark gave up without saying why"])[0]
+    ours = [line.partition(": ")[2] for line in lines if line.startswith("warren.") and ": " in line]
+    others = [line for line in lines if PYTHON_ERROR.match(line)]
+    return [*lines[:1], *others[-1:], *ours[-1:]][-1] if lines else "Spark gave up without saying why"
 
 
 def cores_of(spark: SparkSession) -> int:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import warren.spark as warren_spark
+import warren.spark.archive as archive_job
+import warren.spark.compact as compact_job
+import warren.spark.dead_letters as letters_job
+import warren.spark.replay as replay_job
 from tests.unit.archives import archived, verified
 from tests.unit.stores import quick_store
 from warren.cli.archive_facts import show_run
@@ -15,6 +21,7 @@ from warren.cli.main import app
 from warren.spark.archive.manifest import load_manifest
 from warren.spark.archive.retiring import retire
 from warren.spark.archive.running import Archived
+from warren.spark.dead_letters import Reason
 
 
 def warren(*arguments: object) -> Result:
@@ -110,3 +117,71 @@ def test_help_has_examples(command: list[str]) -> None:
     done = warren(*command, "--help")
 
     assert done.stdout.count(f"warren {' '.join(command)}") >= 2
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands find a session that does nothing, and jobs that do their work here."""
+    monkeypatch.setattr(
+        warren_spark, "session", lambda *arguments: SimpleNamespace(stop=lambda: None, _jsparkSession=None)
+    )
+    monkeypatch.setattr(
+        archive_job, "verify", lambda spark, archive, store, *rest, **named: verified(store, Path(archive))
+    )
+    monkeypatch.setattr(archive_job, "archive", lambda *rest, **named: Archived(number=1, files=[], seconds=1.0))
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_verify_exits_with_1_where_something_is_wrong(store: Path) -> None:
+    archive = store.parent / "a"
+    good = warren("archive", "verify", "--archive", archive, "--store", store)
+    (archive / load_manifest(str(archive)).files[0].path).unlink()
+
+    bad = warren("archive", "verify", "--archive", archive, "--store", store)
+    told = warren("archive", "verify", "--archive", archive, "--without-store", "--json")
+
+    assert (good.exit_code, bad.exit_code, told.exit_code) == (0, 1, 1)
+    assert "good" in good.stdout
+    assert "What is wrong" in bad.stdout
+    assert json.loads(told.stdout)["findings"][0]["reason"] == "the file is missing"
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_run_that_then_retires_says_so_and_fails_where_verification_does(store: Path) -> None:
+    archive = store.parent / "a"
+    arguments = ["archive", "run", "orders", "--archive", archive, "--store", store, "--then-retire"]
+    kept = warren(*arguments, "--keep", "1d", "--json")
+    gone = warren(*arguments)
+    (archive / load_manifest(str(archive)).files[0].path).unlink()
+
+    bad = warren(*arguments)
+
+    assert (kept.exit_code, gone.exit_code, bad.exit_code) == (0, 0, 1)
+    assert json.loads(kept.stdout)["retired"][0]["first"] == 0
+    assert "Retired from the log" in gone.stdout
+    assert "wrong" in bad.stdout
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_jobs_say_what_they_did(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = iter([(5, False), (0, True), (3, False), (0, True)])
+
+    def done(*arguments: object, **named: object) -> SimpleNamespace:
+        messages, was_done = next(outcomes)
+        return SimpleNamespace(messages=messages, was_done=was_done)
+
+    monkeypatch.setattr(replay_job, "replay", done)
+    monkeypatch.setattr(compact_job, "compact", done)
+    reason = Reason(topic="orders", group="g", reason="late", letters=7, attempts_max=2, first_us=1, last_us=10**15)
+    monkeypatch.setattr(letters_job, "summary", lambda *rest, **named: [reason])
+
+    replayed = [warren("replay", "orders", "--into", "x", "--name", "n", "--store", store) for _ in range(2)]
+    compacted = [warren("compact", "orders", "--into", "x", "--store", store) for _ in range(2)]
+    summed = warren("dead", "summary", "--store", store)
+
+    assert "5 messages of orders put into x" in replayed[0].stdout
+    assert "nothing was put: 'n' was replayed into x before" in replayed[1].stdout
+    assert "3 messages of orders put into x" in compacted[0].stdout
+    assert "nothing was put: orders was compacted into x before" in compacted[1].stdout
+    assert "late" in summed.stdout
+    assert json.loads(warren("dead", "summary", "--store", store, "--json").stdout)[0]["letters"] == 7

@@ -6,12 +6,14 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from warren.spark.java_home import use_java
+from warren.spark.jvm_stderr import without_worker_noise
 from warren.spark.machine import cores
 from warren.spark.tuning import checked, is_local, settings_for
 
@@ -38,7 +40,8 @@ def start(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSe
         settings = settings_for(chosen, known)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings():
+    starts_jvm = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
+    with warnings.catch_warnings(), without_worker_noise() if starts_jvm else nullcontext():
         # A local Connect server is told every setting when it starts; its client then tells it once more, in vain.
         warnings.filterwarnings("ignore", r"Failed to set spark\.", UserWarning)
         return builder.getOrCreate()

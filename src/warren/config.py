@@ -155,6 +155,8 @@ GROUP_FIRST_JOIN_S: Final = 0.1
 """How long a group that begins waits for more members before it shares out."""
 GROUP_SESSION_S_MIN: Final = 0.1
 GROUP_SESSION_S_MAX: Final = 1800.0
+PRODUCERS_REMEMBERED_MAX: Final = 10_000
+"""How many producers that number their batches are known again, in each partition."""
 FETCH_SIZE_MAX: Final = 64 << 20
 FETCH_WAIT_S_MAX: Final = 60.0
 

@@ -110,7 +110,8 @@ def _scaled(array: pa.Array) -> Times:
     factors = np.full(len(known), 1e-3)
     for limit, factor in reversed(UNITS):
         factors[np.abs(known) < limit] = factor
-    return np.where(is_known, (known * factors).astype(np.int64), UNKNOWN)
+    times: Times = np.where(is_known, (known * factors).astype(np.int64), UNKNOWN)
+    return times
 
 
 def _whole(array: pa.Array) -> Times:

@@ -22,7 +22,7 @@ Buckets = Counter[int]
 def buckets_of(values_us: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """The bucket of each value. What is negative, as clocks that differ make it, counts as nothing."""
     clipped = np.maximum(values_us, 1).astype(np.float64)
-    found = np.floor(np.log(clipped) / math.log(GROWTH)).astype(np.int64) + 1
+    found: npt.NDArray[np.int64] = np.floor(np.log(clipped) / math.log(GROWTH)).astype(np.int64) + 1
     found[values_us < 1] = 0
     return found
 

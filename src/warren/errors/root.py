@@ -1,0 +1,66 @@
+"""Where the tree of errors begins, and what is wrong with what a caller gave."""
+
+from __future__ import annotations
+
+
+class WarrenError(Exception):
+    """Everything Warren raises on purpose. `code` goes over the wire; `retryable`: trying again may help."""
+
+    code = "error"
+    retryable = False
+
+
+class BadInput(WarrenError, ValueError):
+    """The caller gave something that cannot be taken. Nothing was changed."""
+
+    code = "bad_input"
+
+
+class TooLarge(BadInput):
+    """A body, tag, id, key or header is over its limit."""
+
+    code = "too_large"
+
+    def __init__(self, what: str, size: int, size_max: int) -> None:
+        super().__init__(f"{what} of {size} bytes is over the limit of {size_max} bytes")
+        self.what, self.size, self.size_max = what, size, size_max
+
+
+class MalformedFilter(BadInput):
+    """A tag filter that does not follow the rules of filters."""
+
+    code = "malformed_filter"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"tag filter {text!r}: {reason}")
+        self.text, self.reason = text, reason
+
+
+class BadName(BadInput):
+    """A topic, group, producer or queue cannot be called that."""
+
+    code = "bad_name"
+
+    def __init__(self, what: str, name: str, reason: str) -> None:
+        super().__init__(f"{what} name {name!r}: {reason}")
+        self.what, self.name, self.reason = what, name, reason
+
+
+class SettingsDiffer(BadInput):
+    """A topic or group was opened with settings that are not its own."""
+
+    code = "settings_differ"
+
+    def __init__(self, what: str, setting: str, given: object, kept: object, remedy: str) -> None:
+        super().__init__(f"{what} has {setting}={kept!r}, not {given!r}; {remedy}")
+        self.what, self.setting, self.given, self.kept = what, setting, given, kept
+
+
+class UnsupportedByVersion(BadInput):
+    """The log's format version has no place for this."""
+
+    code = "unsupported_by_version"
+
+    def __init__(self, what: str, version: int) -> None:
+        super().__init__(f"{what}: not possible in a log of format version {version}; use version 2")
+        self.what, self.version = what, version

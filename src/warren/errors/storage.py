@@ -1,0 +1,132 @@
+"""What can happen to a log and its files."""
+
+from __future__ import annotations
+
+from queue import Full
+from typing import Final
+
+from warren.errors.root import WarrenError
+
+
+class StorageError(WarrenError):
+    """Something about the files of a log."""
+
+    code = "storage"
+
+
+class NotALog(StorageError):
+    """The directory holds something else, or nothing where a log was expected."""
+
+    code = "not_a_log"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a log: {reason}")
+        self.path, self.reason = path, reason
+
+
+GONE: Final = (NotALog, FileNotFoundError)
+"""What a log says when somebody removed it, as whoever deletes a topic does."""
+
+
+class UnknownVersion(StorageError):
+    """The log was written in a format that this release does not know."""
+
+    code = "unknown_version"
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(f"{path} has format version {version}; this release reads versions 1 and 2")
+        self.path, self.version = path, version
+
+
+class CorruptRecord(StorageError):
+    """Bytes that do not check. The place is the file and the position in it."""
+
+    code = "corrupt_record"
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {reason}; `warren log verify` tells more")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class NumberRetired(StorageError):
+    """The message was there, and retention removed its block."""
+
+    code = "number_retired"
+
+    def __init__(self, number: int, first: int) -> None:
+        super().__init__(f"message {number} was retired; the log now starts at {first}")
+        self.number, self.first = number, first
+
+
+class LogLocked(StorageError):
+    """Another writer keeps the log for itself. `pid` is 0 where the holder is not known."""
+
+    code = "log_locked"
+    retryable = True
+
+    def __init__(self, path: str, pid: int) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(f"{path} is locked for writing by {holder}")
+        self.path, self.pid = path, pid
+
+
+class LogClosed(StorageError):
+    """The log was closed, or opened for reading only, or closed itself for writing after a failed sync."""
+
+    code = "log_closed"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is closed: {reason}")
+        self.path, self.reason = path, reason
+
+
+class StorageFull(StorageError):
+    """There is no room on the disk. Nothing was changed; the same call may succeed later."""
+
+    code = "storage_full"
+    retryable = True
+
+    def __init__(self, path: str, size: int) -> None:
+        super().__init__(f"no room on the disk for {size} bytes in {path}; free some space and try again")
+        self.path, self.size = path, size
+
+
+class SyncFailed(StorageError):
+    """The disk refused to make bytes durable. What waited for it is not acknowledged; reopen the log to go on."""
+
+    code = "sync_failed"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} could not be synced ({reason}); the log is closed for writing until it is reopened")
+        self.path, self.reason = path, reason
+
+
+class NotAQueueFile(StorageError):
+    """The file is something else than a queue, or was cut down to less than its pointers."""
+
+    code = "not_a_queue_file"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a queue file: {reason}")
+        self.path, self.reason = path, reason
+
+
+class CorruptQueueFile(StorageError):
+    """A message of a queue file that cannot be one. Those before it can still be taken."""
+
+    code = "corrupt_queue_file"
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {reason}")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class QueueFileFull(StorageError, Full):
+    """The pointers of a queue file cannot reach so far. Nothing was changed; there is room when messages were taken."""
+
+    code = "queue_file_full"
+    retryable = True
+
+    def __init__(self, path: str, size: int, size_max: int) -> None:
+        super().__init__(f"{path} has no room for {size} more bytes: a queue file holds {size_max} bytes at most")
+        self.path, self.size, self.size_max = path, size, size_max

@@ -1,0 +1,246 @@
+"""What can happen in a store: topics, groups, transactions, producers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warren.errors.root import BadInput, WarrenError
+from warren.errors.storage import NumberRetired, StorageError
+
+
+class StoreError(WarrenError):
+    """Something about a store: its topics, groups and settings."""
+
+    code = "store"
+
+
+class NotAStore(StoreError):
+    """The directory holds something else."""
+
+    code = "not_a_store"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a store: {reason}")
+        self.path, self.reason = path, reason
+
+
+class CorruptSettings(StoreError):
+    """A file of settings cannot be read."""
+
+    code = "corrupt_settings"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} cannot be read as settings: {reason}")
+        self.path, self.reason = path, reason
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or what was asked of belongs to one that was."""
+
+    code = "store_closed"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the store {path} is closed; open it again with warren.open()")
+        self.path = path
+
+
+class StoreBusy(StoreError):
+    """Another process holds a lock for longer than anybody should."""
+
+    code = "store_busy"
+    retryable = True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is held by another process for too long; try again")
+        self.path = path
+
+
+class NoSuchTopic(StoreError):
+    """There is no topic of this name."""
+
+    code = "no_such_topic"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic!r}")
+        self.topic = topic
+
+
+class NoSuchPartition(BadInput):
+    """The topic has fewer partitions than that."""
+
+    code = "no_such_partition"
+
+    def __init__(self, topic: str, partition: int, partition_count: int) -> None:
+        super().__init__(f"topic {topic!r} has partitions 0 to {partition_count - 1}, and no partition {partition}")
+        self.topic, self.partition, self.partition_count = topic, partition, partition_count
+
+
+class NoSuchGroup(StoreError):
+    """The topic has no group of this name."""
+
+    code = "no_such_group"
+
+    def __init__(self, topic: str, group: str) -> None:
+        super().__init__(f"topic {topic!r} has no group {group!r}")
+        self.topic, self.group = topic, group
+
+
+class NoReply(StoreError, TimeoutError):
+    """Nobody answered a request in time. The request stays where it was put, and may still be answered."""
+
+    code = "no_reply"
+    retryable = True
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(f"nobody answered a request to topic {topic!r} within {timeout_s:g} s")
+        self.topic, self.timeout_s = topic, timeout_s
+
+
+class TransactionError(StoreError):
+    """Something about a transaction, named by its id."""
+
+    code = "transaction"
+
+    def __init__(self, id: str, sentence: str) -> None:
+        super().__init__(f"transaction {id!r} {sentence}")
+        self.id = id
+
+
+class NoSuchTransaction(TransactionError):
+    """There is no transaction of this id, or it ended so long ago that it was forgotten."""
+
+    code = "no_such_transaction"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, "is not known: it never was prepared, or ended long ago")
+
+
+class TransactionAborted(TransactionError):
+    """The transaction came to nothing: somebody aborted it, its time ran out, or its process died."""
+
+    code = "transaction_aborted"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, "was aborted; nothing of it was kept")
+
+
+class TransactionCommitted(TransactionError):
+    """The transaction was committed; that cannot be undone."""
+
+    code = "transaction_committed"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, "was committed, and can neither be changed nor aborted")
+
+
+class TransactionExists(TransactionError):
+    """The id belongs to a transaction that is open, prepared or committed."""
+
+    code = "transaction_exists"
+
+    def __init__(self, id: str, state: str) -> None:
+        super().__init__(id, f"is there already, and {state}")
+        self.state = state
+
+
+class WrongState(TransactionError):
+    """The transaction is not in a state in which this can happen to it."""
+
+    code = "wrong_state"
+
+    def __init__(self, id: str, state: str, event: str) -> None:
+        super().__init__(id, f"is {state}: no {event} is possible now")
+        self.state, self.event = state, event
+
+
+class ProducerError(StoreError):
+    """Something about a producer that numbers its puts."""
+
+    code = "producer"
+
+
+class ProducerBusy(ProducerError):
+    """The producer is open elsewhere, and only one opening at a time can number its puts."""
+
+    code = "producer_busy"
+    retryable = True
+
+    def __init__(self, producer: str) -> None:
+        super().__init__(f"producer {producer!r} is open elsewhere; it is free when that closes or its process ends")
+        self.producer = producer
+
+
+class ProducerClosed(ProducerError):
+    """The producer was closed, or belongs to the parent of this process."""
+
+    code = "producer_closed"
+
+    def __init__(self, producer: str) -> None:
+        super().__init__(f"producer {producer!r} is closed; open it again with store.producer()")
+        self.producer = producer
+
+
+class SequenceGap(ProducerError):
+    """A put was given a number that does not follow the last one. Nothing was written."""
+
+    code = "sequence_gap"
+
+    def __init__(self, producer: str, sequence: int, expected: int) -> None:
+        super().__init__(f"producer {producer!r} was given number {sequence}, and the next one is {expected}")
+        self.producer, self.sequence, self.expected = producer, sequence, expected
+
+
+class FellBehind(NumberRetired):
+    """Whoever reads a partition was so slow that retention removed what came next. `seek` says where to go on."""
+
+    code = "fell_behind"
+
+    def __init__(self, topic: str, partition: int, number: int, first: int) -> None:
+        StorageError.__init__(
+            self,
+            f"message {number} of partition {partition} of topic {topic!r} was retired before it was read; "
+            f"the partition now starts at {first}",
+        )
+        self.topic, self.partition, self.number, self.first = topic, partition, number, first
+
+
+class GroupError(StoreError):
+    """Something about a group and its members."""
+
+    code = "group"
+
+
+class NotOwner(GroupError):
+    """Another member owns the partitions, or may do so at any moment. Nothing was changed."""
+
+    code = "not_owner"
+
+    def __init__(self, topic: str, group: str, partitions: Sequence[int]) -> None:
+        named = ", ".join(map(str, partitions))
+        super().__init__(f"this member of group {group!r} of topic {topic!r} does not own partition {named}")
+        self.topic, self.group, self.partitions = topic, group, list(partitions)
+
+
+class GroupClosed(GroupError):
+    """This member of the group was closed."""
+
+    code = "group_closed"
+
+    def __init__(self, topic: str, group: str) -> None:
+        super().__init__(f"this member of group {group!r} of topic {topic!r} is closed; open it again with group()")
+        self.topic, self.group = topic, group
+
+
+class LeaseLost(GroupError):
+    """Messages are no longer leased to whoever took them: handed out again, given back, or acknowledged already."""
+
+    code = "lease_lost"
+
+    def __init__(self, topic: str, group: str, places: Sequence[tuple[int, int]]) -> None:
+        partition, number = places[0]
+        others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        super().__init__(
+            f"message {number} of partition {partition} of topic {topic!r}{others} is no longer leased to whoever took "
+            f"it from group {group!r}"
+        )
+        self.topic, self.group, self.places = topic, group, list(places)

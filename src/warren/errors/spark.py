@@ -146,7 +146,7 @@ class DataLost(StoreError):
         super().__init__(
             f"message {wanted} of partition {partition} of topic {topic!r} is not there: the partition has the "
             f"messages {first} to {end} (not included). Retention removed what is missing, or the store was replaced "
-            "by an older one. Set failOnDataLoss=false to go on with what is there, or start anew with another checkpoint"
+            "by an older one. Set failOnDataLoss=false to go on with what is there, or start with another checkpoint"
         )
         self.topic, self.partition, self.wanted, self.first, self.end = topic, partition, wanted, first, end
 

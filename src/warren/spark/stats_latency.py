@@ -115,5 +115,5 @@ def _scaled(array: pa.Array) -> Times:
 
 
 def _whole(array: pa.Array) -> Times:
-    known = array.cast(pa.int64())
-    return known.fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
+    times: Times = array.cast(pa.int64()).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
+    return times

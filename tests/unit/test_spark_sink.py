@@ -13,7 +13,7 @@ import pytest
 
 import warren
 from tests.unit.spark_writes import Query, bodies, found, stores_closed_after, waiting
-from warren.errors import BadOption, BadRow, NotAStore, NotWrittenYet, StorageFull
+from warren.errors import BadOption, BadRow, CorruptRecord, NotAStore, NotWrittenYet, StorageFull
 from warren.spark.kept_stores import KeptStores, process_stores
 from warren.spark.sink import batch_writer, stream_writer
 from warren.spark.staging import BatchName, Task, joined
@@ -345,6 +345,26 @@ def test_a_process_keeps_its_stores_open_and_sees_when_they_are_replaced(tmp_pat
     assert kept[4].is_closed
     stores.close()
     assert kept[3].is_closed
+
+
+def test_a_store_that_cannot_be_closed_any_more_stands_in_nobodys_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stores = KeptStores()
+    with warren.open(tmp_path / "store", keeps=False) as store:
+        id = store.id
+    kept = stores.get(str(tmp_path / "store"), id)
+
+    def close() -> None:
+        raise CorruptRecord(kept.path, 0, "the block is missing")
+
+    monkeypatch.setattr(kept, "close", close)
+    shutil.rmtree(tmp_path / "store")
+    with warren.open(tmp_path / "store", keeps=False) as store:
+        replaced = store.id
+
+    assert stores.get(str(tmp_path / "store"), replaced).id == replaced
+    stores.close()
 
 
 def test_a_topic_that_is_there_keeps_its_partitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

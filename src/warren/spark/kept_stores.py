@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import socket
+from contextlib import suppress
 
 from warren.config import SPARK_STORES_KEPT_MAX
-from warren.errors import NotAStore
+from warren.errors import NotAStore, WarrenError
 from warren.queue import store_paths
 from warren.queue.json_file import read_json
 from warren.spark.catalog import Catalog
@@ -29,23 +30,29 @@ class KeptStores:
         check_store(path, id)
         store = self._stores.pop(path, None)
         if store is not None and (store.id != id or store.is_closed):
-            store.close()
+            _close(store)
             store = None
         self._stores[path] = found = Store(path, keeps=False) if store is None else store
         while len(self._stores) > SPARK_STORES_KEPT_MAX:
-            self._stores.pop(next(iter(self._stores))).close()
+            _close(self._stores.pop(next(iter(self._stores))))
         return found
 
     def drop(self, path: str) -> None:
         """Close a store with which something went wrong."""
         store = self._stores.pop(path, None)
         if store is not None:
-            store.close()
+            _close(store)
 
     def close(self) -> None:
         """Close all of them."""
         for path in list(self._stores):
             self.drop(path)
+
+
+def _close(store: Store) -> None:
+    """Close a store that may be damaged, or gone: others may have removed its files, and put another in its place."""
+    with suppress(WarrenError, OSError):
+        store.close()
 
 
 @functools.cache

@@ -36,9 +36,9 @@ class PacedClock(SystemClock):
         return int(self.now_s * 1e9)
 
 
-def orders_store(workspace: Workspace) -> Path:
-    """A store of `rows` messages, each with a key, those of a batch with a tag in common."""
-    path = workspace.directory / "store"
+def orders_store(workspace: Workspace, days: int = DAYS) -> Path:
+    """A store of `rows` messages of `days` days, each with a key, those of a batch with a tag in common."""
+    path = workspace.directory / f"store-{days}"
     if not path.exists():
         workspace.step("writing the store")
         rows, clock = workspace.scale.rows, PacedClock()
@@ -48,7 +48,7 @@ def orders_store(workspace: Workspace) -> Path:
         with Store(path, defaults={"durability": "os"}, keeps=False, clock=clock) as store:
             topic = store.topic(TOPIC, partitions=PARTITIONS)
             for batch in range(batches):
-                clock.now_s = FIRST_DAY_S + DAYS * 86_400 * batch / batches
+                clock.now_s = FIRST_DAY_S + days * 86_400 * batch / batches
                 is_rare = batch // PARTITIONS % RARE_SHARE == RARE_SHARE // 2
                 tag = RARE_TAG if is_rare else TAGS[batch % len(TAGS)]
                 log = topic.partition(batch % PARTITIONS)

@@ -69,6 +69,14 @@ def test_small_partitions_are_packed_together() -> None:
     assert [len(task) for task in planned([log_range(0, 0, 100), log_range(1, 0, 900)], 2, exactly)] == [500, 500]
 
 
+def test_where_records_do_not_allow_equal_tasks_the_nearest_cut_is_taken() -> None:
+    pieces = [log_range(0, 0, 30), log_range(1, 0, 30), log_range(2, 0, 30), log_range(3, 0, 40)]
+
+    tasks = planned(pieces, 2, lambda part, number: number // 10 * 10)
+
+    assert [len(task) for task in tasks] == [60, 70]
+
+
 def test_nothing_to_read_is_no_task() -> None:
     assert planned([log_range(0, 5, 5)], 2, exactly) == []
 

@@ -75,6 +75,10 @@ def planned(pieces: Sequence[Piece], count: int, rounded: Rounded) -> list[Task]
     row, goal = 0, share
     for piece in pieces:
         for part in _parts(piece, row, share, rounded) if len(piece) else ():
+            if filling and row + len(part) - goal > goal - row:
+                # Further from an equal share with this part than without it.
+                tasks.append(Task(filling))
+                filling, goal = [], goal + share
             filling.append(part)
             row += len(part)
             is_cut = isinstance(part, LogRange) and isinstance(piece, LogRange) and part.end < piece.end

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from warren.config import (
     APPLICATION_NAME_SIZE_MAX,
@@ -33,12 +33,9 @@ from warren.transaction.batches import Batches
 from warren.transaction.entry import Entry, GroupName, Place
 from warren.transaction.finishing import Finishing
 from warren.transaction.journal import Journal
-from warren.transaction.recording import Recording
+from warren.transaction.recording import PackWith, Recording
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
-
-if TYPE_CHECKING:
-    import pyarrow
 
 
 class Prepared(NamedTuple):
@@ -126,8 +123,8 @@ class Coordinator:
             self._drop(transaction)
             raise
 
-    def stage(self, transaction: Transaction, batches: Mapping[Place, pyarrow.RecordBatch]) -> None:
-        """Write Arrow batches of an open transaction to the journal."""
+    def stage(self, transaction: Transaction, batches: Mapping[Place, PackWith]) -> None:
+        """Write batches of an open transaction to the journal, as the records that their logs take."""
         try:
             self._recording.stage(self._made_journal(), transaction, batches)
         except BadInput:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from warren.errors import TransactionAborted, TransactionExists
 from warren.queue.store import Store
@@ -16,8 +15,8 @@ from warren.transaction.journal import Journal
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
 
-if TYPE_CHECKING:
-    import pyarrow
+PackWith = Callable[[bytes], list[Packed]]
+"""Packs a batch as records that carry a marker."""
 
 
 class Recording:
@@ -35,17 +34,16 @@ class Recording:
             self._begin(journal, transaction)
             _move_rows(journal, transaction)
 
-    def stage(self, journal: Journal, transaction: Transaction, batches: Mapping[Place, pyarrow.RecordBatch]) -> None:
-        """Write the messages of Arrow batches to the journal, as the records that their logs take.
+    def stage(self, journal: Journal, transaction: Transaction, batches: Mapping[Place, PackWith]) -> None:
+        """Write batches to the journal, as the records that their logs take.
 
         BadInput, and nothing has changed, where one of them is not taken.
         """
         packed: list[tuple[Target, list[Packed]]] = []
-        for place, batch in batches.items():
+        for place, pack in batches.items():
             target = transaction.target_for(place)
             number = list(transaction.targets).index(place)
-            marker = marker_of(transaction.token, number, len(target.pieces))
-            packed.append((target, transaction.limits_of(place).pack_arrow(batch, marker)))
+            packed.append((target, pack(marker_of(transaction.token, number, len(target.pieces)))))
         with journal.changing():
             self._begin(journal, transaction)
             for target, records in packed:

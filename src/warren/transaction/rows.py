@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from uuid import uuid4
 
 from warren.config import BATCH_COUNT_MAX, BATCH_SIZE_TARGET, ID_SIZE_MAX, TAG_SIZE_MAX
-from warren.errors import TooLarge
+from warren.errors import TooLarge, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message
 from warren.storage.block import record_size_max
 from warren.storage.columns import Batch
 from warren.storage.compression import compression_code
 from warren.storage.format import FORMATS
+from warren.storage.kafka_batch import pack_kafka
 from warren.storage.packing import pack_batch
 from warren.storage.record import (
     Packed,
@@ -79,6 +80,15 @@ class Limits(NamedTuple):
             if record_size(record) > self.record_size:
                 raise TooLarge("message", record_size(record), self.record_size)
         return packed
+
+    def pack_kafka(self, batch: bytes | memoryview, marker: bytes) -> list[Packed]:
+        """A Kafka batch as the record that the log takes; TooLarge where it takes it not."""
+        if self.version == 1:
+            raise UnsupportedByVersion("a Kafka batch", 1)
+        record = pack_kafka(batch, marker=marker)
+        if record_size(record) > self.record_size:
+            raise TooLarge("batch", record_size(record), self.record_size)
+        return [record]
 
     def row_of(self, batch: Batch) -> Row:
         """The one message of a batch."""

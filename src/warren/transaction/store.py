@@ -76,6 +76,10 @@ class Store(warren.queue.store.Store):
         """Abort a transaction that is open here, or was prepared anywhere: "aborted". Once more does nothing."""
         return self._coordinator.abort(checked_id(id))
 
+    def transaction_state(self, id: str) -> State:
+        """Where a transaction stands; "unknown" where there is none, or it ended long ago."""
+        return self._coordinator.state(checked_id(id))
+
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
         """Commit prepared transactions together, as what `application` did to reach `version`: "done".
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
@@ -16,6 +17,7 @@ from warren.queue.queue_group import QueueGroup
 from warren.queue.routing import rows_by_partition
 from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import Topic
+from warren.storage.record import Packed
 from warren.transaction.entry import GroupName, Place, Target
 from warren.transaction.rows import Limits, Row, Rows
 from warren.transaction.states import Event, State, next_state
@@ -187,11 +189,25 @@ class Transaction:
                 return
             count = found.partition_count if partition is None else 1
             parts = batches_by_partition(batch, count, keyless)
-            if self.size:
-                # What was put before comes before.
-                self._coordinator.spill(self)
-            if parts:
-                self._coordinator.stage(self, {Place(found.name, number): part for number, part in parts.items()})
+            packing = {Place(found.name, number): partial(limits.pack_arrow, part) for number, part in parts.items()}
+            self._stage(packing)
+
+    def put_kafka(self, topic: str | Topic, batch: bytes | memoryview, *, partition: int) -> None:
+        """Put a Kafka record batch, which was checked, as it is when the transaction is committed.
+
+        It is in the journal when this returns. UnsupportedByVersion where the topic takes no batches.
+        """
+        with self.mutex:
+            found, limits, _, _ = self._change(topic)
+            found.partition(partition)
+            self._stage({Place(found.name, partition): partial(limits.pack_kafka, batch)})
+
+    def _stage(self, packing: Mapping[Place, Callable[[bytes], list[Packed]]]) -> None:
+        if self.size:
+            # What was put before comes before.
+            self._coordinator.spill(self)
+        if packing:
+            self._coordinator.stage(self, packing)
 
     def _put_as_rows(self, topic: Topic, batch: pyarrow.RecordBatch, partition: int | None) -> None:
         """For a topic of version 1, which takes no columns."""
@@ -228,6 +244,17 @@ class Transaction:
             name = GroupName(str(group.topic.name), group.name)
             self.queues[name] = group
             self.acks.setdefault(name, []).extend(given)
+
+    def commit_numbers(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
+        """The stream group, whose members are not in this process, goes on from these numbers, when committed.
+
+        For whoever knows that the partitions are not read by others. Positions only go forward.
+        """
+        with self.mutex:
+            self._check_open()
+            for partition in positions:
+                topic.partition(partition)
+            self.positions.setdefault(GroupName(str(topic.name), group), {}).update(positions)
 
     def _commit_positions(self, group: StreamGroup, positions: Mapping[int, int] | None) -> None:
         self._check_group(group, StreamGroup, "stream")

@@ -157,6 +157,17 @@ GROUP_SESSION_S_MIN: Final = 0.1
 GROUP_SESSION_S_MAX: Final = 1800.0
 PRODUCERS_REMEMBERED_MAX: Final = 10_000
 """How many producers that number their batches are known again, in each partition."""
+PRODUCER_IDS_RESERVED: Final = 1000
+"""So many ids of producers are reserved on disk at once."""
+SEQUENCES_NOTE_BATCHES: Final = 10_000
+SEQUENCES_NOTE_SIZE: Final = 256 << 20
+"""After so many batches or bytes it is noted what producers have put: what the next start has to look through."""
+SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
+"""How far back a log is looked through for what producers have put where nothing was noted."""
+TRANSACTIONAL_IDS_MAX: Final = 100_000
+TRANSACTIONAL_ID_SIZE_MAX: Final = 1000
+KAFKA_TRANSACTION_TIMEOUT_S_MAX: Final = 900.0
+"""How long a transaction of a Kafka client may be open: Kafka's own limit."""
 FETCH_SIZE_MAX: Final = 64 << 20
 FETCH_WAIT_S_MAX: Final = 60.0
 

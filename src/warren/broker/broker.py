@@ -17,8 +17,10 @@ from warren.broker.groups.coordinator import Coordinator
 from warren.broker.groups.positions import Positions
 from warren.broker.limits import Limits
 from warren.broker.long_polls import LongPolls
+from warren.broker.producers import Producers
 from warren.broker.settings import BrokerSettings
 from warren.broker.topics import Topics
+from warren.broker.transactions.registry import Transactions
 from warren.config import BROKER_THREADS
 from warren.errors import UnsupportedRequest
 from warren.transaction.store import Store
@@ -42,6 +44,8 @@ class Broker:
         self.budget = Budget(limits.waiting_size_max_in_all)
         self.long_polls = LongPolls(tasks)
         self.door = Door(self.in_thread, tasks, self.long_polls.ring)
+        self.producers = Producers(self.in_thread, tasks, store.filesystem)
+        self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(), Positions()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.advertised = "", 0
@@ -88,4 +92,6 @@ class Broker:
         """Let go of everything but the store."""
         for connection in list(self.connections):
             connection.abort()
+        self.transactions.stop()
+        self.producers.close()
         self._threads.shutdown()

@@ -10,6 +10,7 @@ from typing import Final
 from warren.broker import admin, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, Call, Handler
 from warren.broker.groups import commits, listing, membership
+from warren.broker.transactions import requests as transactions
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 
@@ -58,6 +59,11 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.LIST_GROUPS: plain(listing.list_groups),
         ApiKey.DESCRIBE_GROUPS: plain(listing.describe_groups),
         ApiKey.DELETE_GROUPS: plain(listing.delete_groups),
+        ApiKey.INIT_PRODUCER_ID: plain(transactions.init_producer_id),
+        ApiKey.ADD_PARTITIONS_TO_TXN: plain(transactions.add_partitions_to_txn),
+        ApiKey.ADD_OFFSETS_TO_TXN: plain(transactions.add_offsets_to_txn),
+        ApiKey.TXN_OFFSET_COMMIT: plain(transactions.txn_offset_commit),
+        ApiKey.END_TXN: plain(transactions.end_txn),
     }
 )
 

@@ -20,6 +20,7 @@ from warren.protocol.produce import (
 )
 from warren.protocol.record_batch import Batch, check_records, split
 from warren.queue.topic import Topic
+from warren.storage import Log
 from warren.storage.kafka_batch import pack_kafka
 
 ACKS: Final = (-1, 0, 1)
@@ -67,26 +68,28 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
         if asked.topic_id or not call.broker.settings.auto_create_topics:
             code = Code.UNKNOWN_TOPIC_ID if asked.topic_id else code_of(error)
             return asked, [_refused(part.partition, code) for part in asked.partitions]
-        return asked, [_made(call, asked.name, part) for part in asked.partitions]
+        return asked, [_made(call, request, asked.name, part) for part in asked.partitions]
     except WarrenError as error:
         return asked, [_refused(part.partition, code_of(error), str(error)) for part in asked.partitions]
-    return asked, [_partition(call, topic, part) for part in asked.partitions]
+    return asked, [_partition(call, request, topic, part) for part in asked.partitions]
 
 
-async def _made(call: Call, name: str, part: ProducedPartition) -> PartitionStored:
+async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPartition) -> PartitionStored:
     """A put to a topic that is not there makes it."""
     try:
         topic = await call.broker.in_thread(call.broker.topics.make, name)
     except WarrenError as error:
         return _refused(part.partition, code_of(error), str(error))
-    stored = _partition(call, topic, part)
+    stored = _partition(call, request, topic, part)
     return await stored if isinstance(stored, Coroutine) else stored
 
 
-def _partition(call: Call, topic: Topic, part: ProducedPartition) -> Stored:
+def _partition(call: Call, request: ProduceRequest, topic: Topic, part: ProducedPartition) -> Stored:
     try:
         log = topic.partition(part.partition)
         batches = _checked(topic, part.records)
+        if any(batch.is_idempotent or batch.is_transactional for batch in batches):
+            return _numbered(call, request, topic, part.partition, batches)
         records = [pack_kafka(batch.data) for batch in batches]
         if topic.settings.durability == "commit":
             return _stored_later(call, topic, part.partition, records)
@@ -102,6 +105,58 @@ async def _stored_later(call: Call, topic: Topic, partition: int, records: Seque
     except WarrenError as error:
         return _refused(partition, code_of(error), str(error))
     return PartitionStored(partition, 0, numbers.start, -1, log.first)
+
+
+# --- Batches that their producer numbers ---
+
+
+def _numbered(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
+    """Of what a producer numbers there is one batch at a time for a partition."""
+    batch = batches[0]
+    if len(batches) > 1 or not batch.is_idempotent:
+        return _refused(partition, Code.INVALID_RECORD, "expected one batch of a producer that has an id")
+    if batch.is_transactional:
+        return _in_transaction(call, request.transactional_id, topic, partition, batch)
+    log = topic.partition(partition)
+    known = call.broker.producers.find(log)
+    if known is None or topic.settings.durability == "commit":
+        return _once(call, topic, partition, batch)
+    found = known.put_now(batch.head, lambda: call.broker.door.put_now(log, [pack_kafka(batch.data)]).start)
+    if found is None:
+        return _once(call, topic, partition, batch)
+    call.broker.producers.stored(log, known)
+    return _outcome(partition, *found, log)
+
+
+async def _once(call: Call, topic: Topic, partition: int, batch: Batch) -> PartitionStored:
+    log, door = topic.partition(partition), call.broker.door
+
+    async def put() -> int:
+        return (await door.put(log, [pack_kafka(batch.data)])).start
+
+    try:
+        known = await call.broker.producers.load(log)
+        found = await known.put(log, batch.head, put)
+        call.broker.producers.stored(log, known)
+    except WarrenError as error:
+        return _refused(partition, code_of(error), str(error))
+    return _outcome(partition, *found, log)
+
+
+async def _in_transaction(
+    call: Call, transactional_id: str | None, topic: Topic, partition: int, batch: Batch
+) -> PartitionStored:
+    try:
+        producer = await call.broker.transactions.find(transactional_id or "")
+        if producer is None:
+            return _refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
+        return _outcome(partition, *await producer.put(topic, partition, batch), topic.partition(partition))
+    except WarrenError as error:
+        return _refused(partition, code_of(error), str(error))
+
+
+def _outcome(partition: int, error: Code, number: int, log: Log) -> PartitionStored:
+    return _refused(partition, error) if error else PartitionStored(partition, 0, number, -1, log.first)
 
 
 def _checked(topic: Topic, records: memoryview | None) -> list[Batch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os.path
 from typing import Final, NamedTuple
 
@@ -28,6 +29,27 @@ def wakeup_file(store: str) -> str:
 def mover_lock(store: str) -> str:
     """Held by the process that delivers what is due."""
     return os.path.join(store, "mover.lock")
+
+
+def broker_directory(store: str) -> str:
+    """What brokers of the store must remember."""
+    return os.path.join(store, "broker")
+
+
+def producer_ids_file(broker_directory: str) -> str:
+    """Up to where ids of producers were given out."""
+    return os.path.join(broker_directory, "producer_ids.json")
+
+
+def transactional_directory(broker_directory: str) -> str:
+    """The producers that have a transactional id, each in a file."""
+    return os.path.join(broker_directory, "transactional")
+
+
+def transactional_file(transactional_directory: str, transactional_id: str) -> str:
+    """Named by a digest: a transactional id may hold any characters, and more than a file name may."""
+    digest = hashlib.sha256(transactional_id.encode()).hexdigest()
+    return os.path.join(transactional_directory, digest + ".json")
 
 
 def sessions_directory(store: str) -> str:
@@ -57,6 +79,11 @@ def topic_file(topic_directory: str) -> str:
 
 def partition_directory(topic_directory: str, partition: int) -> str:
     return os.path.join(topic_directory, str(partition))
+
+
+def sequences_file(partition_directory: str) -> str:
+    """What producers that number their batches have put into a partition through a broker."""
+    return os.path.join(partition_directory, "sequences.json")
 
 
 def groups_directory(topic_directory: str) -> str:

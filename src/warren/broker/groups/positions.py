@@ -49,7 +49,7 @@ class Positions:
         self._begin(topic, group)
         for partition, position in positions.items():
             store_position(topic.partition(partition), group, position.number)
-        self._note(topic, group, positions)
+        self.note(topic, group, positions)
 
     def _begin(self, topic: Topic, group: str) -> None:
         """Make the group where there is none; SettingsDiffer where it takes messages by leases."""
@@ -90,7 +90,8 @@ class Positions:
                 self._notes[key] = read_json(topic.filesystem, _notes_path(topic, group)) or {}
             return self._notes[key]
 
-    def _note(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> None:
+    def note(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> None:
+        """Keep what clients say beside the numbers."""
         notes = self._noted(topic, group)
         with self._mutex:
             told = {str(partition): [position.epoch, position.note] for partition, position in positions.items()}

@@ -1,0 +1,82 @@
+"""All transactional producers of the broker, each found by its transactional id, also after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from warren.broker.producer_ids import ProducerIds
+from warren.broker.transactions.identities import Identities, Identity
+from warren.broker.transactions.states import State
+from warren.broker.transactions.transactional import Transactional
+from warren.transaction.states import State as Stored
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+
+LOGGER: Final = logging.getLogger("warren.broker")
+
+
+class Transactions:
+    """Finds transactional producers, and gives out ids of producers. For the event loop's thread alone."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ids = ProducerIds(broker.store.filesystem, broker.store.path)
+        self._identities = Identities(broker.store.filesystem, broker.store.path, self._ids)
+        self._producers: dict[str, Transactional] = {}
+        self._loading: dict[str, asyncio.Future[None]] = {}
+
+    async def take_id(self) -> int:
+        """An id for a producer that has no transactions."""
+        return await self._broker.in_thread(self._ids.take)
+
+    async def find(self, transactional_id: str) -> Transactional | None:
+        """The producer of this id; None where nobody has had it."""
+        return (await self._found(transactional_id, None))[0]
+
+    async def open(self, transactional_id: str, timeout_ms: int) -> tuple[Transactional, bool]:
+        """The producer of this id, and whether it was made just now."""
+        found, is_new = await self._found(transactional_id, timeout_ms)
+        assert found is not None
+        return found, is_new
+
+    async def _found(self, transactional_id: str, timeout_ms: int | None) -> tuple[Transactional | None, bool]:
+        while (known := self._producers.get(transactional_id)) is None:
+            loading = self._loading.get(transactional_id)
+            if loading is not None:
+                await asyncio.wait([loading])
+                continue
+            loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
+            try:
+                identity, state, is_new = await self._broker.in_thread(self._load, transactional_id, timeout_ms)
+            finally:
+                del self._loading[transactional_id]
+                loading.set_result(None)
+            if identity is None:
+                return None, False
+            made = Transactional(self._broker, self._identities, identity, state)
+            self._producers[transactional_id] = made
+            return made, is_new
+        return known, False
+
+    def _load(self, transactional_id: str, timeout_ms: int | None) -> tuple[Identity | None, State, bool]:
+        identity = self._identities.find(transactional_id)
+        if identity is None:
+            made = None if timeout_ms is None else self._identities.make(transactional_id, timeout_ms)
+            return made, State.EMPTY, True
+        if not identity.is_open:
+            return identity, State.ABORTED if identity.transaction else State.EMPTY, False
+        if self._broker.store.transaction_state(identity.transaction_id) in (Stored.COMMITTED, Stored.DONE):
+            return identity, State.COMMITTED, False
+        # It was open when a broker died, and nothing of it is left: whoever goes on with it would commit half of it.
+        LOGGER.warning("transaction %s of %r was lost with its broker", identity.transaction_id, transactional_id)
+        fenced = self._identities.raised(identity, timeout_ms=identity.timeout_ms, previous_epoch=identity.epoch)
+        self._identities.keep(fenced)
+        return fenced, State.EMPTY, False
+
+    def stop(self) -> None:
+        """Time stands still: what is open is aborted when the store closes."""
+        for producer in self._producers.values():
+            producer.stop()

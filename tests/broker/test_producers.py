@@ -1,0 +1,227 @@
+"""Producers that number their batches: what is sent twice is written once, also across a restart of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.calls import Caller, numbered_batch
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker import producers
+from warren.broker.kafka_errors import Code
+from warren.broker.sequences import SEQUENCE_END
+from warren.errors import StorageFull
+from warren.protocol.api import ApiKey
+
+PRODUCER = 7, 0
+
+
+@pytest.fixture(params=["os", "commit"])
+def durability(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(durability: str, tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data", durability=durability) as running:
+        yield running
+
+
+def bodies(broker: RunningBroker, topic: str = "orders") -> list[bytes]:
+    return [message.body for log in broker.broker.store.topic(topic).logs for message in log.read(0, limit=100_000)]
+
+
+def test_a_batch_that_comes_twice_is_written_once_and_gets_the_same_number(broker: RunningBroker) -> None:
+    with Caller(broker) as caller:
+        first = caller.produce("orders", numbered_batch(PRODUCER, 0, b"a", b"b"))
+        caller.produce("orders", numbered_batch((8, 0), 0, b"of another"))
+        caller.produce("orders", numbered_batch(PRODUCER, 2, b"c"))
+
+        again = caller.produce("orders", numbered_batch(PRODUCER, 0, b"a", b"b"))
+
+    assert first == again == (0, 0)
+    assert bodies(broker) == [b"a", b"b", b"of another", b"c"]
+
+
+def test_what_is_out_of_order_or_of_an_old_epoch_is_refused(broker: RunningBroker) -> None:
+    with Caller(broker) as caller:
+        caller.produce("orders", numbered_batch((7, 1), 0, b"a"))
+
+        assert caller.produce("orders", numbered_batch((7, 1), 2, b"c"))[0] == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert caller.produce("orders", numbered_batch((7, 0), 1, b"b"))[0] == Code.INVALID_PRODUCER_EPOCH
+        assert caller.produce("orders", numbered_batch((7, 2), 1, b"b"))[0] == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert caller.produce("orders", numbered_batch((7, 2), 0, b"b"))[0] == Code.NONE
+
+    assert bodies(broker) == [b"a", b"b"]
+
+
+def test_two_batches_of_a_producer_for_one_partition_are_refused(broker: RunningBroker) -> None:
+    with Caller(broker) as caller:
+        both = numbered_batch(PRODUCER, 0, b"a") + numbered_batch(PRODUCER, 1, b"b")
+
+        assert caller.produce("orders", both)[0] == Code.INVALID_RECORD
+
+    assert bodies(broker) == []
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_batch_is_known_again_after_a_restart(
+    durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_noted: bool
+) -> None:
+    if not is_noted:
+        monkeypatch.setattr(producers.Producers, "close", lambda self: None)
+    batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in (SEQUENCE_END - 1, 0, 1)]
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        for batch in batches:
+            assert caller.produce("orders", batch)[0] == Code.NONE
+    assert (tmp_path / "data/topics/orders/0/sequences.json").exists() == is_noted
+
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        answers = [caller.produce("orders", batch) for batch in batches]
+        skipped = caller.produce("orders", numbered_batch(PRODUCER, 3, b"too soon"))
+        following = caller.produce("orders", numbered_batch(PRODUCER, 2, b"2"))
+
+        assert answers == [(0, 0), (0, 1), (0, 2)]
+        assert skipped[0] == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert following == (0, 3)
+        assert bodies(broker) == [b"%d" % (SEQUENCE_END - 1), b"0", b"1", b"2"]
+
+
+def test_what_was_put_behind_the_last_note_is_known_too(
+    durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "SEQUENCES_NOTE_BATCHES", 3)
+    monkeypatch.setattr(producers.Producers, "close", lambda self: None)
+    batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(9)]
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        for batch in batches:
+            caller.produce("orders", batch)
+    noted = json.loads((tmp_path / "data/topics/orders/0/sequences.json").read_text())
+
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        answers = [caller.produce("orders", batch) for batch in batches[-5:]]
+
+        assert 0 < noted["end"] < 9
+        assert answers == [(0, number) for number in range(4, 9)]
+        assert len(bodies(broker)) == 9
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"end": 1, "producers": [[1]]}', '{"end": 99, "producers": []}']
+)
+def test_a_note_that_says_nothing_is_made_up_for_by_the_log(durability: str, tmp_path: Path, text: str) -> None:
+    batch = numbered_batch(PRODUCER, 0, b"a")
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        caller.produce("orders", batch)
+    (tmp_path / "data/topics/orders/0/sequences.json").write_text(text)
+
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        assert caller.produce("orders", batch) == (0, 0)
+        assert bodies(broker) == [b"a"]
+
+
+def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: Path) -> None:
+    batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(3)]
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        caller.produce("orders", batches[0])
+    shutil.copytree(tmp_path / "data/topics/orders/0", tmp_path / "before")
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        for batch in batches[1:]:
+            caller.produce("orders", batch)
+    note = (tmp_path / "data/topics/orders/0/sequences.json").read_bytes()
+    shutil.rmtree(tmp_path / "data/topics/orders/0")
+    shutil.move(tmp_path / "before", tmp_path / "data/topics/orders/0")
+    (tmp_path / "data/topics/orders/0/sequences.json").write_bytes(note)
+
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        caller.produce("orders", numbered_batch((9, 0), 0, b"x", b"y", b"z"))
+        answers = [caller.produce("orders", batch) for batch in batches]
+
+        assert answers == [(0, 0), (0, 4), (0, 5)]
+        assert bodies(broker) == [b"0", b"x", b"y", b"z", b"1", b"2"]
+
+
+def test_what_is_sent_behind_a_batch_that_failed_does_not_get_in_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_broker(tmp_path / "data", durability="commit") as broker, Caller(broker) as caller:
+        caller.produce("orders", numbered_batch((8, 0), 0, b"other"))
+        log = broker.broker.store.topic("orders").partition(0)
+        with monkeypatch.context() as broken:
+            broken.setattr(log, "append_packed", raising(StorageFull("log", 1)))
+            assert caller.produce("orders", numbered_batch(PRODUCER, 0, b"a"))[0] == Code.STORAGE_ERROR
+
+        assert caller.produce("orders", numbered_batch(PRODUCER, 1, b"b"))[0] == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert caller.produce("orders", numbered_batch(PRODUCER, 0, b"a"))[0] == Code.NONE
+        assert caller.produce("orders", numbered_batch(PRODUCER, 1, b"b"))[0] == Code.NONE
+        assert bodies(broker) == [b"other", b"a", b"b"]
+
+
+def raising(error: Exception) -> Any:
+    def fail(*arguments: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_ids_are_given_out_once_also_across_restarts(tmp_path: Path) -> None:
+    given = []
+    for _ in range(3):
+        with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+            given += [caller.init(version=version) for version in (0, 1, 2, 3, 4)]
+
+    assert {(error, epoch) for error, _, epoch in given} == {(0, 0)}
+    assert len({id for _, id, _ in given}) == len(given)
+
+
+def test_confluent_kafka_writes_each_message_once(broker: RunningBroker) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 1})
+
+    for number in range(2000):
+        out.produce("orders", b"%d" % number)
+        out.poll(0)
+
+    assert out.flush(PATIENCE_S) == 0
+    assert bodies(broker) == [b"%d" % number for number in range(2000)]
+
+
+def test_kafka_python_is_served_as_it_comes(broker: RunningBroker) -> None:
+    kafka = pytest.importorskip("kafka")
+    out = kafka.KafkaProducer(bootstrap_servers=broker.address)
+
+    sent = [out.send("orders", b"%d" % number) for number in range(200)]
+    numbers = [future.get(PATIENCE_S).offset for future in sent]
+    out.close()
+
+    assert numbers == list(range(200))
+    assert bodies(broker) == [b"%d" % number for number in range(200)]
+
+
+def test_aiokafka_is_served_with_idempotence(broker: RunningBroker) -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+
+    async def send() -> list[int]:
+        out = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.address, enable_idempotence=True)
+        await out.start()
+        try:
+            return [(await out.send_and_wait("orders", b"%d" % number)).offset for number in range(20)]
+        finally:
+            await out.stop()
+
+    assert asyncio.run(send()) == list(range(20))
+    assert bodies(broker) == [b"%d" % number for number in range(20)]
+
+
+def test_init_producer_id_is_told_to_clients(broker: RunningBroker) -> None:
+    with Caller(broker) as caller:
+        answer = caller.call(ApiKey.API_VERSIONS, 2, {})
+
+    served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert served[ApiKey.INIT_PRODUCER_ID] == (0, 4)

@@ -1,0 +1,178 @@
+"""The sequence numbers of one partition's producers: what is taken, what is known again, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from warren.broker import sequences as module
+from warren.broker.kafka_errors import Code
+from warren.broker.producers import put_once
+from warren.broker.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
+from warren.storage.layout import KafkaBatchHead
+
+LAST = SEQUENCE_END - 1
+
+
+def head(sequence: int, count: int = 1, *, producer: int = 1, epoch: int = 0) -> KafkaBatchHead:
+    return KafkaBatchHead(0, 100, 0, 2, 0, 0, count - 1, 0, 0, producer, epoch, sequence, count)
+
+
+def taken(*heads: KafkaBatchHead) -> Sequences:
+    sequences = Sequences()
+    for number, each in enumerate(heads):
+        assert sequences.judge(each) is None
+        sequences.take(each, number)
+    return sequences
+
+
+@pytest.mark.parametrize("sequence", [0, 5, LAST])
+def test_a_producer_that_nothing_is_known_of_may_begin_anywhere(sequence: int) -> None:
+    assert Sequences().judge(head(sequence)) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "expected"),
+    [
+        ([head(0, 3)], head(3), None),
+        ([head(0, 3)], head(4), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([head(0, 3)], head(2), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([head(0, 3)], head(0, 2), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([head(0, 3)], head(0, 3), Seen(0, 2, 0)),
+        ([head(LAST)], head(0), None),
+        ([head(LAST - 1, 4)], head(2), None),
+        ([head(LAST - 1, 4)], head(LAST - 1, 4), Seen(LAST - 1, 1, 0)),
+        ([head(LAST)], head(1), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([head(0, epoch=3)], head(1, epoch=2), Code.INVALID_PRODUCER_EPOCH),
+        ([head(0, epoch=3)], head(0, epoch=4), None),
+        ([head(0, epoch=3)], head(1, epoch=4), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([head(0)], head(5, producer=2), None),
+        ([], head(-1), Code.INVALID_RECORD),
+        ([], head(0, epoch=-1), Code.INVALID_RECORD),
+    ],
+)
+def test_a_batch_is_judged_by_what_came_before(
+    known: list[KafkaBatchHead], asked: KafkaBatchHead, expected: Code | Seen | None
+) -> None:
+    assert taken(*known).judge(asked) == expected
+
+
+def test_the_last_five_batches_are_known_again_and_no_others() -> None:
+    sequences = taken(*(head(number) for number in range(8)))
+
+    found = [sequences.judge(head(number)) for number in range(8)]
+
+    assert found[-REMEMBERED:] == [Seen(number, number, number) for number in range(3, 8)]
+    assert set(found[:-REMEMBERED]) == {Code.OUT_OF_ORDER_SEQUENCE_NUMBER}
+
+
+def test_an_epoch_begins_with_nothing_known() -> None:
+    sequences = taken(head(0), head(1), head(0, epoch=1))
+
+    assert sequences.judge(head(1, epoch=1)) is None
+    assert [seen for _, _, seen in sequences.batches()] == [Seen(0, 0, 2)]
+
+
+def test_the_producer_that_was_heard_of_longest_ago_is_forgotten_first() -> None:
+    with patch.object(module, "PRODUCERS_REMEMBERED_MAX", 2):
+        sequences = taken(head(0, producer=1), head(0, producer=2), head(1, producer=1), head(0, producer=3))
+
+    assert len(sequences) == 2
+    assert sequences.judge(head(9, producer=2)) is None
+    assert sequences.judge(head(9, producer=1)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_failed_is_expected_next_and_what_was_behind_it_is_gone() -> None:
+    async def scenario() -> Sequences:
+        sequences, loop = taken(head(0)), asyncio.get_running_loop()
+        for number in (1, 2, 3):
+            sequences.take(head(number), loop.create_future())
+        sequences.failed(head(2))
+        sequences.stored(head(1), 1)
+        sequences.stored(head(3), 7)
+        return sequences
+
+    sequences = asyncio.run(scenario())
+
+    assert sequences.judge(head(1)) == Seen(1, 1, 1)
+    assert sequences.judge(head(2)) is None
+    assert sequences.judge(head(3)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_it_says_of_itself_restores_it() -> None:
+    sequences = taken(head(0, 3), head(3, 2), head(LAST, producer=2, epoch=4))
+
+    restored = Sequences()
+    restored.restore(json.loads(json.dumps(sequences.to_json())))
+
+    assert restored.to_json() == sequences.to_json()
+    assert restored.judge(head(3, 2)) == Seen(3, 4, 1)
+    assert restored.judge(head(0, producer=2, epoch=4)) is None
+    assert restored.judge(head(1, producer=2, epoch=4)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_is_on_its_way_is_not_said() -> None:
+    async def scenario() -> list[Any]:
+        sequences = taken(head(0))
+        sequences.take(head(1), asyncio.get_running_loop().create_future())
+        return sequences.to_json()
+
+    assert asyncio.run(scenario()) == [[1, 0, [[0, 0, 0]]]]
+
+
+def test_what_is_known_is_not_learned_again() -> None:
+    sequences = taken(*(head(number) for number in range(8)))
+
+    for number in range(2, 10):
+        sequences.learn(head(number), number)
+    sequences.learn(head(0, epoch=0, producer=1), 3)
+
+    assert sequences.judge(head(9)) == Seen(9, 9, 9)
+    assert sequences.judge(head(10)) is None
+
+
+def test_a_repeat_of_what_is_on_its_way_waits_for_it_and_is_not_stored() -> None:
+    puts: list[int] = []
+
+    async def scenario() -> list[tuple[Code, int]]:
+        sequences, go = Sequences(), asyncio.Event()
+
+        async def put() -> int:
+            puts.append(len(puts))
+            await go.wait()
+            return 41
+
+        both = [asyncio.create_task(put_once(sequences, head(0), put)) for _ in range(2)]
+        await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(*both)
+
+    assert asyncio.run(scenario()) == [(Code.NONE, 41)] * 2
+    assert puts == [0]
+
+
+def test_what_waits_behind_a_batch_that_fails_is_refused() -> None:
+    async def scenario() -> list[Any]:
+        sequences, go = Sequences(), asyncio.Event()
+
+        async def fail() -> int:
+            await go.wait()
+            raise OSError
+
+        async def put() -> int:
+            return 1
+
+        both = [put_once(sequences, head(0), fail), put_once(sequences, head(1), put)]
+        tasks = [asyncio.create_task(each) for each in both]
+        await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    failed, refused = asyncio.run(scenario())
+
+    assert isinstance(failed, OSError)
+    assert refused == (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)

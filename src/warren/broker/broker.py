@@ -46,7 +46,7 @@ class Broker:
         self.door = Door(self.in_thread, tasks, self.long_polls.ring)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
-        self.coordinator, self.positions = Coordinator(), Positions()
+        self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.advertised = "", 0
         self.is_stopping = False
@@ -95,3 +95,4 @@ class Broker:
         self.transactions.stop()
         self.producers.close()
         self._threads.shutdown()
+        self.coordinator.holdings.close()

@@ -9,7 +9,7 @@ from typing import Final
 
 from warren.broker import admin, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, Call, Handler
-from warren.broker.groups import commits, listing, membership
+from warren.broker.groups import commits, consumer_requests, listing, membership
 from warren.broker.transactions import requests as transactions
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
@@ -53,6 +53,8 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.SYNC_GROUP: plain(membership.sync_group),
         ApiKey.HEARTBEAT: plain(membership.heartbeat),
         ApiKey.LEAVE_GROUP: plain(membership.leave_group),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: plain(consumer_requests.consumer_group_heartbeat),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: plain(consumer_requests.consumer_group_describe),
         ApiKey.OFFSET_COMMIT: plain(commits.offset_commit),
         ApiKey.OFFSET_FETCH: plain(commits.offset_fetch),
         ApiKey.OFFSET_DELETE: plain(commits.offset_delete),

@@ -5,29 +5,42 @@ from __future__ import annotations
 from typing import Any, Final
 
 from warren.broker.call import Call
-from warren.broker.groups.classic import State
+from warren.broker.groups.classic import ClassicGroup, State
+from warren.broker.groups.coordinator import Group
+from warren.broker.groups.holding import has_embedded_members
+from warren.broker.groups.membership import CONSUMER, name_error
 from warren.broker.kafka_errors import Code, code_of
 from warren.errors import WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 
-CONSUMER: Final = "consumer"
-CLASSIC: Final = "classic"
+CLASSIC_KIND: Final = "classic"
+CONSUMER_KIND: Final = "consumer"
 NO_OPERATIONS: Final = -(1 << 31)
 
 
 async def list_groups(call: Call, request: Fields) -> Values:
     """All groups: those that have members, and those of which only the positions are there."""
     states = {each.lower() for each in request.states_filter or ()}
-    types = {each.lower() for each in request.types_filter or ()}
+    kinds = {each.lower() for each in request.types_filter or ()}
     stored = await call.broker.in_thread(_stored, call)
-    found = dict.fromkeys(stored, (CONSUMER, State.EMPTY))
-    found |= {group.name: (group.protocol_type or "", group.state) for group in call.broker.coordinator.groups()}
+    found = {name: _listed(name, CONSUMER, State.EMPTY, CLASSIC_KIND) for name in stored}
+    found |= {group.name: _group_listed(group) for group in call.broker.coordinator.groups()}
     groups = [
-        {"group_id": name, "protocol_type": kind, "group_state": str(state), "group_type": CLASSIC}
-        for name, (kind, state) in sorted(found.items())
-        if (not states or state.lower() in states) and (not types or CLASSIC in types)
+        fields
+        for _, fields in sorted(found.items())
+        if (not states or fields["group_state"].lower() in states) and (not kinds or fields["group_type"] in kinds)
     ]
     return {"error_code": Code.NONE, "groups": groups}
+
+
+def _listed(name: str, protocol_type: str, state: str, kind: str) -> dict[str, Any]:
+    return {"group_id": name, "protocol_type": protocol_type, "group_state": str(state), "group_type": kind}
+
+
+def _group_listed(group: Group) -> dict[str, Any]:
+    if isinstance(group, ClassicGroup):
+        return _listed(group.name, group.protocol_type or "", group.state, CLASSIC_KIND)
+    return _listed(group.name, CONSUMER, group.state, CONSUMER_KIND)
 
 
 def _stored(call: Call) -> set[str]:
@@ -36,19 +49,19 @@ def _stored(call: Call) -> set[str]:
 
 
 async def describe_groups(call: Call, request: Fields) -> Values:
-    """Who is in groups, and what they own."""
+    """Who is in classic groups, and what they own. Consumer groups have a request of their own."""
     stored = await call.broker.in_thread(_stored, call)
     return {"groups": [_described(call, name, is_stored=name in stored) for name in request.groups]}
 
 
 def _described(call: Call, name: str, *, is_stored: bool) -> dict[str, Any]:
     group = call.broker.coordinator.find(name)
-    if group is None:
-        state = State.EMPTY if is_stored else State.DEAD
+    if not isinstance(group, ClassicGroup):
+        is_empty = is_stored and group is None
         return {
             "group_id": name,
-            "group_state": str(state),
-            "protocol_type": CONSUMER if is_stored else "",
+            "group_state": str(State.EMPTY if is_empty else State.DEAD),
+            "protocol_type": CONSUMER if is_empty else "",
             "authorized_operations": NO_OPERATIONS,
         }
     members = [
@@ -74,26 +87,30 @@ def _described(call: Call, name: str, *, is_stored: bool) -> dict[str, Any]:
 
 async def delete_groups(call: Call, request: Fields) -> Values:
     """Groups without members are no more, and where they stood is forgotten."""
-    results = []
-    for name in request.groups_names:
-        group = call.broker.coordinator.find(name)
-        if group is not None and group.members:
-            error = Code.NON_EMPTY_GROUP
-        else:
-            try:
-                is_there = await call.broker.in_thread(_deleted, call, name)
-                error = Code.NONE if is_there else Code.GROUP_ID_NOT_FOUND
-            except WarrenError as failure:
-                error = code_of(failure)
-        results.append({"group_id": name, "error_code": error})
+    results = [{"group_id": name, "error_code": await _delete(call, name)} for name in request.groups_names]
     return {"results": results}
 
 
-def _deleted(call: Call, group: str) -> bool:
-    store, is_there = call.broker.store, False
-    for name in store.topics():
-        topic = store.topic(name)
-        if group in topic.groups():
-            topic.delete_group(group)
-            is_there = True
-    return is_there
+async def _delete(call: Call, name: str) -> Code:
+    group = call.broker.coordinator.find(name)
+    if name_error(name) is not Code.NONE:
+        return Code.INVALID_GROUP_ID
+    if group is not None and group.members:
+        return Code.NON_EMPTY_GROUP
+    await call.broker.coordinator.holdings.settled(name)
+    try:
+        return await call.broker.in_thread(_deleted, call, name)
+    except WarrenError as failure:
+        return code_of(failure)
+
+
+def _deleted(call: Call, group: str) -> Code:
+    store = call.broker.store
+    topics = [store.topic(name) for name in store.topics()]
+    found = [topic for topic in topics if group in topic.groups()]
+    if any(has_embedded_members(topic, group) for topic in found):
+        return Code.NON_EMPTY_GROUP
+    for topic in found:
+        topic.delete_group(group)
+        call.broker.positions.drop(topic, group)
+    return Code.NONE if found else Code.GROUP_ID_NOT_FOUND

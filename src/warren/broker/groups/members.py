@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from warren.broker.kafka_errors import Code
@@ -17,9 +16,17 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
+class Claim(NamedTuple):
+    """Who somebody says that it is."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """What a member says when it joins."""
+    """What a member says when it joins. `topics` are those that it subscribes to, where that can be told."""
 
     member_id: str
     instance_id: str | None
@@ -29,8 +36,11 @@ class Joining:
     rebalance_timeout_s: float
     protocol_type: str
     protocols: Sequence[Protocol]
+    topics: frozenset[str] = frozenset()
     needs_id_first: bool = False
     """Whether a member without an id is first told one, and joins with that: clients since 2018."""
+    can_skip_assignment: bool = False
+    """Whether a leader understands that it leads and has nothing to share out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +58,17 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Syncing:
+    """What a member says when it asks for its share; the leader says everybody's, and of which topics."""
+
+    claim: Claim
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes]
+    topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
     """What a member is told when partitions are shared out."""
 
@@ -57,21 +78,34 @@ class Synced:
     assignment: bytes = b""
 
 
-@dataclass(slots=True, eq=False)
-class Member:
-    """One member. `joining` and `syncing` are what it waits for; while it waits it need not be heard of."""
+TellJoined = Callable[[Joined], None]
+TellSynced = Callable[[Synced], None]
 
-    id: str
-    said: Joining
-    deadline_s: float
-    assignment: bytes = b""
-    joining: asyncio.Future[Joined] | None = None
-    syncing: asyncio.Future[Synced] | None = None
-    is_new: bool = field(default=True)
+
+class Member:
+    """One member. For the event loop's thread alone.
+
+    Invariant: whoever asked is answered once, by `tell_joined` or `tell_synced`. While it waits for an answer it need
+    not be heard of.
+    """
+
+    def __init__(self, id: str, said: Joining, now_s: float, assignment: bytes = b"") -> None:
+        self.id, self.said, self.assignment = id, said, assignment
+        self.deadline_s = now_s + said.session_timeout_s
+        self._joining: TellJoined | None = None
+        self._syncing: TellSynced | None = None
 
     @property
     def instance_id(self) -> str | None:
         return self.said.instance_id
+
+    @property
+    def is_joining(self) -> bool:
+        return self._joining is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._joining is not None or self._syncing is not None
 
     def metadata(self, protocol: str) -> bytes:
         """What it wants by this protocol."""
@@ -85,14 +119,30 @@ class Member:
         """It lives."""
         self.deadline_s = now_s + self.said.session_timeout_s
 
+    def wait_to_join(self, tell: TellJoined) -> None:
+        """It is told when all have joined."""
+        # Whoever asked before does not listen any more: it asked again.
+        self.tell_joined(Joined(error=Code.REBALANCE_IN_PROGRESS, member_id=self.id))
+        self._joining = tell
+
+    def wait_to_sync(self, tell: TellSynced) -> None:
+        """It is told when the leader has shared out."""
+        self.tell_synced(Synced(error=Code.REBALANCE_IN_PROGRESS))
+        self._syncing = tell
+
     def tell_joined(self, joined: Joined) -> None:
         """Answer its JoinGroup, where one waits."""
-        waiting, self.joining = self.joining, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(joined)
+        tell, self._joining = self._joining, None
+        if tell is not None:
+            tell(joined)
 
     def tell_synced(self, synced: Synced) -> None:
         """Answer its SyncGroup, where one waits."""
-        waiting, self.syncing = self.syncing, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(synced)
+        tell, self._syncing = self._syncing, None
+        if tell is not None:
+            tell(synced)
+
+    def tell(self, error: Code) -> None:
+        """Answer whatever it waits for."""
+        self.tell_joined(Joined(error=error, member_id=self.id))
+        self.tell_synced(Synced(error=error))

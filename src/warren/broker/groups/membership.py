@@ -2,52 +2,98 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Final
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from warren.broker.call import Call
 from warren.broker.groups.classic import ClassicGroup
-from warren.broker.groups.members import Joined, Joining, Protocol, Synced
+from warren.broker.groups.members import Claim, Joined, Joining, Protocol, Synced, Syncing
 from warren.broker.kafka_errors import Code
-from warren.config import GROUP_NAME_SIZE_MAX, GROUP_SESSION_S_MAX, GROUP_SESSION_S_MIN
+from warren.config import (
+    GROUP_METADATA_SIZE_MAX,
+    GROUP_NAME_SIZE_MAX,
+    GROUP_REBALANCE_S_MAX,
+    GROUP_SESSION_S_MAX,
+    GROUP_SESSION_S_MIN,
+)
 from warren.errors import BadName
+from warren.protocol.consumer_protocol import assigned_topics, subscribed_topics
 from warren.protocol.kafka_codec import Fields, Values
 from warren.queue.names import checked_name
 
+CONSUMER: Final = "consumer"
+"""The protocol type of groups whose members say which topics they want."""
 ID_FIRST_FROM: Final = 4
 REBALANCE_TIMEOUT_FROM: Final = 1
+SKIP_ASSIGNMENT_FROM: Final = 9
 MANY_LEAVE_FROM: Final = 3
 MS: Final = 1000
 NO_PROTOCOL: Final = ""
 NULL_PROTOCOL_FROM: Final = 7
+NO_TOPICS: Final[frozenset[str]] = frozenset()
+
+T = TypeVar("T")
+
+
+def asked(ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
+    """What `ask` is told, now or later."""
+    waiting: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def tell(answer: T) -> None:
+        # The broker may have ended whoever waits.
+        if not waiting.done():
+            waiting.set_result(answer)
+
+    ask(tell)
+    return waiting
 
 
 async def join_group(call: Call, request: Fields) -> Values:
     """Become a member; answered when the group has a new generation."""
+    coordinator, said = call.broker.coordinator, _joining(call, request)
+    error = _join_error(request, said)
+    if error is not Code.NONE:
+        return _joined_fields(call, Joined(error=error, member_id=request.member_id))
+    async with coordinator.holdings.held_for(request.group_id, said.topics) as refused:
+        error = next(iter(refused.values()), Code.NONE)
+        group = coordinator.open_classic(request.group_id) if error is Code.NONE else error
+        if not isinstance(group, ClassicGroup):
+            return _joined_fields(call, Joined(error=group, member_id=request.member_id))
+        waiting: asyncio.Future[Joined] = asked(lambda tell: group.join(said, tell))
+        coordinator.changed(group)
+    return _joined_fields(call, await waiting)
+
+
+def _joining(call: Call, request: Fields) -> Joining:
     session_s = request.session_timeout_ms / MS
-    error = _name_error(request.group_id)
-    if error is Code.NONE and not GROUP_SESSION_S_MIN <= session_s <= GROUP_SESSION_S_MAX:
-        error = Code.INVALID_SESSION_TIMEOUT
-    group = call.broker.coordinator.open(request.group_id) if error is Code.NONE else error
-    if not isinstance(group, ClassicGroup):
-        return _joined_fields(call, Joined(error=group, member_id=request.member_id))
-    has_rebalance_timeout = call.version >= REBALANCE_TIMEOUT_FROM
-    said = Joining(
+    rebalance_s = request.rebalance_timeout_ms / MS if call.version >= REBALANCE_TIMEOUT_FROM else session_s
+    protocols = [Protocol(each.name, bytes(each.metadata)) for each in request.protocols]
+    is_consumer = request.protocol_type == CONSUMER
+    return Joining(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=call.request.client_id or "",
         client_host=call.peer.host,
         session_timeout_s=session_s,
-        rebalance_timeout_s=request.rebalance_timeout_ms / MS if has_rebalance_timeout else session_s,
+        rebalance_timeout_s=min(max(rebalance_s, session_s), GROUP_REBALANCE_S_MAX),
         protocol_type=request.protocol_type,
-        protocols=[Protocol(each.name, bytes(each.metadata)) for each in request.protocols],
+        protocols=protocols,
+        topics=NO_TOPICS.union(*(subscribed_topics(each.metadata) for each in protocols)) if is_consumer else NO_TOPICS,
         needs_id_first=call.version >= ID_FIRST_FROM,
+        can_skip_assignment=call.version >= SKIP_ASSIGNMENT_FROM,
     )
-    found = group.join(said)
-    call.broker.coordinator.changed(group)
-    joined = await found if inspect.isawaitable(found) else found
-    call.broker.coordinator.changed(group)
-    return _joined_fields(call, joined)
+
+
+def _join_error(request: Fields, said: Joining) -> Code:
+    error = name_error(request.group_id)
+    if error is not Code.NONE:
+        return error
+    if not GROUP_SESSION_S_MIN <= said.session_timeout_s <= GROUP_SESSION_S_MAX:
+        return Code.INVALID_SESSION_TIMEOUT
+    if sum(len(each.metadata) for each in said.protocols) > GROUP_METADATA_SIZE_MAX:
+        return Code.INVALID_REQUEST
+    return Code.NONE
 
 
 def _joined_fields(call: Call, joined: Joined) -> dict[str, Any]:
@@ -70,15 +116,26 @@ def _joined_fields(call: Call, joined: Joined) -> dict[str, Any]:
 
 async def sync_group(call: Call, request: Fields) -> Values:
     """What the member owns; answered when the leader has shared out."""
-    group = call.broker.coordinator.find(request.group_id)
+    coordinator = call.broker.coordinator
+    group = coordinator.find_classic(request.group_id)
     if group is None:
         return {"error_code": _missing(request.group_id)}
-    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol):
-        return {"error_code": Code.INCONSISTENT_GROUP_PROTOCOL}
     assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
-    found = group.sync(request.member_id, request.group_instance_id, request.generation_id, assignments)
-    call.broker.coordinator.changed(group)
-    synced: Synced = await found if inspect.isawaitable(found) else found
+    is_consumer = group.protocol_type == CONSUMER
+    said = Syncing(
+        claim=Claim(request.member_id, request.group_instance_id, request.generation_id),
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments=assignments,
+        topics=NO_TOPICS.union(*map(assigned_topics, assignments.values())) if is_consumer else NO_TOPICS,
+    )
+    async with coordinator.holdings.held_for(request.group_id, said.topics - group.topics) as refused:
+        if refused:
+            # The leader gave out what nobody subscribed to, and somebody else owns it.
+            return {"error_code": Code.REBALANCE_IN_PROGRESS}
+        waiting: asyncio.Future[Synced] = asked(lambda tell: group.sync(said, tell))
+        coordinator.changed(group)
+    synced = await waiting
     return {
         "error_code": synced.error,
         "protocol_type": synced.protocol_type,
@@ -89,38 +146,49 @@ async def sync_group(call: Call, request: Fields) -> Values:
 
 def heartbeat(call: Call, request: Fields) -> Values:
     """The member lives."""
-    group = call.broker.coordinator.find(request.group_id)
+    group = call.broker.coordinator.find_classic(request.group_id)
     if group is None:
         return {"error_code": _missing(request.group_id)}
-    error = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
+    error = group.heartbeat(Claim(request.member_id, request.group_instance_id, request.generation_id))
     call.broker.coordinator.changed(group)
     return {"error_code": error}
 
 
 def leave_group(call: Call, request: Fields) -> Values:
     """Members go."""
-    group = call.broker.coordinator.find(request.group_id)
-    if group is None:
-        return {"error_code": _missing(request.group_id)}
+    group = call.broker.coordinator.find_classic(request.group_id)
+    missing = name_error(request.group_id)
+    if missing is not Code.NONE:
+        return {"error_code": missing}
     if call.version < MANY_LEAVE_FROM:
-        error = group.leave(request.member_id)
-        call.broker.coordinator.changed(group)
-        return {"error_code": error}
-    members = []
-    for each in request.members:
-        error = group.leave(each.member_id, each.group_instance_id)
-        members.append({"member_id": each.member_id, "group_instance_id": each.group_instance_id, "error_code": error})
-    call.broker.coordinator.changed(group)
+        return {"error_code": _left(call, group, request.member_id, None)}
+    members = [
+        {
+            "member_id": each.member_id,
+            "group_instance_id": each.group_instance_id,
+            "error_code": _left(call, group, each.member_id, each.group_instance_id),
+        }
+        for each in request.members
+    ]
     return {"error_code": Code.NONE, "members": members}
+
+
+def _left(call: Call, group: ClassicGroup | None, member_id: str, instance_id: str | None) -> Code:
+    if group is None:
+        return Code.UNKNOWN_MEMBER_ID
+    error = group.leave(member_id, instance_id)
+    call.broker.coordinator.changed(group)
+    return error
 
 
 def _missing(name: str) -> Code:
     """What is said of a group that nobody is in."""
-    error = _name_error(name)
+    error = name_error(name)
     return error if error is not Code.NONE else Code.UNKNOWN_MEMBER_ID
 
 
-def _name_error(name: str) -> Code:
+def name_error(name: str) -> Code:
+    """INVALID_GROUP_ID where no group can be called so."""
     try:
         checked_name("group", name, GROUP_NAME_SIZE_MAX)
     except BadName:

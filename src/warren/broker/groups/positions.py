@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final, NamedTuple
 
-from warren.errors import BadInput, NoSuchPartition, SettingsDiffer, TooLarge
+from warren.broker.groups.holding import begin
+from warren.errors import NoSuchPartition, NotOwner
 from warren.queue import store_paths
-from warren.queue.group_settings import open_settings, read_settings
+from warren.queue.group_settings import read_settings
 from warren.queue.json_file import read_json, write_json
 from warren.queue.positions import store_position, stored_position
 from warren.queue.topic import Topic
-from warren.storage import Log, paths
+from warren.storage import paths
 
 NO_EPOCH: Final = -1
-NOTE_SIZE_MAX: Final = 4096
+
+Notes = dict[str, list[Any]]
+"""By partition, the epoch and the text that were noted."""
 
 
 class Position(NamedTuple):
@@ -35,33 +40,25 @@ class Positions:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._notes: dict[tuple[str, str], dict[str, list[Any]]] = {}
+        # Two who are no members do not keep each other out: one waits for the other.
+        self._taking = threading.Lock()
+        self._notes: weakref.WeakKeyDictionary[Topic, dict[str, Notes]] = weakref.WeakKeyDictionary()
 
-    def commit(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> None:
-        """The group goes on from these numbers. All of them, or none where one cannot be."""
-        for partition, position in positions.items():
-            if partition not in range(topic.partition_count):
-                raise NoSuchPartition(topic.name, partition, topic.partition_count)
-            if position.number < 0:
-                raise BadInput(f"number {position.number}: expected 0 or more")
-            if len(position.note.encode()) > NOTE_SIZE_MAX:
-                raise TooLarge("metadata", len(position.note.encode()), NOTE_SIZE_MAX)
-        self._begin(topic, group)
-        for partition, position in positions.items():
-            store_position(topic.partition(partition), group, position.number)
+    def commit(self, topic: Topic, group: str, positions: Mapping[int, Position], *, is_member: bool = True) -> None:
+        """The group goes on from these numbers. Whoever is no member: NotOwner where somebody owns a partition."""
+        begin(topic, group)
+        with ExitStack() as stack:
+            if not is_member:
+                stack.enter_context(self._taking)
+                stack.enter_context(_owned(topic, group, positions))
+            for partition, position in positions.items():
+                store_position(topic.partition(partition), group, position.number)
         self.note(topic, group, positions)
-
-    def _begin(self, topic: Topic, group: str) -> None:
-        """Make the group where there is none; SettingsDiffer where it takes messages by leases."""
-        settings = read_settings(topic.filesystem, topic.directory, group)
-        if settings is None:
-            settings = open_settings(topic.filesystem, topic.directory, group, {"mode": "stream"}, topic.store.lock)
-        if settings.mode != "stream":
-            raise SettingsDiffer(f"group {group!r}", "mode", "stream", settings.mode, "use another name")
 
     def find(self, topic: Topic, group: str, partitions: Sequence[int] | None = None) -> dict[int, Position]:
         """What the group has committed, where it has."""
         if read_settings(topic.filesystem, topic.directory, group) is None:
+            self.drop(topic, group)
             return {}
         wanted = range(topic.partition_count) if partitions is None else partitions
         notes, found = self._noted(topic, group), {}
@@ -73,22 +70,29 @@ class Positions:
                     found[partition] = Position(number, *notes.get(str(partition), [NO_EPOCH, ""]))
         return found
 
-    def forget(self, topic: Topic, group: str, partition: int) -> bool:
-        """The group has committed nothing in the partition; whether it had."""
-        log: Log = topic.partition(partition)
-        if not topic.filesystem.exists(paths.reader_path(log.path, group)):
-            return False
-        log.remove_reader(group)
-        return True
+    def forget(self, topic: Topic, group: str, partition: int) -> None:
+        """The group has committed nothing in the partition; NotOwner where somebody owns it."""
+        if partition not in range(topic.partition_count):
+            raise NoSuchPartition(topic.name, partition, topic.partition_count)
+        if read_settings(topic.filesystem, topic.directory, group) is None:
+            return
+        with self._taking, _owned(topic, group, [partition]):
+            topic.partition(partition).remove_reader(group)
+        self.note(topic, group, {partition: Position(0)})
+
+    def drop(self, topic: Topic, group: str) -> None:
+        """The group is no more."""
+        with self._mutex:
+            self._notes.get(topic, {}).pop(group, None)
 
     # --- What is noted beside them ---
 
-    def _noted(self, topic: Topic, group: str) -> dict[str, list[Any]]:
+    def _noted(self, topic: Topic, group: str) -> Notes:
         with self._mutex:
-            key = topic.directory, group
-            if key not in self._notes:
-                self._notes[key] = read_json(topic.filesystem, _notes_path(topic, group)) or {}
-            return self._notes[key]
+            groups = self._notes.setdefault(topic, {})
+            if group not in groups:
+                groups[group] = read_json(topic.filesystem, _notes_path(topic, group)) or {}
+            return groups[group]
 
     def note(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> None:
         """Keep what clients say beside the numbers."""
@@ -103,3 +107,16 @@ class Positions:
 
 def _notes_path(topic: Topic, group: str) -> str:
     return store_paths.group_notes_file(store_paths.group_directory(topic.directory, group))
+
+
+@contextmanager
+def _owned(topic: Topic, group: str, partitions: Collection[int]) -> Iterator[None]:
+    """Own these partitions within, or NotOwner."""
+    directory = store_paths.group_directory(topic.directory, group)
+    with ExitStack() as stack:
+        for partition in partitions:
+            lock = topic.filesystem.lock(store_paths.owner_lock(directory, partition))
+            stack.enter_context(closing(lock))
+            if not lock.try_acquire():
+                raise NotOwner(topic.name, group, [partition])
+        yield

@@ -1,0 +1,118 @@
+"""A member of a consumer group: what it wants, what it may own, and what it was told to give up."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from warren.broker.groups.assignors import UNIFORM, Partition
+from warren.broker.kafka_errors import Code
+from warren.config import GROUP_CONSUMER_SESSION_S
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+PAUSE_EPOCH: Final = -2
+"""A static member says so when it goes and means to come back: what it owns is kept for it."""
+
+
+class OwnedPlace(NamedTuple):
+    """A partition as members name it."""
+
+    topic_id: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What a member says of itself. What is None is as it was."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_s: float | None = None
+    names: frozenset[str] | None = None
+    pattern: str | None = None
+    """A pattern of topic names; empty for none any more."""
+    assignor: str | None = None
+    owned: Set[OwnedPlace] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything: it joins, or does not know whether its last words were heard."""
+        is_all = None not in (self.rebalance_timeout_s, self.owned) and (self.names, self.pattern) != (None, None)
+        return self.epoch == JOIN_EPOCH or is_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a member is told: its epoch, and what it may own, where that is news."""
+
+    error: Code = Code.NONE
+    member_id: str = ""
+    epoch: int = 0
+    assignment: frozenset[Partition] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    """One member. For the event loop's thread alone.
+
+    Invariant: it may own `given`. What is `revoking` it was told to give up, and nobody else is given that until it
+    has; its epoch stays behind the group's as long.
+    """
+
+    id: str
+    instance_id: str | None
+    deadline_s: float
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_s: float = GROUP_CONSUMER_SESSION_S
+    names: frozenset[str] = frozenset()
+    pattern: str = ""
+    assignor: str = UNIFORM
+    given: frozenset[Partition] = frozenset()
+    revoking: frozenset[Partition] = frozenset()
+    revoke_deadline_s: float = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it went and means to come back."""
+        return self.epoch == PAUSE_EPOCH
+
+    def heard(self, said: Beat, now_s: float) -> bool:
+        """It lives, and says this of itself; whether that asks for another sharing out."""
+        self.deadline_s = now_s + GROUP_CONSUMER_SESSION_S
+        self.client_id, self.client_host = said.client_id, said.client_host
+        if said.rack_id is not None:
+            self.rack_id = said.rack_id
+        if said.rebalance_timeout_s is not None:
+            self.rebalance_timeout_s = said.rebalance_timeout_s
+        before = self.names, self.pattern, self.assignor
+        if said.names is not None:
+            self.names = said.names
+        if said.pattern is not None:
+            self.pattern = said.pattern
+        if said.assignor is not None:
+            self.assignor = said.assignor
+        return before != (self.names, self.pattern, self.assignor)
+
+    def owns_no_more_than_given(self, owned: Set[OwnedPlace] | None) -> bool:
+        """Whether what it says that it owns is part of what it was given; not where it does not say."""
+        return owned is not None and owned <= places(self.given)
+
+
+def has_given_up(owned: Set[OwnedPlace] | None, partitions: Set[Partition]) -> bool:
+    """Whether somebody who says that it owns `owned` has none of `partitions`; not where it does not say."""
+    return not partitions or (owned is not None and not owned & places(partitions))
+
+
+def places(partitions: Set[Partition]) -> frozenset[OwnedPlace]:
+    """The same as members name them."""
+    return frozenset(OwnedPlace(each.topic_id, each.number) for each in partitions)

@@ -1,0 +1,203 @@
+"""Requests of members of consumer groups: heartbeats, by which they also join, are told what they own, and leave."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from warren.broker.call import Call
+from warren.broker.groups.assignors import ASSIGNORS, Partition, SeenTopic
+from warren.broker.groups.consumer import ConsumerGroup
+from warren.broker.groups.consumer_members import JOIN_EPOCH, PAUSE_EPOCH, Beat, OwnedPlace, Told
+from warren.broker.groups.membership import name_error
+from warren.broker.groups.patterns import matching
+from warren.broker.kafka_errors import Code
+from warren.config import (
+    GROUP_HEARTBEAT_S,
+    GROUP_NAME_SIZE_MAX,
+    GROUP_PATTERN_SIZE_MAX,
+    GROUP_REBALANCE_S_MAX,
+    GROUP_SUBSCRIPTIONS_MAX,
+)
+from warren.errors import BadInput, NoSuchTopic
+from warren.protocol.kafka_codec import Fields, Values
+
+MS: Final = 1000
+NO_OPERATIONS: Final = -(1 << 31)
+CONSUMER_MEMBER: Final = 1
+"""The kind of a member that speaks this protocol, where members are described."""
+
+
+async def consumer_group_heartbeat(call: Call, request: Fields) -> Values:
+    """The member lives; it is told its epoch, and what it may own where that is news."""
+    coordinator, name = call.broker.coordinator, request.group_id
+    said = _said(call, request)
+    error, message = _error(request, said)
+    if error is not Code.NONE:
+        return _refused(error, message)
+    found = coordinator.open_consumer(name) if said.epoch == JOIN_EPOCH else coordinator.find_consumer(name)
+    if not isinstance(found, ConsumerGroup):
+        # As after a restart: whoever was a member joins again.
+        return _refused(found or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
+    if said.epoch < JOIN_EPOCH or not found.must_look(said):
+        return _beaten(call, found, said)
+    return await _looked_and_beaten(call, found, said)
+
+
+def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
+    told = group.beat(said)
+    call.broker.coordinator.changed(group)
+    return _told_fields(told)
+
+
+async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
+    coordinator = call.broker.coordinator
+    seen = _seen(call, _wanted(_matched(call, group, said), group, said))
+    # Held already, and as it was: nobody else can have come.
+    news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
+    async with coordinator.holdings.held_for(group.name, news) as refused:
+        if said.epoch == JOIN_EPOCH:
+            found = coordinator.open_consumer(group.name)
+            if not isinstance(found, ConsumerGroup):
+                return _refused(found, f"group {group.name!r} is of another kind")
+            group = found
+        # Others may have come in between, with topics of theirs that were held for them.
+        patterns = _matched(call, group, said)
+        held = {**group.seen, **{name: topic for name, topic in seen.items() if name not in refused}}
+        wanted = _wanted(patterns, group, said)
+        group.see({name: topic for name, topic in held.items() if name in wanted}, patterns)
+        return _beaten(call, group, said)
+
+
+def _wanted(patterns: Mapping[str, frozenset[str]], group: ConsumerGroup, said: Beat) -> frozenset[str]:
+    """The names of all topics that members, or whoever says this, subscribe to."""
+    return (said.names or frozenset()).union(*patterns.values(), *(each.names for each in group.members.values()))
+
+
+def _matched(call: Call, group: ConsumerGroup, said: Beat) -> dict[str, frozenset[str]]:
+    """What the patterns of all members stand for."""
+    wanted = {member.pattern for member in group.members.values()} | {said.pattern or ""}
+    names = call.broker.topics.names() if wanted != {""} else []
+    return {pattern: matching(pattern, names) for pattern in wanted if pattern}
+
+
+def _seen(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
+    topics, seen = call.broker.topics, {}
+    for name in names:
+        try:
+            topic = topics.find(name)
+            seen[name] = SeenTopic(topics.id_of(topic), topic.partition_count)
+        except (NoSuchTopic, BadInput):
+            # It may be made later.
+            continue
+    return seen
+
+
+def _said(call: Call, request: Fields) -> Beat:
+    timeout_ms, names, owned = request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions
+    return Beat(
+        member_id=request.member_id or str(uuid.uuid4()),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=call.request.client_id or "",
+        client_host=call.peer.host,
+        rebalance_timeout_s=min(timeout_ms / MS, GROUP_REBALANCE_S_MAX) if timeout_ms >= 0 else None,
+        names=None if names is None else frozenset(names),
+        pattern=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=None
+        if owned is None
+        else frozenset(OwnedPlace(bytes(each.topic_id), number) for each in owned for number in each.partitions),
+    )
+
+
+def _error(request: Fields, said: Beat) -> tuple[Code, str]:
+    """What is wrong with the request itself."""
+    is_joining = said.epoch == JOIN_EPOCH
+    if name_error(request.group_id) is not Code.NONE:
+        return Code.INVALID_GROUP_ID, f"no group can be called {request.group_id!r}"
+    if said.epoch < PAUSE_EPOCH or (not request.member_id and not is_joining):
+        return Code.INVALID_REQUEST, f"epoch {said.epoch} of member {request.member_id!r}"
+    if said.epoch == PAUSE_EPOCH and said.instance_id is None:
+        return Code.INVALID_REQUEST, "only a member with an instance id can mean to come back"
+    if max(len(said.member_id), len(said.instance_id or "")) > GROUP_NAME_SIZE_MAX:
+        return Code.INVALID_REQUEST, f"ids have at most {GROUP_NAME_SIZE_MAX} characters"
+    if is_joining and not (said.names or said.pattern):
+        return Code.INVALID_REQUEST, "whoever joins subscribes to something"
+    if len(said.names or ()) > GROUP_SUBSCRIPTIONS_MAX or len(said.pattern or "") > GROUP_PATTERN_SIZE_MAX:
+        return Code.INVALID_REQUEST, f"more than {GROUP_SUBSCRIPTIONS_MAX} names, or a pattern that is too long"
+    if said.assignor is not None and said.assignor not in ASSIGNORS:
+        return Code.UNSUPPORTED_ASSIGNOR, f"assignor {said.assignor!r}: there are {', '.join(ASSIGNORS)}"
+    try:
+        matching(said.pattern or "", ())
+    except BadInput as error:
+        return Code.INVALID_REGULAR_EXPRESSION, str(error)
+    return Code.NONE, ""
+
+
+def _refused(error: Code, message: str) -> Values:
+    return {"error_code": error, "error_message": message}
+
+
+def _told_fields(told: Told) -> Values:
+    assignment = None if told.assignment is None else {"topic_partitions": _by_topic(told.assignment)}
+    return {
+        "error_code": told.error,
+        "error_message": None if told.error is Code.NONE else told.error.name,
+        "member_id": told.member_id,
+        "member_epoch": told.epoch,
+        "heartbeat_interval_ms": int(GROUP_HEARTBEAT_S * MS),
+        "assignment": assignment,
+    }
+
+
+def _by_topic(partitions: Iterable[Partition], *, with_names: bool = False) -> list[dict[str, Any]]:
+    found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+    for each in sorted(partitions):
+        found[each.topic, each.topic_id].append(each.number)
+    return [
+        {"topic_id": id, "partitions": numbers} | ({"topic_name": name} if with_names else {})
+        for (name, id), numbers in found.items()
+    ]
+
+
+def consumer_group_describe(call: Call, request: Fields) -> Values:
+    """Who is in consumer groups, what each owns, and what it should."""
+    return {"groups": [_described(call, name) for name in request.group_ids]}
+
+
+def _described(call: Call, name: str) -> dict[str, Any]:
+    group = call.broker.coordinator.find_consumer(name)
+    if group is None:
+        message = f"group {name!r} is no consumer group with members"
+        return {"group_id": name, "error_code": Code.GROUP_ID_NOT_FOUND, "error_message": message}
+    members = [
+        {
+            "member_id": member.id,
+            "instance_id": member.instance_id,
+            "rack_id": member.rack_id,
+            "member_epoch": member.epoch,
+            "client_id": member.client_id,
+            "client_host": f"/{member.client_host}",
+            "subscribed_topic_names": sorted(member.names),
+            "subscribed_topic_regex": member.pattern or None,
+            "assignment": {"topic_partitions": _by_topic(member.given, with_names=True)},
+            "target_assignment": {
+                "topic_partitions": _by_topic(group.targets.get(member.id, frozenset()), with_names=True)
+            },
+            "member_type": CONSUMER_MEMBER,
+        }
+        for member in group.members.values()
+    ]
+    return {
+        "group_id": name,
+        "group_state": str(group.state),
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.epoch,
+        "assignor_name": group.assignor,
+        "members": members,
+        "authorized_operations": NO_OPERATIONS,
+    }

@@ -1,6 +1,9 @@
 """Warren: a durable message log for Python."""
 
+from __future__ import annotations
+
 from queue import Empty, Full
+from typing import TYPE_CHECKING
 
 from warren import aio
 from warren.message import Message, Place, Receipt, TopicReceipt
@@ -9,6 +12,11 @@ from warren.queue.handover import handover
 from warren.queue.memory import memory
 from warren.queue.topic import Topic
 from warren.transaction.store import Store, open
+
+if TYPE_CHECKING:
+    import ssl
+
+    from warren.client.store import RemoteStore
 
 __all__ = [
     "Empty",
@@ -20,9 +28,29 @@ __all__ = [
     "Topic",
     "TopicReceipt",
     "aio",
+    "connect",
     "handover",
     "memory",
     "open",
     "open_file",
 ]
 __version__ = "0.1.0"
+
+
+def connect(
+    address: str,
+    *,
+    timeout: float | None = None,
+    tls: ssl.SSLContext | bool | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> RemoteStore:
+    """The store behind the broker at `address`, such as "localhost:9092": what `open` gives, over the network.
+
+    A call that gets no answer within `timeout` seconds is ConnectionLost, as is this one where nobody is there. With
+    `tls=True` the broker shows a certificate that this machine trusts; a context of your own says whom else to trust.
+    """
+    # Imported here: whoever works on files of their own needs no network.
+    from warren.client.store import connect_to
+
+    return connect_to(address, timeout, tls, user, password)

@@ -184,6 +184,24 @@ TRANSACTIONAL_IDS_MAX: Final = 100_000
 TRANSACTIONAL_ID_SIZE_MAX: Final = 1000
 KAFKA_TRANSACTION_TIMEOUT_S_MAX: Final = 900.0
 """How long a transaction of a Kafka client may be open: Kafka's own limit."""
+OWN_RECORDS_MAX: Final = 4096
+"""How many packed records one request or response of our own calls may carry."""
+OWN_LIMIT_MAX: Final = 65_536
+OWN_ANSWER_SIZE_TARGET: Final = 8 << 20
+"""How many messages, and about how many bytes of them, one answer of our own calls holds."""
+OWN_WAIT_S_MAX: Final = 20.0
+"""How long one request of our own calls waits at the broker; clients that wait longer ask again."""
+OWN_LOOK_S: Final = 0.5
+"""How often a request that waits looks at what no log tells: leases that run out, partitions that change hands."""
+OWN_HANDLES_MAX: Final = 10_000
+"""How many groups, transactions, producers and queues one client may have open."""
+OWN_RETRIED_MAX: Final = 10_000
+"""How many repeated appends are remembered, in case the first try arrives later."""
+CLIENT_TIMEOUT_S_DEFAULT: Final = 30.0
+CLIENT_BACKOFF_S_MIN: Final = 0.02
+CLIENT_BACKOFF_S_MAX: Final = 1.0
+CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
+"""How many idle connections a client keeps."""
 FETCH_SIZE_MAX: Final = 64 << 20
 FETCH_WAIT_S_MAX: Final = 60.0
 

@@ -11,14 +11,18 @@ from typing import Any
 from warren.protocol.api import APIS, Api
 from warren.protocol.codec import FIXED_FORMATS
 from warren.protocol.group_schemas import GROUP_MESSAGES
+from warren.protocol.own_schemas import OWN_MESSAGES
 from warren.protocol.schemas import STRUCT, Field, Message, kafka_message
 
 SIZES = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 KAFKA_MODULES = ["admin", "consumer", "metadata", "producer", "sasl"]
 
 
+DESCRIBED_HERE = {**GROUP_MESSAGES, **OWN_MESSAGES}
+
+
 def message_named(name: str) -> Message:
-    return GROUP_MESSAGES.get(name) or kafka_message(name)
+    return DESCRIBED_HERE.get(name) or kafka_message(name)
 
 
 def every_version() -> Iterator[tuple[Api, int]]:

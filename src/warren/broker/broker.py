@@ -17,6 +17,8 @@ from warren.broker.groups.coordinator import Coordinator
 from warren.broker.groups.positions import Positions
 from warren.broker.limits import Limits
 from warren.broker.long_polls import LongPolls
+from warren.broker.own.appending import Appends
+from warren.broker.own.sessions import Sessions
 from warren.broker.producers import Producers
 from warren.broker.settings import BrokerSettings
 from warren.broker.topics import Topics
@@ -47,6 +49,7 @@ class Broker:
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
+        self.sessions, self.appends = Sessions(), Appends()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.advertised = "", 0
         self.is_stopping = False
@@ -63,6 +66,13 @@ class Broker:
     def forget(self, connection: Connection) -> None:
         """The connection is no more."""
         self.connections.discard(connection)
+        session = self.sessions.leave(connection.peer)
+        if session is not None:
+            try:
+                self._threads.submit(session.close)
+            except RuntimeError:
+                # The last threads are gone with the broker: what is held is closed here and now.
+                session.close()
 
     def answer(self, call: Call) -> Answer | Awaitable[Answer]:
         """The answer to a request, now or later; UnsupportedRequest where nobody has one."""

@@ -11,6 +11,7 @@ from warren.broker import admin, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, Call, Handler
 from warren.broker.groups import commits, consumer_requests, listing, membership
 from warren.broker.transactions import requests as transactions
+from warren.broker.own.handlers import OWN_HANDLERS
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 
@@ -61,6 +62,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.LIST_GROUPS: plain(listing.list_groups),
         ApiKey.DESCRIBE_GROUPS: plain(listing.describe_groups),
         ApiKey.DELETE_GROUPS: plain(listing.delete_groups),
+        **OWN_HANDLERS,
         ApiKey.INIT_PRODUCER_ID: plain(transactions.init_producer_id),
         ApiKey.ADD_PARTITIONS_TO_TXN: plain(transactions.add_partitions_to_txn),
         ApiKey.ADD_OFFSETS_TO_TXN: plain(transactions.add_offsets_to_txn),

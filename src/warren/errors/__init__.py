@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warren.errors.remote import ConnectionLost, LoginFailed, NoSuchHandle, RemoteError
 from warren.errors.root import (
     BadInput,
     BadName,
@@ -87,6 +88,7 @@ __all__ = [
     "BadOption",
     "BadPipeline",
     "BadRow",
+    "ConnectionLost",
     "CorruptQueueFile",
     "CorruptRecord",
     "CorruptSettings",
@@ -100,11 +102,13 @@ __all__ = [
     "LeaseLost",
     "LogClosed",
     "LogLocked",
+    "LoginFailed",
     "MalformedFilter",
     "MalformedRequest",
     "MalformedValue",
     "NoReply",
     "NoSuchGroup",
+    "NoSuchHandle",
     "NoSuchPartition",
     "NoSuchTopic",
     "NoSuchTransaction",
@@ -121,6 +125,7 @@ __all__ = [
     "ProducerError",
     "ProtocolError",
     "QueueFileFull",
+    "RemoteError",
     "SequenceGap",
     "SettingsDiffer",
     "SparkError",

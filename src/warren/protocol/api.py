@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from warren.errors import UnsupportedRequest
+from warren.protocol.own_schemas import OwnKey
 
 
 class ApiKey(IntEnum):
@@ -124,6 +125,7 @@ _SERVED: Final = (
     _api(ApiKey.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1, 0),
     _api(ApiKey.SHARE_FETCH, "ShareFetch", 1, 1, 0),
     _api(ApiKey.SHARE_ACKNOWLEDGE, "ShareAcknowledge", 1, 1, 0),
+    *(_api(key, key.title, 0, 0, 0) for key in OwnKey),
 )
 APIS: Final[Mapping[int, Api]] = MappingProxyType({api.key: api for api in _SERVED})
 

@@ -171,14 +171,16 @@ def read_count(read_size: Read, data: memoryview, position: int) -> tuple[int, i
     return count, position
 
 
-def array_reader(read_element: Read, read_size: Read, *, is_nullable: bool) -> Read:
-    """Reads elements after their count."""
+def array_reader(read_element: Read, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
+    """Reads elements after their count, which is `count_max` at most."""
 
     def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
         count, position = read_count(read_size, data, position)
         if count < 0:
             check_null(count, is_nullable)
             return None, position
+        if count_max is not None and count > count_max:
+            raise ValueError(f"{count} elements are over the limit of {count_max}")
         elements = []
         for _ in range(count):
             element, position = read_element(data, position)

@@ -41,6 +41,7 @@ from warren.protocol.codec import (
     varint,
 )
 from warren.protocol.group_schemas import GROUP_MESSAGES
+from warren.protocol.own_schemas import CARRYING, OWN_MESSAGES
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
 
 
@@ -67,7 +68,8 @@ default, and one that the version does not carry is left out."""
 
 def decode_request(api_key: int, version: int, body: memoryview | bytes) -> Fields:
     """The request in `body`. UnsupportedRequest or MalformedRequest where there is none."""
-    return _decode(f"{served(api_key, version).name}Request", version, body, CONTROL_SIZE_MAX)
+    size_max = FRAME_SIZE_MAX if api_key in CARRYING else CONTROL_SIZE_MAX
+    return _decode(f"{served(api_key, version).name}Request", version, body, size_max)
 
 
 def decode_response(api_key: int, version: int, body: memoryview | bytes) -> Fields:
@@ -107,7 +109,7 @@ def _encode(name: str, version: int, values: Values) -> list[Buffer]:
 
 
 def _message(name: str) -> Message:
-    return GROUP_MESSAGES[name] if name in GROUP_MESSAGES else kafka_message(name)
+    return GROUP_MESSAGES.get(name) or OWN_MESSAGES.get(name) or kafka_message(name)
 
 
 @functools.cache
@@ -222,7 +224,7 @@ def _field_reader(field: Field, form: _Form, *, is_tagged: bool = False) -> Read
     if field.is_array:
         element = field._replace(is_array=False)
         read_element = _value_reader(element, form, is_nullable=False)
-        return array_reader(read_element, read_size, is_nullable=is_nullable)
+        return array_reader(read_element, read_size, is_nullable=is_nullable, count_max=field.count_max)
     if field.kind == STRUCT and is_nullable and not is_tagged:
         return _nullable_reader(_value_reader(field, form, is_nullable=False))
     return _value_reader(field, form, is_nullable=is_nullable)

@@ -53,7 +53,8 @@ NEVER: Final = Versions(0, -1)
 class Field(NamedTuple):
     """One field. `kind` is a primitive type or STRUCT, which has fields of its own.
 
-    A field that a message does not carry, because of its version or because it is tagged, has its default.
+    A field that a message does not carry, because of its version or because it is tagged, has its default. An array
+    of more than `count_max` elements is refused before the first of them is read.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Field(NamedTuple):
     default: Any = None
     tag: int | None = None
     fields: tuple[Field, ...] = ()
+    count_max: int | None = None
 
 
 class Message(NamedTuple):
@@ -82,13 +84,15 @@ def field(
     nullable: str = "none",
     default: Any = None,
     tag: int | None = None,
+    count_max: int | None = None,
 ) -> Field:
     """A field in the notation of Kafka's descriptions: `[]int32` is an array of int32, `[]` one of `fields`."""
     is_array = kind.startswith("[]")
     kind = STRUCT if fields else kind.removeprefix("[]")
     if default is None and nullable == "none":
         default = () if is_array else DEFAULTS[kind]
-    return Field(name, kind, is_array, Versions.parse(versions), Versions.parse(nullable), default, tag, tuple(fields))
+    known = Versions.parse(versions), Versions.parse(nullable)
+    return Field(name, kind, is_array, *known, default, tag, tuple(fields), count_max)
 
 
 @functools.cache

@@ -1,0 +1,99 @@
+"""From the fields of one of our own requests to its answer: errors travel in it, and waits have an end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from warren.broker.call import Answer, Call, Handler
+from warren.broker.own.sessions import Session
+from warren.config import OWN_LIMIT_MAX, OWN_LOOK_S, OWN_WAIT_S_MAX
+from warren.errors import BadInput, NoSuchHandle, WarrenError
+from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
+from warren.protocol.own_errors import error_values
+from warren.storage import Log
+
+T = TypeVar("T")
+OwnHandler = Callable[[Call, Fields], Values | Awaitable[Values]]
+
+
+def own(handle: OwnHandler) -> Handler:
+    """A handler of fields as one of bytes, whose errors are told in its answer."""
+
+    def answer(call: Call) -> Answer | Awaitable[Answer]:
+        request = call.request
+        asked = decode_request(request.api_key, request.version, request.body)
+        try:
+            found = handle(call, asked)
+        except WarrenError as error:
+            found = {"error": error_values(error)}
+        if inspect.isawaitable(found):
+            return _later(call, found)
+        return encode_response(request.api_key, request.version, found)
+
+    return answer
+
+
+async def _later(call: Call, found: Awaitable[Values]) -> Answer:
+    try:
+        values = await found
+    except WarrenError as error:
+        values = {"error": error_values(error)}
+    return encode_response(call.request.api_key, call.request.version, values)
+
+
+def session_of(call: Call) -> Session:
+    """What the client of this request holds."""
+    return call.broker.sessions.of(call.peer)
+
+
+def limit_of(asked: Fields) -> int:
+    """How many messages are wanted, no more than one answer holds; BadInput for none."""
+    if asked.limit < 1:
+        raise BadInput(f"limit {asked.limit}: expected 1 or more")
+    return min(int(asked.limit), OWN_LIMIT_MAX)
+
+
+def wait_of(asked: Fields) -> float:
+    """For how many seconds the request may wait."""
+    if asked.wait_ms < 0:
+        raise BadInput(f"wait_ms {asked.wait_ms}: expected 0 or more")
+    return min(float(asked.wait_ms / 1000), OWN_WAIT_S_MAX)
+
+
+async def awaited(
+    call: Call,
+    wait_s: float,
+    logs: Callable[[], Sequence[Log]],
+    attempt: Callable[[], Awaitable[T]],
+    session: Session | None = None,
+) -> T:
+    """What `attempt` gives, tried until it gives something that is true or the time is over.
+
+    In between nothing is held but this coroutine: it sleeps until one of the logs grows, or it is time to look again.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    while True:
+        found = await attempt()
+        left_s = deadline - loop.time()
+        if found or left_s <= 0 or call.broker.is_stopping:
+            return found
+        if session is not None and session.is_closed:
+            # Nobody is there to be answered.
+            raise NoSuchHandle(0)
+        await call.broker.long_polls.wait(logs(), min(left_s, OWN_LOOK_S))
+
+
+def checked_choice(what: str, given: str, known: Sequence[str]) -> str:
+    """`given`, where it is one of those that are known; else BadInput."""
+    if given not in known:
+        raise BadInput(f"{what} {given!r}: expected one of {', '.join(known)}")
+    return given
+
+
+def none_where(value: Any, absent: Any) -> Any:
+    """`value`, or None where it stands for what was not given."""
+    return None if value == absent else value

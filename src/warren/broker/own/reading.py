@@ -1,0 +1,143 @@
+"""Read, FindTime and Scan: messages by number, time and tag, as messages or as Arrow."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.broker.call import Call
+from warren.broker.own.answering import awaited, limit_of, wait_of
+from warren.config import OWN_ANSWER_SIZE_TARGET
+from warren.errors import BadInput, FellBehind, NumberRetired
+from warren.message import Message
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_api import position_values, positions_of
+from warren.protocol.own_records import message_values
+from warren.queue.topic import Topic
+from warren.storage import Log
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BACKWARDS_MAX: Final = 256
+NO_END: Final = -1
+
+
+def size_of(asked: Fields) -> int:
+    """About how many bytes of bodies an answer holds."""
+    if asked.bytes_max < 0:
+        raise BadInput(f"bytes_max {asked.bytes_max}: expected 0 or more, 0 for as many as there may be")
+    return min(asked.bytes_max or OWN_ANSWER_SIZE_TARGET, OWN_ANSWER_SIZE_TARGET)
+
+
+def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
+    """Messages of some partitions from given numbers on that pass the filter, and the numbers to go on from.
+
+    Where there is none, waits. Backwards: from the number down, without a wait.
+    """
+    topic = call.broker.topics.find(asked.topic)
+    positions = positions_of(asked.positions)
+    limit, size, wait_s = limit_of(asked), size_of(asked), wait_of(asked)
+    for partition, number in positions.items():
+        topic.partition(partition)
+        if number < 0:
+            raise BadInput(f"number {number}: expected 0 or more")
+    if asked.is_backwards:
+        return _backwards(topic, positions, min(limit, BACKWARDS_MAX), asked.tag)
+    messages = _read(topic, positions, limit, size, asked.tag)
+    if messages or wait_s <= 0 or call.broker.is_stopping:
+        return _answer(topic, messages, positions)
+    return _waited(call, topic, positions, asked, wait_s)
+
+
+async def _waited(call: Call, topic: Topic, positions: dict[int, int], asked: Fields, wait_s: float) -> Values:
+    async def attempt() -> list[Message]:
+        return _read(topic, positions, limit_of(asked), size_of(asked), asked.tag)
+
+    messages = await awaited(call, wait_s, lambda: [topic.partition(number) for number in positions], attempt)
+    return _answer(topic, messages, positions)
+
+
+def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: str | None) -> list[Message]:
+    """Messages from where the positions say; the positions move behind them."""
+    messages: list[Message] = []
+    for partition, number in positions.items():
+        log = topic.partition(partition)
+        # Taken before reading: what passes the filter later is behind it.
+        end = log.end
+        try:
+            found = log.read(number, limit=limit, bytes_max=size, tag=tag)
+        except NumberRetired as error:
+            raise FellBehind(str(topic.name), partition, error.number, error.first) from error
+        positions[partition] = found[-1].number + 1 if found else max(number, end)
+        messages += found
+        limit, size = limit - len(found), size - sum(len(message.body) for message in found)
+        if limit <= 0 or size <= 0:
+            break
+    return messages
+
+
+def _backwards(topic: Topic, positions: dict[int, int], limit: int, tag: str | None) -> Values:
+    ((partition, number),) = list(positions.items())[:1] or [(0, 0)]
+    log = topic.partition(partition)
+    end = min(number + 1, log.end)
+    start = max(log.first, end - limit)
+    messages = log.read(start, limit=end - start, tag=tag) if start < end else []
+    found = [message for message in messages if message.number < end]
+    return _answer(topic, found[::-1], {partition: start - 1})
+
+
+def _answer(topic: Topic, messages: list[Message], positions: Mapping[int, int]) -> Values:
+    return {
+        "messages": message_values(messages),
+        "positions": position_values(positions),
+        "partition_count": topic.partition_count,
+    }
+
+
+async def find_time(call: Call, asked: Fields) -> Values:
+    """In each partition the number of the first message at or after a time; its end where there is none."""
+    topic = call.broker.topics.find(asked.topic)
+    found = await call.broker.in_thread(lambda: {n: log.find_time(asked.time) for n, log in enumerate(topic.logs)})
+    return {"positions": position_values(found)}
+
+
+async def scan(call: Call, asked: Fields) -> Values:
+    """Messages of a partition as an Arrow stream, about as many bytes as were asked for; the number to go on from."""
+    log = call.broker.topics.find(asked.topic).partition(asked.partition)
+    return await call.broker.in_thread(_scanned, log, asked, size_of(asked))
+
+
+def _scanned(log: Log, asked: Fields, size_max: int) -> Values:
+
+    end = log.end if asked.end == NO_END else min(asked.end, log.end)
+    start = log.first if asked.start == NO_END else asked.start
+    # The number tells how far an answer goes, so it is read whether it was asked for or not.
+    wanted = asked.columns
+    columns = None if wanted is None else [*wanted, *({"number"} - set(wanted))]
+    batches: list[pyarrow.RecordBatch] = []
+    size, following = 0, end
+    for batch in log.scan(
+        start, end, columns=columns, tag=asked.tag, rows_min=max(1, asked.rows_min), skips=asked.skips
+    ):
+        batches.append(batch)
+        size += batch.nbytes
+        if size >= size_max:
+            following = batch.column("number")[-1].as_py() + 1
+            break
+    return {"next": following, "arrow": _stream(batches, wanted)}
+
+
+def _stream(batches: list[pyarrow.RecordBatch], columns: list[str] | None) -> Any:
+    import pyarrow
+
+    if not batches:
+        return b""
+    if columns is not None:
+        batches = [batch.select(columns) for batch in batches]
+    sink = io.BytesIO()
+    with pyarrow.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getbuffer()

@@ -1,0 +1,85 @@
+"""Sessions, and the topics of the store: made, described, changed and removed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from warren.broker.call import Call
+from warren.broker.own.answering import session_of
+from warren.errors import BadInput
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_api import setting_values, settings_of
+from warren.queue.topic import Topic
+
+SOFTWARE: Final = "warren"
+
+
+def open_session(call: Call, asked: Fields) -> Values:
+    """The connection belongs to a session: what is opened over it is closed with the session's last connection."""
+    call.peer.software = asked.software
+    is_new = call.broker.sessions.join(call.peer, asked.session)
+    return {"store_id": call.broker.store.id, "software": SOFTWARE, "is_new": is_new}
+
+
+async def close_handle(call: Call, asked: Fields) -> Values:
+    """Close what a handle stands for. Once more does nothing."""
+    await call.broker.in_thread(session_of(call).let_go, asked.handle)
+    return {}
+
+
+async def list_topics(call: Call, asked: Fields) -> Values:
+    """The names of all topics, sorted."""
+    return {"topics": await call.broker.in_thread(call.broker.store.topics)}
+
+
+async def open_topic(call: Call, asked: Fields) -> Values:
+    """A topic, made where there is none unless it must exist; with `is_described` all there is to know of it."""
+    return await call.broker.in_thread(_opened, call, asked)
+
+
+def _opened(call: Call, asked: Fields) -> Values:
+    store = call.broker.store
+    if asked.must_exist:
+        topic = store.existing_topic(asked.topic)
+        topic.refresh()
+    else:
+        given: dict[str, Any] = settings_of(asked.settings)
+        partitions = given.pop("partitions", None)
+        topic = store.topic(asked.topic, partitions, **given)
+    topic.see_partitions()
+    return _described(topic) if asked.is_described else _shown(topic)
+
+
+def _shown(topic: Topic) -> Values:
+    parts = [{"partition": number, "first": log.first, "end": log.end} for number, log in enumerate(topic.logs)]
+    return {"settings": setting_values(topic.settings.to_json()), "partitions": parts}
+
+
+def _described(topic: Topic) -> Values:
+    found = topic.describe()
+    parts = [
+        {"size" if name == "bytes" else name: value for name, value in dataclasses.asdict(part).items()}
+        for part in found.partitions
+    ]
+    return {"settings": setting_values(found.settings.to_json()), "partitions": parts, "groups": found.groups}
+
+
+async def configure_topic(call: Call, asked: Fields) -> Values:
+    """Change settings of a topic, for everybody."""
+    changes = settings_of(asked.settings)
+    changed = await call.broker.in_thread(call.broker.store.configure_topic, asked.topic, changes)
+    return {"settings": setting_values(changed.to_json())}
+
+
+async def delete_topic(call: Call, asked: Fields) -> Values:
+    """Remove a topic with all that is in it."""
+    await call.broker.in_thread(call.broker.store.delete_topic, asked.topic)
+    return {}
+
+
+def topic_of(call: Call, name: str) -> Topic:
+    """The topic that a request names; NoSuchTopic where there is none, BadInput for a name that is none."""
+    if not name:
+        raise BadInput("a topic is needed")
+    return call.broker.topics.find(name)

@@ -1,0 +1,1 @@
+"""The client: the objects of an embedded store, over the network."""

@@ -1,0 +1,82 @@
+"""One connection to a broker: a request, and its answer, one after the other."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+from typing import Final
+
+from warren.errors import BadInput, ConnectionLost, LoginFailed, ProtocolError
+from warren.protocol.api import ApiKey
+from warren.protocol.frames import FrameReader
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_api import read_answer, request_bytes
+
+CLIENT_ID: Final = "warren"
+PORT_DEFAULT: Final = 9092
+MECHANISM: Final = "PLAIN"
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of `host`, `host:port` or `[::1]:port`; BadInput for what is none."""
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(PORT_DEFAULT)
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise BadInput(f"address {address!r}: expected host:port")
+    return host, int(port)
+
+
+class Connection:
+    """One socket. One thread at a time; after any error it is of no more use."""
+
+    def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
+        self.address = address
+        host, port = parse_address(address)
+        try:
+            plain = socket.create_connection((host, port), timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+        except OSError as error:
+            raise ConnectionLost(address, str(error)) from error
+        self._frames = FrameReader()
+        self._correlation_ids = itertools.count(1)
+
+    def login(self, user: str, password: str) -> None:
+        """Say who is there; LoginFailed where the broker does not take it."""
+        answer = self.call(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, {"mechanism": MECHANISM}, 0.0)
+        if answer.error_code:
+            raise LoginFailed(self.address, user, f"it does not take {MECHANISM}")
+        token = f"\0{user}\0{password}".encode()
+        answer = self.call(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, {"auth_bytes": token}, 0.0)
+        if answer.error_code:
+            raise LoginFailed(self.address, user, answer.error_message or "user or password is wrong")
+
+    def call(self, api_key: int, version: int, values: Values, timeout_s: float) -> Fields:
+        """The answer to a request, which comes within `timeout_s` (0: within that of the connection)."""
+        correlation_id = next(self._correlation_ids)
+        data = request_bytes(api_key, version, correlation_id, CLIENT_ID, values)
+        try:
+            if timeout_s:
+                self._socket.settimeout(timeout_s)
+            self._socket.sendall(data)
+            return read_answer(api_key, version, correlation_id, self._receive())
+        except (OSError, ProtocolError) as error:
+            self.close()
+            raise ConnectionLost(self.address, str(error) or type(error).__name__) from error
+
+    def _receive(self) -> memoryview:
+        while True:
+            count = self._socket.recv_into(self._frames.buffer())
+            if not count:
+                raise ConnectionResetError("it closed the connection")
+            for frame in self._frames.received(count):
+                return frame
+
+    def close(self) -> None:
+        """Closing twice does no harm."""
+        self._socket.close()

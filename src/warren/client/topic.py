@@ -1,0 +1,351 @@
+"""RemoteTopic: a topic of a broker, with the methods of a topic that is here."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, cast
+
+from warren.client.calls import same
+from warren.client.log import RemoteLog
+from warren.clock import microseconds
+from warren.config import READ_LIMIT_DEFAULT
+from warren.errors import BadInput, NoSuchPartition, TooLarge
+from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_api import position_values, positions_of, setting_values, settings_of
+from warren.protocol.own_records import record_values
+from warren.protocol.own_schemas import OwnKey
+from warren.queue.description import PartitionDescription, TopicDescription
+from warren.queue.request import answer, reply_headers, request
+from warren.queue.routing import partition_of, rows_by_partition
+from warren.queue.settings import TopicSettings
+from warren.queue.topic import Places, Topic
+from warren.storage.block import record_size_max
+from warren.storage.columns import Batch
+from warren.storage.compression import compression_code
+from warren.storage.format import FORMATS
+from warren.storage.packing import pack_batch
+from warren.storage.record import Packed
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from warren.client.store import RemoteStore
+
+
+class RemoteTopic:
+    """One topic of a broker. Any thread may use it.
+
+    Messages are packed here, checked and stamped there. A put that is repeated because its answer was lost is written
+    once: its records carry a marker of this put alone.
+    """
+
+    def __init__(self, store: RemoteStore, name: str, shown: Fields) -> None:
+        self.store = store
+        self.name = Origin(name)
+        self.name.answer = functools.partial(answer, cast(Topic, self))
+        self._turn = itertools.count(store.calls.clock.now_ns() // 1000)
+        self._ends: dict[int, int] = {}
+        self.take_settings(settings_of(shown.settings))
+        self._note(shown)
+
+    def take_settings(self, settings: Mapping[str, Any]) -> None:
+        """These are the settings now."""
+        names = TopicSettings.names()
+        self.settings = TopicSettings(**{name: value for name, value in settings.items() if name in names})
+        self._partition_count = self.settings.partitions
+        self._compression = compression_code(self.settings.compression)
+        # Packed by version 2 for any topic: the broker takes apart what a log of version 1 does not take.
+        self._record_size_max = record_size_max(FORMATS[2], self.settings.block_size)
+
+    def _note(self, shown: Fields) -> None:
+        self._ends.update({part.partition: part.end for part in shown.partitions})
+
+    def shown(self, *, is_described: bool = False) -> Fields:
+        """The topic as it is now; NoSuchTopic where it is there no more."""
+        values = {"topic": str(self.name), "must_exist": True, "is_described": is_described}
+        shown = self.store.calls.call(OwnKey.OPEN_TOPIC, values, repeat=same)
+        self.take_settings(settings_of(shown.settings))
+        self._note(shown)
+        return shown
+
+    def known_end(self, partition: int) -> int:
+        """Where the partition ended when that was seen last."""
+        return self._ends.get(partition, 0)
+
+    def note_end(self, partition: int, number: int, *, is_end: bool) -> None:
+        """The partition goes on beyond `number`, or ends there."""
+        if is_end or number > self.known_end(partition):
+            self._ends[partition] = number
+
+    # --- Its partitions ---
+
+    @property
+    def partition_count(self) -> int:
+        return self._partition_count
+
+    @property
+    def logs(self) -> Sequence[RemoteLog]:
+        """Each of the partitions."""
+        return [RemoteLog(self, number) for number in range(self._partition_count)]
+
+    def partition(self, number: int) -> RemoteLog:
+        """One partition: `at`, `read`, `backwards`, `find_time`, `scan` and more."""
+        if number not in range(self._partition_count):
+            self.shown()
+        if number not in range(self._partition_count):
+            raise NoSuchPartition(self.name, number, self._partition_count)
+        return RemoteLog(self, number)
+
+    # --- Putting ---
+
+    def put(
+        self,
+        body: bytes,
+        *,
+        key: bytes | None = None,
+        tag: str = "",
+        headers: Mapping[str, bytes] | None = None,
+        id: str = "",
+        corr_offset: int = NO_CORR_OFFSET,
+        partition: int | None = None,
+        reply_to: str = "",
+        delay: float | None = None,
+        deliver_at: datetime | float | int | None = None,
+    ) -> Any:
+        """Put one message; its receipt, when it is as durable as the topic's settings say.
+
+        With a `delay` in seconds, or a time to `deliver_at`, it is parked until then; what is given back can cancel it.
+        """
+        if reply_to:
+            headers = reply_headers(headers, reply_to)
+        self.check_bodies([body])
+        batch = Batch(
+            [body],
+            None,
+            None if key is None else [key],
+            [id] if id else None,
+            [headers] if headers else None,
+            None if corr_offset == NO_CORR_OFFSET else [corr_offset],
+        )
+        number = self.route(key) if partition is None else partition
+        self._check_partition(number)
+        marker = self.store.new_marker()
+        records = [(number, packed) for packed in self._pack(batch, tag, marker)]
+        found = self._append(records, marker, is_receipt_wanted=True)
+        at = positions_of(found.positions)[number]
+        return TopicReceipt(self.name, number, at, found.offset, found.timestamp, id)
+
+    def put_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        tag: str = "",
+        tags: Sequence[str] | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        ids: Sequence[str] | None = None,
+        headers: Sequence[Mapping[str, bytes] | None] | None = None,
+        corr_offsets: Sequence[int] | None = None,
+        partition: int | None = None,
+        delay: float | None = None,
+        deliver_at: datetime | float | int | None = None,
+    ) -> Sequence[Any]:
+        """Put messages together, with one commit for each partition they go to; the place of each, in order."""
+        batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
+        batch.check()
+        self.check_bodies(bodies)
+        keyless = self._next() if partition is None else partition
+        self._check_partition(keyless)
+        if not bodies:
+            return Places(keyless, range(0))
+        if keys is None or partition is not None or self._partition_count == 1:
+            first = self.append({keyless: batch}, tag)[keyless]
+            return Places(keyless, range(first, first + len(bodies)))
+        return self._put_by_key(batch, tag, keys, keyless)
+
+    def _put_by_key(self, batch: Batch, tag: str, keys: Sequence[bytes | None], keyless: int) -> list[Place]:
+        try:
+            parts = rows_by_partition(keys, self._partition_count, keyless)
+        except TypeError as error:
+            raise BadInput("every key is bytes or None") from error
+        places = [Place(-1, -1)] * len(batch.bodies)
+        firsts = self.append({number: _picked(batch, rows) for number, rows in sorted(parts.items())}, tag)
+        for number, rows in parts.items():
+            for row, at in zip(rows, itertools.count(firsts[number]), strict=False):
+                places[row] = Place(number, at)
+        return places
+
+    def append(self, parts: Mapping[int, Batch], tag: str) -> dict[int, int]:
+        """Append a batch to each of some partitions; the number of the first message in each."""
+        if tag and any(batch.tags is not None for batch in parts.values()):
+            raise BadInput("give either tag, for all, or tags, one for each")
+        marker = self.store.new_marker()
+        records = [(number, packed) for number, batch in parts.items() for packed in self._pack(batch, tag, marker)]
+        return positions_of(self._append(records, marker).positions)
+
+    def append_arrow(self, partition: int, batch: pyarrow.RecordBatch) -> int:
+        """Append the rows of an Arrow record batch; the number of the first."""
+        from warren.storage.arrow_packing import pack_arrow
+
+        marker = self.store.new_marker()
+        packed = pack_arrow(batch, self._compression, self._record_size_max, marker)
+        found = self._append([(partition, each) for each in packed], marker)
+        return positions_of(found.positions)[partition]
+
+    def _pack(self, batch: Batch, tag: str, marker: bytes) -> list[Packed]:
+        batch.check()
+        return list(pack_batch(batch, tag, self._compression, self._record_size_max, marker))
+
+    def _append(
+        self, records: Sequence[tuple[int, Packed]], marker: bytes, *, is_receipt_wanted: bool = False
+    ) -> Fields:
+        since = {number: self.known_end(number) for number, _ in records}
+        values = {
+            "topic": str(self.name),
+            "marker": marker,
+            "is_receipt_wanted": is_receipt_wanted,
+            "since": position_values(since),
+            "records": [record_values(number, packed) for number, packed in records],
+        }
+        found = self.store.calls.call(OwnKey.APPEND, values, repeat=_repeated)
+        for number, at in positions_of(found.positions).items():
+            self.note_end(number, at, is_end=False)
+        self._partition_count = max(self._partition_count, found.partition_count)
+        return found
+
+    def check_bodies(self, bodies: Sequence[bytes]) -> None:
+        """TooLarge where the topic takes one of them not."""
+        try:
+            largest = max(map(len, bodies), default=0)
+        except TypeError as error:
+            raise BadInput("every body is bytes") from error
+        if largest > self.settings.message_size_max:
+            raise TooLarge("body", largest, self.settings.message_size_max)
+
+    def _check_partition(self, number: int) -> None:
+        if number not in range(self._partition_count):
+            self.partition(number)
+
+    def _next(self) -> int:
+        return next(self._turn) % self._partition_count
+
+    def route(self, key: bytes | None) -> int:
+        """The partition that a message with this key goes to; without a key the next in turn."""
+        if key is None:
+            return self._next()
+        try:
+            return partition_of(key, self._partition_count)
+        except TypeError as error:
+            raise BadInput(f"a key is bytes, not {type(key).__name__}") from error
+
+    def request(
+        self,
+        body: bytes,
+        *,
+        timeout: float = 30.0,
+        key: bytes | None = None,
+        tag: str = "",
+        headers: Mapping[str, bytes] | None = None,
+    ) -> Message:
+        """Put a message, and wait until somebody who consumes it answers with `message.reply`; the answer."""
+        return request(cast(Topic, self), body, timeout, key, tag, headers)
+
+    # --- Reading by place and time ---
+
+    def last(self, count: int = 1) -> list[Message]:
+        """The last `count` messages of all partitions, by time."""
+        if count <= 0:
+            return []
+        found = heapq.merge(*(log.last(count) for log in self.logs), key=attrgetter("timestamp"))
+        return list(found)[-count:]
+
+    def since(self, when: datetime | float | int, *, tag: str | None = None) -> Iterator[Message]:
+        """The messages from `when` on that are there now, by time over all partitions."""
+        return self._merged(when, None, tag)
+
+    def between(
+        self, start: datetime | float | int, end: datetime | float | int, *, tag: str | None = None
+    ) -> Iterator[Message]:
+        """The messages from `start` on and before `end`, by time over all partitions."""
+        return self._merged(start, end, tag)
+
+    def _merged(
+        self, start: datetime | float | int, end: datetime | float | int | None, tag: str | None
+    ) -> Iterator[Message]:
+        firsts = self.find_time(microseconds(start))
+        if end is None:
+            ends = {part.partition: part.end for part in self.shown().partitions}
+        else:
+            ends = self.find_time(microseconds(end))
+        parts = (_messages(self.partition(number), first, ends[number], tag) for number, first in firsts.items())
+        return heapq.merge(*parts, key=attrgetter("timestamp"))
+
+    def find_time(self, time_us: int) -> dict[int, int]:
+        """In each partition the number of the first message at or after a time."""
+        values = {"topic": str(self.name), "time": time_us}
+        return positions_of(self.store.calls.call(OwnKey.FIND_TIME, values, repeat=same).positions)
+
+    # --- Keeping house ---
+
+    def groups(self) -> list[str]:
+        """The names of the groups, sorted."""
+        return list(self.shown(is_described=True).groups)
+
+    def describe(self) -> TopicDescription:
+        """The settings, partitions and groups of the topic as they are now. No message is read."""
+        shown = self.shown(is_described=True)
+        return TopicDescription(
+            topic=str(self.name),
+            settings=self.settings,
+            partitions=[_described(part) for part in shown.partitions],
+            groups=list(shown.groups),
+        )
+
+    def refresh(self) -> None:
+        """See what others changed in the settings, such as partitions that were added."""
+        self.shown()
+
+    def configure(self, **changes: Any) -> TopicSettings:
+        """Change settings, for everybody. The settings now."""
+        values = {"topic": str(self.name), "settings": setting_values(changes)}
+        found = self.store.calls.call(OwnKey.CONFIGURE_TOPIC, values, repeat=same)
+        self.take_settings(settings_of(found.settings))
+        return self.settings
+
+    def __repr__(self) -> str:
+        return f"<RemoteTopic {self.name}, {self._partition_count} partitions, at {self.store.calls.address}>"
+
+
+def _repeated(values: Values) -> Values:
+    return {**values, "is_retry": True}
+
+
+def _picked(batch: Batch, rows: Sequence[int]) -> Batch:
+    columns: list[Any] = [None if column is None else [column[row] for row in rows] for column in batch]
+    return Batch(*columns)
+
+
+def _described(part: Fields) -> PartitionDescription:
+    return PartitionDescription(
+        partition=part.partition,
+        first=part.first,
+        end=part.end,
+        bytes=part.size,
+        created=part.created,
+        updated=part.updated,
+    )
+
+
+def _messages(log: RemoteLog, start: int, end: int, tag: str | None) -> Iterator[Message]:
+    """The messages of a log from `start` up to `end`."""
+    while start < end:
+        messages = log.read(start, limit=min(READ_LIMIT_DEFAULT, end - start), tag=tag)
+        if not messages:
+            return
+        yield from (message for message in messages if message.number < end)
+        start = messages[-1].number + 1

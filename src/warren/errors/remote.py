@@ -1,0 +1,47 @@
+"""What can happen between a client and a broker."""
+
+from __future__ import annotations
+
+from warren.errors.root import WarrenError
+
+
+class RemoteError(WarrenError):
+    """The broker told of an error that this release does not know. Its code and sentence are those of the broker."""
+
+    code = "remote"
+
+    def __init__(self, remote_code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.remote_code = remote_code
+
+
+class ConnectionLost(RemoteError, ConnectionError):
+    """The broker could not be reached, or went away in mid-call: whether the call was carried out is not known."""
+
+    code = "connection_lost"
+    retryable = True
+
+    def __init__(self, address: str, reason: str) -> None:
+        WarrenError.__init__(self, f"no answer from the broker at {address}: {reason}")
+        self.address, self.reason = address, reason
+
+
+class NoSuchHandle(RemoteError):
+    """The broker holds nothing by this handle any more: the connection that opened it ended."""
+
+    code = "no_such_handle"
+    retryable = True
+
+    def __init__(self, handle: int) -> None:
+        WarrenError.__init__(self, f"nothing is open by handle {handle}: the connection that opened it ended")
+        self.handle = handle
+
+
+class LoginFailed(RemoteError):
+    """The broker does not take this user and password, or wants some and was given none."""
+
+    code = "login_failed"
+
+    def __init__(self, address: str, user: str, reason: str) -> None:
+        WarrenError.__init__(self, f"the broker at {address} does not let {user!r} in: {reason}")
+        self.address, self.user, self.reason = address, user, reason

@@ -1,0 +1,70 @@
+"""One of our own calls as bytes: for the client the request and its answer, for both the settings in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from warren.errors import MalformedRequest
+from warren.protocol.api import APIS
+from warren.protocol.codec import CORRELATION_ID, INT32, UNREADABLE, skip_tags
+from warren.protocol.heads import Request, request_frame
+from warren.protocol.kafka_codec import Fields, Values, decode_response, encode_request
+from warren.protocol.own_errors import error_of
+
+VERSION: Final = 0
+ANY: Final = -1
+"""Where a partition, a limit or a time could be given and is not."""
+
+
+def request_bytes(api_key: int, version: int, correlation_id: int, client_id: str, values: Values) -> bytes:
+    """A request as it goes over the wire, its size first."""
+    body = encode_request(api_key, version, values)
+    request = Request(api_key, version, correlation_id, client_id, memoryview(body))
+    frame = request_frame(request, is_flexible=APIS[api_key].is_flexible(version))
+    return INT32.pack(len(frame)) + frame
+
+
+def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryview) -> Fields:
+    """The answer in `frame`. MalformedRequest where it is not the one to this request."""
+    try:
+        (found,) = CORRELATION_ID.unpack_from(frame)
+        position = CORRELATION_ID.size
+        if APIS[api_key].is_flexible(version):
+            position = skip_tags(frame, position)
+    except UNREADABLE as error:
+        raise MalformedRequest("the head of an answer", str(error)) from error
+    if found != correlation_id:
+        raise MalformedRequest("an answer", f"it is to request {found}, and {correlation_id} was asked")
+    return decode_response(api_key, version, frame[position:])
+
+
+def checked(answer: Fields) -> Fields:
+    """The answer of one of our own calls; what it tells of an error is raised."""
+    if answer.error is not None:
+        raise error_of(answer.error)
+    return answer
+
+
+def setting_values(settings: Mapping[str, Any]) -> list[Values]:
+    """Names and values, these as JSON."""
+    return [{"name": name, "value": json.dumps(value)} for name, value in settings.items()]
+
+
+def settings_of(given: Sequence[Fields]) -> dict[str, Any]:
+    """Settings by name; MalformedRequest for what is no JSON."""
+    try:
+        return {each.name: json.loads(each.value) for each in given}
+    except ValueError as error:
+        raise MalformedRequest("a setting", str(error)) from error
+
+
+def position_values(positions: Mapping[int, int]) -> list[Values]:
+    """Numbers by partition."""
+    return [{"partition": partition, "number": number} for partition, number in positions.items()]
+
+
+def positions_of(given: Sequence[Fields]) -> dict[int, int]:
+    """The same from the wire."""
+    return {each.partition: each.number for each in given}

@@ -1,0 +1,295 @@
+"""Our own client against a broker: puts and reads, errors as they are, and puts that are written once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warren
+from tests.broker.running import RunningBroker, running_broker
+from warren.client.connection import Connection
+from warren.client.store import RemoteStore
+from warren.errors import (
+    BadBatch,
+    BadInput,
+    ConnectionLost,
+    NoSuchPartition,
+    NoSuchTopic,
+    NumberRetired,
+    SettingsDiffer,
+    StoreClosed,
+    TooLarge,
+)
+from warren.message import Place
+from warren.protocol.own_schemas import OwnKey
+
+WAIT_S = 20.0
+
+
+@pytest.fixture(params=["os", "commit"])
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data", durability=request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def store(broker: RunningBroker) -> Iterator[RemoteStore]:
+    with warren.connect(broker.address, timeout=WAIT_S) as connected:
+        yield connected
+
+
+def test_what_is_put_over_the_network_is_in_the_store_with_all_its_fields(
+    broker: RunningBroker, store: RemoteStore
+) -> None:
+    topic = store.topic("orders", partitions=3)
+
+    receipt = topic.put(b"one", key=b"k", tag="eu.de", headers={"trace": b"1"}, id="id-1", corr_offset=64)
+    places = topic.put_many([b"two", b"three", b"four"], keys=[b"a", None, b"k"], tags=["x", "y", "z"])
+
+    here = broker.broker.store.topic("orders")
+    message = here.partition(receipt.partition).at(receipt.number)
+    assert message is not None
+    assert (message.body, message.key, message.tag, message.id) == (b"one", b"k", "eu.de", "id-1")
+    assert (dict(message.headers), message.corr_offset) == ({"trace": b"1"}, 64)
+    assert (receipt.offset, receipt.timestamp, receipt.topic) == (message.offset, message.timestamp, "orders")
+    found = [here.partition(place.partition).at(place.number) for place in places]
+    assert [each and (each.body, each.key, each.tag) for each in found] == [
+        (b"two", b"a", "x"),
+        (b"three", None, "y"),
+        (b"four", b"k", "z"),
+    ]
+    assert places[2].partition == receipt.partition
+
+
+def test_what_is_read_over_the_network_is_what_the_log_gives(broker: RunningBroker, store: RemoteStore) -> None:
+    here = broker.broker.store.topic("orders")
+    log = here.partition(0)
+    here.put_many([b"%d" % number for number in range(2000)], tags=["even", "odd"] * 1000)
+    middle = log.at(1000)
+    assert middle is not None
+    here.put_many([b"later"], headers=[{"h": b"v"}], keys=[b"k"])
+    remote = store.topic("orders").partition(0)
+
+    assert remote.read(0, limit=5000) == log.read(0, limit=5000)
+    assert remote.read(10, limit=7, tag="odd") == log.read(10, limit=7, tag="odd")
+    assert remote.read(0, bytes_max=50) == log.read(0, bytes_max=50)
+    assert remote.at(7) == log.at(7)
+    assert remote.at(9999) is None
+    assert (remote.first, remote.end) == (log.first, log.end)
+    assert list(remote.backwards()) == list(log.backwards())
+    assert list(remote.backwards(3)) == list(log.backwards(3))
+    assert remote.last(3) == log.last(3)
+    assert remote.find_time(middle.timestamp) == log.find_time(middle.timestamp)
+    assert store.topic("orders").last(2) == here.last(2)
+    assert list(store.topic("orders").since(0, tag="even")) == list(here.since(0, tag="even"))
+    assert list(store.topic("orders").between(datetime(2020, 1, 1, tzinfo=UTC), middle.timestamp)) == []
+
+
+def test_a_scan_over_the_network_gives_the_same_columns(broker: RunningBroker, store: RemoteStore) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    here = broker.broker.store.topic("orders")
+    here.put_many([b"%d" % number * 50 for number in range(60_000)], tags=["even", "odd"] * 30_000)
+    log, remote = here.partition(0), store.topic("orders").partition(0)
+
+    def table(batches: Any) -> Any:
+        return pyarrow.Table.from_batches(batches).combine_chunks()
+
+    assert table(remote.scan()).equals(table(log.scan()))
+    assert table(remote.scan(5, 999, columns=["body", "tag"], tag="odd")).equals(
+        table(log.scan(5, 999, columns=["body", "tag"], tag="odd"))
+    )
+    assert list(remote.scan(60_000)) == []
+
+
+def test_arrow_batches_are_appended_without_a_loop(broker: RunningBroker, store: RemoteStore) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    remote = store.topic("orders").partition(0)
+
+    numbers = remote.append_arrow(pyarrow.record_batch({"body": [b"a", b"b"], "tag": ["x", None]}))
+
+    assert numbers == range(2)
+    found = broker.broker.store.topic("orders").partition(0).read(0)
+    assert [(message.body, message.tag) for message in found] == [(b"a", "x"), (b"b", "")]
+
+
+def test_whoever_waits_is_woken_by_a_put_and_keeps_no_other_thread_waiting(store: RemoteStore) -> None:
+    log = store.topic("orders").partition(0)
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(log.wait(0, WAIT_S)))
+    thread.start()
+
+    assert store.topics() == ["orders"]
+    store.topic("orders").put(b"now")
+    thread.join(WAIT_S)
+
+    assert found == [True]
+
+
+def test_topics_are_made_described_changed_and_removed(broker: RunningBroker, store: RemoteStore) -> None:
+    topic = store.topic("orders", partitions=2, compression="zstd")
+    topic.put_many([b"x" * 1000] * 10, partition=1)
+
+    assert store.topics() == ["orders"]
+    assert store.describe("orders") == broker.broker.store.describe("orders")
+    assert store.describe("orders").messages == 10
+    assert topic.configure(partitions=3, message_size_max=100).partitions == 3
+    assert topic.partition(2).end == 0
+    with pytest.raises(TooLarge):
+        topic.put(b"x" * 101)
+    with pytest.raises(SettingsDiffer) as caught:
+        store.topic("orders", partitions=9)
+    assert (caught.value.given, caught.value.kept) == (9, 3)
+    store.delete_topic("orders")
+    assert not store.has_topic("orders")
+
+
+def test_errors_of_the_store_are_raised_here(broker: RunningBroker, store: RemoteStore) -> None:
+    topic = store.topic("orders", block_size=4096)
+    topic.put_many([b"x" * 3000] * 5)
+    for _ in range(4):
+        topic.put(b"x" * 3000)
+    broker.broker.store.topic("orders").partition(0).retire(before=5)
+
+    with pytest.raises(NoSuchTopic):
+        store.describe("nothing")
+    with pytest.raises(NoSuchPartition):
+        topic.put(b"x", partition=7)
+    with pytest.raises(NumberRetired) as caught:
+        topic.partition(0).read(0)
+    assert (type(caught.value), caught.value.number) == (NumberRetired, 0)
+    with pytest.raises(BadInput):
+        store.topic("../evil")
+    with pytest.raises(BadInput):
+        topic.put("text")  # type: ignore[arg-type]
+
+
+def test_a_closed_client_says_so(broker: RunningBroker) -> None:
+    store = warren.connect(broker.address)
+    topic = store.topic("orders")
+
+    store.close()
+
+    with pytest.raises(StoreClosed):
+        topic.put(b"late")
+
+
+def test_nobody_there_is_a_clear_error_that_may_be_tried_again() -> None:
+    with pytest.raises(ConnectionLost) as caught:
+        warren.connect("127.0.0.1:1", timeout=0.2)
+
+    assert caught.value.retryable
+
+
+def append_values(store: RemoteStore, topic: str, bodies: list[bytes]) -> tuple[dict[str, Any], Any]:
+    """The request of a put, without sending it."""
+    caught: list[Any] = []
+    calls, whole = store.calls, store.calls.call
+
+    def catch(key: OwnKey, values: Any, **options: Any) -> Any:
+        caught.append(values)
+        return whole(key, values, **options)
+
+    calls.call = catch  # type: ignore[method-assign]
+    store.topic(topic).put_many(bodies)
+    calls.call = whole  # type: ignore[method-assign]
+    return caught[-1], whole
+
+
+@pytest.mark.parametrize("retried", [1, 3])
+def test_a_put_that_is_sent_again_is_written_once(broker: RunningBroker, store: RemoteStore, retried: int) -> None:
+    values, call = append_values(store, "orders", [b"once", b"and once"])
+    store.topic("orders").put(b"another")
+
+    answers = [call(OwnKey.APPEND, {**values, "is_retry": True}) for _ in range(retried)]
+    # Even the first try, which comes when nobody waits for it any more.
+    late = call(OwnKey.APPEND, values)
+
+    assert {answer.positions[0].number for answer in [*answers, late]} == {0}
+    found = broker.broker.store.topic("orders").partition(0).read(0)
+    assert [message.body for message in found] == [b"once", b"and once", b"another"]
+
+
+def test_of_a_put_that_was_written_in_part_the_rest_is_written(broker: RunningBroker, store: RemoteStore) -> None:
+    topic = store.topic("orders", block_size=1 << 20)
+    values, call = append_values(store, "orders", [b"%d" % number * 100_000 for number in range(9)])
+    assert len(values["records"]) > 1
+    topic.configure(durability="os")
+    store.topic("copy", block_size=1 << 20)
+    call(OwnKey.APPEND, {**values, "topic": "copy", "records": values["records"][:1]})
+
+    call(OwnKey.APPEND, {**values, "topic": "copy", "is_retry": True})
+
+    bodies = [message.body for message in topic.partition(0).read(0)]
+    assert [message.body for message in store.topic("copy").partition(0).read(0)] == bodies
+    assert len(bodies) == 9
+
+
+def test_a_client_goes_on_where_its_connection_was_cut(broker: RunningBroker, store: RemoteStore) -> None:
+    topic = store.topic("orders")
+    cut = 0
+    for number in range(20):
+        if number % 5 == 0:
+            for connection in store.calls._idle:
+                connection._socket.close()
+                cut += 1
+        topic.put(b"%d" % number)
+
+    assert cut
+    found = broker.broker.store.topic("orders").partition(0).read(0)
+    assert [message.body for message in found] == [b"%d" % number for number in range(20)]
+
+
+def test_a_client_goes_on_when_the_broker_was_restarted(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", durability="commit") as first:
+        port = first.broker.advertised[1]
+        store = warren.connect(first.address, timeout=WAIT_S)
+        topic = store.topic("orders")
+        topic.put(b"before")
+
+    with running_broker(tmp_path / "data", port=port), store:
+        place = topic.put_many([b"after"])[0]
+
+        assert place == Place(0, 1)
+        assert [message.body for message in topic.partition(0).read(0)] == [b"before", b"after"]
+
+
+def test_what_nobody_could_read_is_not_stored(broker: RunningBroker, store: RemoteStore) -> None:
+    values, call = append_values(store, "orders", [b"one"])
+    record = values["records"][0]
+    for payload in (b"", b"x" * 40, record["payload"][:-9], record["payload"] + b"x"):
+        bad = {**values, "marker": b"other", "records": [{**record, "payload": payload}]}
+
+        with pytest.raises(BadBatch):
+            call(OwnKey.APPEND, bad)
+
+    assert broker.broker.store.topic("orders").partition(0).end == 1
+
+
+def test_a_topic_of_version_1_takes_puts_as_well(store: RemoteStore) -> None:
+    topic = store.topic("old", version=1)
+
+    receipt = topic.put(b"one", tag="a.b")
+    places = topic.put_many([b"two", b"three"])
+
+    assert (receipt.number, [place.number for place in places]) == (0, [1, 2])
+    assert [message.body for message in topic.partition(0).read(0)] == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("address", ["", "host:", "host:port", "host:99999", ":1"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(BadInput):
+        warren.connect(address)
+
+
+def test_a_frame_that_is_no_call_ends_its_connection_and_no_other(broker: RunningBroker, store: RemoteStore) -> None:
+    connection = Connection(broker.address, None, WAIT_S)
+    connection._socket.sendall(b"\0\0\0\x09\x27\x15\0\0\0\0\0\1\xff")
+
+    assert connection._socket.recv(100) == b""
+    assert store.topics() == []
+    connection.close()

@@ -1,0 +1,74 @@
+"""What can keep a broker from serving, and people from using it."""
+
+from __future__ import annotations
+
+from warren.errors.root import BadInput, WarrenError
+
+
+class ServingError(WarrenError):
+    """Something about a broker as a service: its address, its configuration, its users and their rights."""
+
+    code = "serving"
+
+
+class BadConfiguration(ServingError, BadInput):
+    """A key that is not known, or a value that cannot be. `where` says in which file, variable or flag."""
+
+    code = "bad_configuration"
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where, self.reason = where, reason
+
+
+class StoreServed(ServingError):
+    """Another broker serves the store."""
+
+    code = "store_served"
+
+    def __init__(self, path: str, pid: int) -> None:
+        super().__init__(f"{path} is served by another broker: process {pid or 'unknown'}")
+        self.path, self.pid = path, pid
+
+
+class CannotListen(ServingError):
+    """The address cannot be had."""
+
+    code = "cannot_listen"
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host}:{port}: {reason}")
+        self.host, self.port, self.reason = host, port, reason
+
+
+class OpenToAll(ServingError, BadInput):
+    """Whoever reaches the address could read and write everything, and nobody has said that this is meant."""
+
+    code = "open_to_all"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"{host} can be reached from other machines, and nobody has to say who they are: "
+            "set [security] sasl = true, or say --insecure"
+        )
+        self.host = host
+
+
+class UserExists(ServingError, BadInput):
+    """There is a user of this name."""
+
+    code = "user_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a user {name!r} already")
+        self.name = name
+
+
+class NoSuchUser(ServingError):
+    """There is no user of this name."""
+
+    code = "no_such_user"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no user {name!r}; `warren user list` shows those that are there")
+        self.name = name

@@ -31,6 +31,26 @@ def mover_lock(store: str) -> str:
     return os.path.join(store, "mover.lock")
 
 
+def broker_lock(store: str) -> str:
+    """Held by the broker that serves the store."""
+    return os.path.join(store, "broker.lock")
+
+
+def users_file(store: str) -> str:
+    """Who may connect to a broker of the store, and what their passwords are checked against."""
+    return os.path.join(store, "users.json")
+
+
+def rights_file(store: str) -> str:
+    """Who may do what through a broker of the store."""
+    return os.path.join(store, "rights.json")
+
+
+def security_lock(store: str) -> str:
+    """Held by whoever changes users or rights."""
+    return os.path.join(store, "security.lock")
+
+
 def broker_directory(store: str) -> str:
     """What brokers of the store must remember."""
     return os.path.join(store, "broker")

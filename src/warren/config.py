@@ -140,7 +140,11 @@ STATS_ERROR_MAX: Final = 0.01
 
 Compression = Literal["none", "zstd", "lz4"]
 
+BROKER_PORT_DEFAULT: Final = 9092
+BROKER_BACKLOG: Final = 1024
 BROKER_CONNECTIONS_MAX: Final = 10_000
+CONFIGURATION_SIZE_MAX: Final = 1 << 20
+TLS_HANDSHAKE_S_MAX: Final = 10.0
 BROKER_WAITING_SIZE_MAX_EACH: Final = 8 << 20
 BROKER_WAITING_SIZE_MAX: Final = 256 << 20
 """Requests that were received and are not answered: of one connection, and of all."""
@@ -173,17 +177,6 @@ CLIENT_ID_SIZE_MAX: Final = 128
 """How much of what a client calls itself goes into the ids that it is given."""
 PRODUCERS_REMEMBERED_MAX: Final = 10_000
 """How many producers that number their batches are known again, in each partition."""
-PRODUCER_IDS_RESERVED: Final = 1000
-"""So many ids of producers are reserved on disk at once."""
-SEQUENCES_NOTE_BATCHES: Final = 10_000
-SEQUENCES_NOTE_SIZE: Final = 256 << 20
-"""After so many batches or bytes it is noted what producers have put: what the next start has to look through."""
-SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
-"""How far back a log is looked through for what producers have put where nothing was noted."""
-TRANSACTIONAL_IDS_MAX: Final = 100_000
-TRANSACTIONAL_ID_SIZE_MAX: Final = 1000
-KAFKA_TRANSACTION_TIMEOUT_S_MAX: Final = 900.0
-"""How long a transaction of a Kafka client may be open: Kafka's own limit."""
 OWN_RECORDS_MAX: Final = 4096
 """How many packed records one request or response of our own calls may carry."""
 OWN_LIMIT_MAX: Final = 65_536
@@ -202,6 +195,17 @@ CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0
 CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
+PRODUCER_IDS_RESERVED: Final = 1000
+"""So many ids of producers are reserved on disk at once."""
+SEQUENCES_NOTE_BATCHES: Final = 10_000
+SEQUENCES_NOTE_SIZE: Final = 256 << 20
+"""After so many batches or bytes it is noted what producers have put: what the next start has to look through."""
+SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
+"""How far back a log is looked through for what producers have put where nothing was noted."""
+TRANSACTIONAL_IDS_MAX: Final = 100_000
+TRANSACTIONAL_ID_SIZE_MAX: Final = 1000
+KAFKA_TRANSACTION_TIMEOUT_S_MAX: Final = 900.0
+"""How long a transaction of a Kafka client may be open: Kafka's own limit."""
 FETCH_SIZE_MAX: Final = 64 << 20
 FETCH_WAIT_S_MAX: Final = 60.0
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from warren.broker.broker import Broker
 from warren.broker.connection import Connection
 from warren.broker.limits import Limits
 from warren.broker.settings import BrokerSettings
+from warren.config import BROKER_BACKLOG, TLS_HANDSHAKE_S_MAX
+from warren.errors import CannotListen, StoreServed, WarrenError
+from warren.queue import store_paths
 from warren.transaction.store import Store
 
 LOGGER: Final = logging.getLogger("warren.broker")
 LOOK_S: Final = 0.01
+
+
+class _Stopped(Exception):
+    """Ends what still waits in the task group of a broker that has stopped."""
 
 
 async def serve(
@@ -27,26 +36,73 @@ async def serve(
     settings: BrokerSettings | None = None,
     limits: Limits | None = None,
     tls: ssl.SSLContext | None = None,
+    advertised: tuple[str, int] | None = None,
     started: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
     """Serve `store` until `stopping` is set; then finish what was accepted, at most as long as the limits say.
 
-    `started` is told when connections are taken; port 0 takes any that is free.
+    `started` is told when connections are taken; port 0 takes any that is free. Clients are told to connect to
+    `advertised`, or to where the broker listens. StoreServed where another broker serves the store, and CannotListen
+    where the address cannot be had.
     """
-    async with asyncio.TaskGroup() as tasks:
-        broker = Broker(store, settings or BrokerSettings(), limits or Limits(), tasks)
-        loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: Connection(broker), host, port, ssl=tls, backlog=1024)
-        bound_host, bound_port = listener.sockets[0].getsockname()[:2]
-        broker.advertised = bound_host, bound_port
-        LOGGER.info("serving %s on %s:%d", store.path, bound_host, bound_port)
-        started(broker)
+    failure: Exception | None = None
+    with _served_alone(store):
         try:
-            await stopping.wait()
-        finally:
-            listener.close()
-            broker.stop()
-            deadline = loop.time() + broker.limits.stop_s_max
-            while broker.connections and loop.time() < deadline:
-                await asyncio.sleep(LOOK_S)
-            broker.close()
+            async with asyncio.TaskGroup() as tasks:
+                broker = Broker(store, settings or BrokerSettings(), limits or Limits(), tasks)
+                try:
+                    listener = await _listen(broker, host, port, tls)
+                    broker.advertised = advertised or listener.sockets[0].getsockname()[:2]
+                    await _serve(broker, listener, stopping, started)
+                finally:
+                    broker.close()
+                raise _Stopped
+        except* _Stopped:
+            pass
+        except* WarrenError as failed:
+            failure = failed.exceptions[0]
+    if failure is not None:
+        raise failure
+
+
+@contextmanager
+def _served_alone(store: Store) -> Iterator[None]:
+    lock = store.filesystem.lock(store_paths.broker_lock(store.path))
+    try:
+        if not lock.try_acquire():
+            raise StoreServed(store.path, lock.holder())
+        lock.note_holder(os.getpid())
+        yield
+        lock.note_holder(0)
+    finally:
+        lock.close()
+
+
+async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    handshake_s = None if tls is None else TLS_HANDSHAKE_S_MAX
+    try:
+        return await loop.create_server(
+            lambda: Connection(broker), host, port, ssl=tls, backlog=BROKER_BACKLOG, ssl_handshake_timeout=handshake_s
+        )
+    except OSError as error:
+        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        raise CannotListen(host, port, reason) from error
+
+
+async def _serve(
+    broker: Broker, listener: asyncio.Server, stopping: asyncio.Event, started: Callable[[Broker], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
+    started(broker)
+    try:
+        await stopping.wait()
+    finally:
+        listener.close()
+        broker.stop()
+        deadline = loop.time() + broker.limits.stop_s_max
+        while broker.connections and loop.time() < deadline:
+            await asyncio.sleep(LOOK_S)
+        if broker.connections:
+            LOGGER.warning("%d connections were not answered in time", len(broker.connections))

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class ShownKey(NamedTuple):
+    """One key of the configuration as administrators are shown it, and where its value comes from."""
+
+    value: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """What was configured. A put to a missing topic makes it where `auto_create_topics` says so; a fetch never does."""
+    """What was configured. A put to a missing topic makes it where `auto_create_topics` says so; a fetch never does.
+
+    With `sasl` nobody is served who has not shown who they are, by one of the `mechanisms`; with `rights` everybody
+    but the `super_users` needs a right to whatever they do. `shown` is what was configured, by key.
+    """
 
     auto_create_topics: bool = True
+    sasl: bool = False
+    mechanisms: Sequence[str] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    rights: bool = False
+    super_users: frozenset[str] = frozenset()
+    shown: Mapping[str, ShownKey] = field(default_factory=lambda: MappingProxyType({}))

@@ -20,6 +20,7 @@ from warren.cli import (
     read,
     replay,
     scheduled,
+    serve,
     stats,
     take,
     topic,
@@ -43,6 +44,7 @@ app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
+app.command("serve")(serve.serve)
 app.command("stats")(stats.stats)
 app.command("replay")(replay.replay)
 app.command("compact")(compact.compact)

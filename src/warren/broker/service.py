@@ -1,0 +1,79 @@
+"""A broker as a process: serves a store until a signal says that it should stop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import ipaddress
+import logging
+import signal
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from warren.broker.configuration import Configuration
+from warren.broker.security.tls import tls_context
+from warren.broker.server import serve
+from warren.errors import OpenToAll
+from warren.transaction.store import Store
+
+LOGGER: Final = logging.getLogger("warren.broker")
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(store: Store, configuration: Configuration) -> None:
+    """Serve until SIGTERM or SIGINT, answer what was accepted, and return. A second signal ends the process at once."""
+    check_address(configuration)
+    tls = tls_context(**configuration.section("tls"))
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        runner.run(_run(store, configuration, tls))
+
+
+def check_address(configuration: Configuration) -> None:
+    """OpenToAll where other machines could reach the broker, and nobody would have to say who they are."""
+    host = configuration["broker.host"]
+    has_names = configuration["security.sasl"] or configuration["tls.client_ca"]
+    if not is_loopback(host) and not has_names and not configuration["broker.insecure"]:
+        raise OpenToAll(host or "every address")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed; None for Python's own."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext | None) -> None:
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        LOGGER.info("%s: stopping", name)
+        stopping.set()
+        for each in SIGNALS:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+
+    for each in SIGNALS:
+        loop.add_signal_handler(each, stop, each.name)
+    await serve(
+        store,
+        configuration["broker.host"],
+        configuration["broker.port"],
+        stopping=stopping,
+        settings=configuration.settings(),
+        limits=configuration.limits(),
+        tls=tls,
+        advertised=configuration.advertised(),
+    )
+    LOGGER.info("stopped")

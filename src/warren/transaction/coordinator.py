@@ -320,15 +320,22 @@ class Coordinator:
             self._finishing.settle_all(journal)
 
     def undecided(self, topic: str, group: str) -> set[int]:
-        """The partitions whose position a prepared transaction may move: nobody begins to read them before."""
+        """The partitions whose position a transaction may move that is prepared, or open for members elsewhere.
+
+        Nobody begins to read them before it is decided.
+        """
         journal, name = self._found_journal(), GroupName(topic, group)
         entries = [] if journal is None else journal.entries()
-        return {
+        found = {
             partition
             for entry in entries
             if entry.state is State.PREPARED
             for partition in entry.positions.get(name, ())
         }
+        for transaction in list(self._open.values()):
+            if name not in transaction.streams:
+                found.update(transaction.positions.get(name, ()))
+        return found
 
     def recover(self) -> list[Prepared]:
         """The transactions that wait to be decided, the oldest first."""

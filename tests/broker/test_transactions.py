@@ -1,0 +1,451 @@
+"""Transactions of Kafka clients: nobody meets what is not committed, and everybody all of what is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.calls import Caller, numbered_batch
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.unit.patience import until
+from warren.broker.kafka_errors import Code
+from warren.broker.transactions import identities, transactional
+from warren.broker.transactions.states import TRANSITIONS, WAITING, Event, State, next_state
+from warren.config import KAFKA_TRANSACTION_TIMEOUT_S_MAX
+from warren.errors import StorageFull
+from warren.transaction.coordinator import Coordinator
+from warren.transaction.transaction import Transaction
+
+Who = tuple[str, int, int]
+
+
+@pytest.fixture(params=["os", "commit"])
+def durability(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(durability: str, tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data", durability=durability) as running:
+        running.broker.store.topic("orders", 2)
+        yield running
+
+
+@pytest.fixture
+def caller(broker: RunningBroker) -> Iterator[Caller]:
+    with Caller(broker) as caller:
+        yield caller
+
+
+def bodies(broker: RunningBroker, topic: str = "orders") -> list[bytes]:
+    return [message.body for log in broker.broker.store.topic(topic).logs for message in log.read(0, limit=1000)]
+
+
+def begun(caller: Caller, transactional_id: str = "mine", **values: Any) -> Who:
+    error, producer_id, epoch = caller.init(transactional_id, **values)
+    assert error == Code.NONE
+    return transactional_id, producer_id, epoch
+
+
+def put(caller: Caller, who: Who, sequence: int, *values: bytes, partition: int = 0) -> tuple[int, int]:
+    batch = numbered_batch(who[1:], sequence, *values, is_transactional=True)
+    return caller.produce("orders", batch, partition=partition, transactional_id=who[0])
+
+
+def test_nobody_meets_what_is_not_committed_and_everybody_all_of_what_is(broker: RunningBroker, caller: Caller) -> None:
+    who = begun(caller)
+
+    assert caller.add(who, "orders", 0, 1) == [0, 0]
+    assert put(caller, who, 0, b"a", b"b") == (0, 0)
+    assert put(caller, who, 2, b"c") == (0, 2)
+    assert put(caller, who, 0, b"d", partition=1) == (0, 0)
+    before = bodies(broker)
+    assert caller.end(who, committed=True) == Code.NONE
+
+    assert before == []
+    assert bodies(broker) == [b"a", b"b", b"c", b"d"]
+
+
+def test_what_is_aborted_is_never_there_and_the_next_transaction_goes_on(broker: RunningBroker, caller: Caller) -> None:
+    who = begun(caller)
+    caller.add(who, "orders", 0)
+    put(caller, who, 0, b"no")
+
+    assert caller.end(who, committed=False) == Code.NONE
+    caller.add(who, "orders", 0)
+    assert put(caller, who, 1, b"yes") == (0, 0)
+    assert caller.end(who, committed=True) == Code.NONE
+
+    assert bodies(broker) == [b"yes"]
+
+
+def test_a_batch_that_comes_twice_is_in_a_transaction_once(broker: RunningBroker, caller: Caller) -> None:
+    who = begun(caller)
+    caller.add(who, "orders", 0)
+
+    answers = [put(caller, who, 0, b"a"), put(caller, who, 1, b"b"), put(caller, who, 0, b"a")]
+    caller.end(who, committed=True)
+
+    assert answers == [(0, 0), (0, 1), (0, 0)]
+    assert bodies(broker) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_end_that_is_asked_for_again_is_answered_as_done(caller: Caller, committed: bool) -> None:
+    who = begun(caller)
+    caller.add(who, "orders", 0)
+    put(caller, who, 0, b"a")
+
+    assert caller.end(who, committed=committed) == Code.NONE
+    assert caller.end(who, committed=committed) == Code.NONE
+    assert caller.end(who, committed=not committed) == Code.INVALID_TXN_STATE
+
+
+def test_the_same_transactional_id_keeps_its_producer_id_and_fences_the_one_before(
+    broker: RunningBroker, caller: Caller
+) -> None:
+    old = begun(caller)
+    caller.add(old, "orders", 0)
+    put(caller, old, 0, b"of the old one")
+
+    new = begun(caller)
+
+    assert new == ("mine", old[1], old[2] + 1)
+    assert put(caller, old, 1, b"more")[0] == Code.INVALID_PRODUCER_EPOCH
+    assert caller.add(old, "orders", 1) == [Code.PRODUCER_FENCED]
+    assert caller.add(old, "orders", 1, version=1) == [Code.INVALID_PRODUCER_EPOCH]
+    assert caller.end(old, committed=True) == Code.PRODUCER_FENCED
+    assert caller.end(old, committed=True, version=1) == Code.INVALID_PRODUCER_EPOCH
+    assert caller.add_group(old, "readers") == Code.PRODUCER_FENCED
+    assert caller.commit_position(old, "readers", "orders", 0) == Code.INVALID_PRODUCER_EPOCH
+    assert bodies(broker) == []
+
+
+def test_an_epoch_is_raised_for_who_has_it_and_for_who_lost_the_answer_alone(caller: Caller) -> None:
+    _, producer_id, _ = begun(caller)
+
+    raised = caller.init("mine", producer_id=producer_id, producer_epoch=0)
+    again = caller.init("mine", producer_id=producer_id, producer_epoch=0)
+    caller.init("mine", producer_id=producer_id, producer_epoch=1)
+    late = caller.init("mine", producer_id=producer_id, producer_epoch=0)
+    late_before_4 = caller.init("mine", version=3, producer_id=producer_id, producer_epoch=0)
+    another = caller.init("mine", producer_id=producer_id + 1, producer_epoch=2)
+
+    assert raised == again == (0, producer_id, 1)
+    assert late[0] == another[0] == Code.PRODUCER_FENCED
+    assert late_before_4[0] == Code.INVALID_PRODUCER_EPOCH
+
+
+def test_the_epoch_and_the_id_outlast_the_broker(tmp_path: Path) -> None:
+    given = []
+    for _ in range(3):
+        with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+            given.append(begun(caller))
+
+    assert [epoch for _, _, epoch in given] == [0, 1, 2]
+    assert len({id for _, id, _ in given}) == 1
+
+
+def test_when_epochs_run_out_there_is_a_new_producer_id(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities, "EPOCH_MAX", 1)
+
+    given = [begun(caller) for _ in range(3)]
+
+    assert [epoch for _, _, epoch in given] == [0, 1, 0]
+    assert given[1][1] == given[0][1] != given[2][1]
+
+
+def test_what_no_producer_may_ask_for_is_refused(broker: RunningBroker, caller: Caller) -> None:
+    who = begun(caller)
+    too_long = round(KAFKA_TRANSACTION_TIMEOUT_S_MAX * 1000) + 1
+
+    assert caller.init("")[0] == Code.INVALID_REQUEST
+    assert caller.init("x" * 2000)[0] == Code.INVALID_REQUEST
+    assert caller.init("mine", transaction_timeout_ms=0)[0] == Code.INVALID_TRANSACTION_TIMEOUT
+    assert caller.init("mine", transaction_timeout_ms=too_long)[0] == Code.INVALID_TRANSACTION_TIMEOUT
+    assert caller.end(who, committed=True) == Code.INVALID_TXN_STATE
+    assert put(caller, who, 0, b"a")[0] == Code.INVALID_TXN_STATE
+    assert caller.add(("nobody", 1, 0), "orders", 0) == [Code.INVALID_PRODUCER_ID_MAPPING]
+    assert caller.add(("mine", who[1] + 1, 0), "orders", 0) == [Code.INVALID_PRODUCER_ID_MAPPING]
+    assert put(caller, ("nobody", 1, 0), 0, b"a")[0] == Code.INVALID_PRODUCER_ID_MAPPING
+    errors = caller.add(who, "orders", 0, 9)
+    assert errors == [Code.OPERATION_NOT_ATTEMPTED, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert caller.add(who, "orders", 0) == [Code.NONE]
+    assert put(caller, who, 0, b"a", partition=1)[0] == Code.INVALID_TXN_STATE
+    assert caller.commit_position(who, "readers", "orders", 0) == Code.INVALID_TXN_STATE
+    assert bodies(broker) == []
+
+
+def test_a_transaction_whose_time_is_over_is_aborted_and_its_producer_fenced(
+    broker: RunningBroker, caller: Caller
+) -> None:
+    who = begun(caller, transaction_timeout_ms=100)
+    caller.add(who, "orders", 0)
+    put(caller, who, 0, b"too late")
+
+    until(lambda: caller.add(who, "orders", 1) == [Code.PRODUCER_FENCED])
+
+    assert caller.end(who, committed=True) == Code.PRODUCER_FENCED
+    assert caller.init("mine", producer_id=who[1], producer_epoch=who[2]) == (0, who[1], who[2] + 1)
+    assert bodies(broker) == []
+
+
+def test_positions_are_committed_with_the_transaction(broker: RunningBroker, caller: Caller) -> None:
+    store, who = broker.broker.store, begun(caller)
+    topic = store.topic("orders")
+    for number in range(5):
+        topic.put(b"%d" % number, partition=0)
+    committed = []
+
+    assert caller.add_group(who, "readers") == Code.NONE
+    assert caller.commit_position(who, "readers", "orders", 4) == Code.NONE
+    committed.append(broker.broker.positions.find(topic, "readers").get(0))
+    undecided = store.undecided("orders", "readers")
+    caller.end(who, committed=True)
+    committed.append(broker.broker.positions.find(topic, "readers").get(0))
+
+    assert committed == [None, (4, 0, "a note")]
+    assert undecided == {0}
+    assert store.undecided("orders", "readers") == set()
+
+
+def test_positions_of_an_aborted_transaction_stay(broker: RunningBroker, caller: Caller) -> None:
+    topic, who = broker.broker.store.topic("orders"), begun(caller)
+    topic.put(b"a", partition=0)
+    caller.add_group(who, "readers")
+    caller.commit_position(who, "readers", "orders", 1)
+
+    caller.end(who, committed=False)
+
+    assert broker.broker.positions.find(topic, "readers") == {}
+    assert caller.add_group(who, "no name of a group/") == Code.NONE
+    assert caller.commit_position(who, "no name of a group/", "orders", 1) == Code.INVALID_GROUP_ID
+
+
+def test_whoever_asks_while_a_transaction_ends_is_told_to_ask_again(
+    broker: RunningBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who, go, reached = begun(caller), threading.Event(), threading.Event()
+    caller.add(who, "orders", 0)
+    put(caller, who, 0, b"a")
+    commit = Transaction.commit
+
+    def wait(transaction: Transaction) -> None:
+        reached.set()
+        go.wait(PATIENCE_S)
+        commit(transaction)
+
+    monkeypatch.setattr(Transaction, "commit", wait)
+    ending = threading.Thread(target=lambda: caller.end(who, committed=True))
+    ending.start()
+    assert reached.wait(PATIENCE_S)
+    with Caller(broker) as other:
+        errors = [other.add(who, "orders", 1)[0], other.end(who, committed=True), other.init("mine")[0]]
+        refused = put(other, who, 1, b"b")[0]
+    go.set()
+    ending.join(PATIENCE_S)
+
+    assert errors == [Code.CONCURRENT_TRANSACTIONS] * 3
+    assert refused == Code.INVALID_TXN_STATE
+    assert bodies(broker) == [b"a"]
+
+
+def test_what_cannot_be_committed_is_aborted_and_said_so(
+    broker: RunningBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = begun(caller)
+    caller.add(who, "orders", 0)
+    put(caller, who, 0, b"a")
+    with monkeypatch.context() as full:
+        full.setattr(Coordinator, "_commit_open", raising(StorageFull("journal", 1)))
+        assert caller.end(who, committed=True) == Code.INVALID_TXN_STATE
+
+    assert caller.end(who, committed=True) == Code.INVALID_TXN_STATE
+    assert caller.end(who, committed=False) == Code.NONE
+    assert bodies(broker) == []
+
+
+def raising(error: Exception) -> Any:
+    def fail(*arguments: Any) -> Any:
+        raise error
+
+    return fail
+
+
+# --- A broker that dies ---
+
+
+def test_an_open_transaction_is_lost_with_its_broker_and_never_half_committed(durability: str, tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders", 2)
+        who = begun(caller)
+        caller.add(who, "orders", 0)
+        put(caller, who, 0, b"first half")
+
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        assert caller.add(who, "orders", 1) == [Code.PRODUCER_FENCED]
+        assert put(caller, who, 0, b"second half", partition=1)[0] == Code.INVALID_PRODUCER_EPOCH
+        assert caller.end(who, committed=True) == Code.PRODUCER_FENCED
+        assert caller.init("mine", producer_id=who[1], producer_epoch=who[2]) == (0, who[1], who[2] + 1)
+        assert bodies(broker) == []
+
+
+def test_a_commit_whose_answer_was_lost_with_the_broker_is_answered_as_done(durability: str, tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders", 2)
+        who = begun(caller)
+        caller.add(who, "orders", 0)
+        put(caller, who, 0, b"a")
+        caller.end(who, committed=True)
+
+    with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
+        assert caller.end(who, committed=True) == Code.NONE
+        assert caller.end(who, committed=False) == Code.INVALID_TXN_STATE
+        assert caller.add(who, "orders", 0) == [Code.NONE]
+        assert put(caller, who, 1, b"b") == (0, 1)
+        assert caller.end(who, committed=True) == Code.NONE
+        assert bodies(broker) == [b"a", b"b"]
+
+
+def test_an_abort_is_known_after_a_restart_and_fences_nobody(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders", 2)
+        who = begun(caller)
+        caller.add(who, "orders", 0)
+        caller.end(who, committed=False)
+
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        assert caller.end(who, committed=False) == Code.NONE
+        assert caller.end(who, committed=True) == Code.INVALID_TXN_STATE
+        assert caller.add(who, "orders", 0) == [Code.NONE]
+
+
+# --- Kafka's clients ---
+
+
+def test_confluent_kafka_reads_processes_and_writes_exactly_once(broker: RunningBroker) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    topic = broker.broker.store.topic("orders")
+    for number in range(10):
+        topic.put(b"%d" % number, partition=number % 2)
+    into = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    into.subscribe(["orders"])
+    out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": "worker"})
+    out.init_transactions(PATIENCE_S)
+
+    seen = 0
+    while seen < 10:
+        messages = into.consume(5, PATIENCE_S)
+        out.begin_transaction()
+        for message in messages:
+            out.produce("results", b"result of " + message.value())
+        positions = into.position(into.assignment())
+        out.send_offsets_to_transaction(positions, into.consumer_group_metadata(), PATIENCE_S)
+        out.commit_transaction(PATIENCE_S)
+        seen += len(messages)
+    out.begin_transaction()
+    out.produce("results", b"never")
+    out.flush(PATIENCE_S)
+    out.abort_transaction(PATIENCE_S)
+    into.close()
+
+    assert sorted(bodies(broker, "results")) == sorted(b"result of %d" % number for number in range(10))
+    committed = broker.broker.positions.find(topic, "readers")
+    assert {partition: position.number for partition, position in committed.items()} == {0: 5, 1: 5}
+
+
+def test_confluent_kafka_is_told_that_another_took_its_place(broker: RunningBroker) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    config = {"bootstrap.servers": broker.address, "transactional.id": "worker"}
+    old, new = confluent_kafka.Producer(config), confluent_kafka.Producer(config)
+    old.init_transactions(PATIENCE_S)
+    old.begin_transaction()
+    old.produce("orders", b"of the old one", partition=0)
+    old.flush(PATIENCE_S)
+
+    new.init_transactions(PATIENCE_S)
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        old.commit_transaction(PATIENCE_S)
+    new.begin_transaction()
+    new.produce("orders", b"of the new one", partition=0)
+    new.commit_transaction(PATIENCE_S)
+
+    assert raised.value.args[0].code() in (confluent_kafka.KafkaError._FENCED, Code.PRODUCER_FENCED)
+    assert bodies(broker) == [b"of the new one"]
+
+
+def test_kafka_python_commits_and_aborts(broker: RunningBroker) -> None:
+    kafka = pytest.importorskip("kafka")
+    out = kafka.KafkaProducer(bootstrap_servers=broker.address, transactional_id="worker")
+    out.init_transactions()
+
+    out.begin_transaction()
+    sent = [out.send("orders", b"%d" % number, partition=0) for number in range(5)]
+    out.commit_transaction()
+    out.begin_transaction()
+    out.send("orders", b"never", partition=0).get(PATIENCE_S)
+    out.abort_transaction()
+    out.close()
+
+    assert [future.get(PATIENCE_S).offset for future in sent] == list(range(5))
+    assert bodies(broker) == [b"%d" % number for number in range(5)]
+
+
+def test_aiokafka_commits_and_aborts(broker: RunningBroker) -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+    topic = broker.broker.store.topic("orders")
+    topic.put(b"in", partition=1)
+
+    async def work() -> None:
+        out = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.address, transactional_id="worker")
+        await out.start()
+        try:
+            async with out.transaction():
+                await out.send_and_wait("orders", b"yes", partition=0)
+                await out.send_offsets_to_transaction({aiokafka.TopicPartition("orders", 1): 1}, "readers")
+            await out.begin_transaction()
+            await out.send_and_wait("orders", b"never", partition=0)
+            await out.abort_transaction()
+        finally:
+            await out.stop()
+
+    asyncio.run(work())
+
+    assert bodies(broker) == [b"yes", b"in"]
+    assert broker.broker.positions.find(topic, "readers")[1].number == 1
+
+
+# --- States ---
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_every_pair_of_state_and_event_has_an_answer(state: State, event: Event) -> None:
+    expected = TRANSITIONS.get((state, event))
+    if expected is None:
+        is_asked = event in (Event.ADD, Event.COMMIT, Event.ABORT)
+        expected_code = Code.CONCURRENT_TRANSACTIONS if state in WAITING and is_asked else Code.INVALID_TXN_STATE
+
+    found = next_state(state, event)
+
+    assert found == (expected if expected is not None else expected_code)
+
+
+def test_what_waits_for_the_disk_is_left_by_what_becomes_of_it_alone() -> None:
+    left = {event for state, event in TRANSITIONS if state in WAITING}
+
+    assert left == {Event.FINISH, Event.FAIL}
+    assert transactional.GRACE_S > 0

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.broker import admin, fetch, metadata, offsets, produce, versions
+from warren.broker import admin, configs, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, Call, Handler
 from warren.broker.groups import commits, consumer_requests, listing, membership
-from warren.broker.transactions import requests as transactions
 from warren.broker.own.handlers import OWN_HANDLERS
+from warren.broker.transactions import requests as transactions
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 
@@ -50,6 +50,9 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.CREATE_TOPICS: plain(admin.create_topics),
         ApiKey.DELETE_TOPICS: plain(admin.delete_topics),
         ApiKey.CREATE_PARTITIONS: plain(admin.create_partitions),
+        ApiKey.DESCRIBE_CONFIGS: plain(configs.describe_configs),
+        ApiKey.ALTER_CONFIGS: plain(configs.alter_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: plain(configs.incremental_alter_configs),
         ApiKey.JOIN_GROUP: plain(membership.join_group),
         ApiKey.SYNC_GROUP: plain(membership.sync_group),
         ApiKey.HEARTBEAT: plain(membership.heartbeat),
@@ -62,12 +65,12 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.LIST_GROUPS: plain(listing.list_groups),
         ApiKey.DESCRIBE_GROUPS: plain(listing.describe_groups),
         ApiKey.DELETE_GROUPS: plain(listing.delete_groups),
-        **OWN_HANDLERS,
         ApiKey.INIT_PRODUCER_ID: plain(transactions.init_producer_id),
         ApiKey.ADD_PARTITIONS_TO_TXN: plain(transactions.add_partitions_to_txn),
         ApiKey.ADD_OFFSETS_TO_TXN: plain(transactions.add_offsets_to_txn),
         ApiKey.TXN_OFFSET_COMMIT: plain(transactions.txn_offset_commit),
         ApiKey.END_TXN: plain(transactions.end_txn),
+        **OWN_HANDLERS,
     }
 )
 

@@ -75,9 +75,18 @@ def settings_of(configs: Mapping[str, str | None]) -> dict[str, Any]:
         config = CONFIGS.get(name)
         if config is not None:
             setting = config.setting
-            settings[setting] = getattr(defaults, setting) if text is None else config.parse(text)
+            settings[setting] = getattr(defaults, setting) if text is None else _parsed(name, config, text)
         elif FIXED.get(name, text) != text or name not in FIXED:
             known = ", ".join(sorted([*CONFIGS, *FIXED]))
             reason = f"only {FIXED[name]!r} is possible" if name in FIXED else f"known are {known}"
             raise BadInput(f"{name}={text!r}: {reason}")
     return settings
+
+
+def _parsed(name: str, config: Config, text: str) -> Any:
+    try:
+        value = config.parse(text)
+        TopicSettings(**{config.setting: value})
+    except BadInput as error:
+        raise BadInput(f"{name}={text!r}: {error}") from error
+    return value

@@ -1,0 +1,130 @@
+"""Admin clients see the settings of topics and of the broker, and change those of topics while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.configuration import read_configuration
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+admin = pytest.importorskip("confluent_kafka.admin")
+kafka = pytest.importorskip("kafka")
+kafka_admin = pytest.importorskip("kafka.admin")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    settings = read_configuration(None, {"WARREN_LIMITS_CONNECTIONS_MAX": "77"}, {}).settings()
+    with running_broker(tmp_path / "data", settings=settings) as running:
+        running.broker.store.topic("orders")
+        yield running
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Any:
+    return admin.AdminClient({"bootstrap.servers": broker.address})
+
+
+def described(client: Any, kind: str, name: str) -> dict[str, Any]:
+    resource = admin.ConfigResource(kind, name)
+    found: dict[str, Any] = client.describe_configs([resource])[resource].result(PATIENCE_S)
+    return found
+
+
+def altered(client: Any, kind: str, name: str, *changes: tuple[str, str | None, str], **options: Any) -> None:
+    entries = [
+        admin.ConfigEntry(key, value, incremental_operation=admin.AlterConfigOpType[how]) for key, value, how in changes
+    ]
+    resource = admin.ConfigResource(kind, name, incremental_configs=entries)
+    client.incremental_alter_configs([resource], **options)[resource].result(PATIENCE_S)
+
+
+def test_a_topic_shows_its_settings_and_where_they_come_from(broker: RunningBroker, client: Any) -> None:
+    broker.broker.store.topic("orders").configure(retention_bytes=1 << 30)
+
+    found = described(client, "topic", "orders")
+
+    assert found["retention.bytes"].value == str(1 << 30)
+    assert found["retention.bytes"].source == admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert found["retention.ms"].value == "-1"
+    assert found["retention.ms"].source == admin.ConfigSource.DEFAULT_CONFIG.value
+    assert found["cleanup.policy"].is_read_only
+    assert not found["retention.ms"].is_read_only
+
+
+def test_a_change_takes_effect_without_a_restart(broker: RunningBroker, client: Any) -> None:
+    altered(client, "topic", "orders", ("max.message.bytes", "2000", "SET"))
+    failures: list[Any] = []
+    out = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    out.produce("orders", b"." * 3000, on_delivery=lambda error, message: failures.append(error.code()))
+    out.flush(PATIENCE_S)
+
+    altered(client, "topic", "orders", ("max.message.bytes", None, "DELETE"))
+    out.produce("orders", b"." * 3000, on_delivery=lambda error, message: failures.append(error))
+    out.flush(PATIENCE_S)
+
+    assert failures == [confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE, None]
+
+
+def test_a_change_that_is_only_tried_changes_nothing(broker: RunningBroker, client: Any) -> None:
+    altered(client, "topic", "orders", ("retention.ms", "1000", "SET"), validate_only=True)
+
+    assert broker.broker.store.topic("orders").settings.retention_age_s is None
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("retention.mss", "1", "SET"), "INVALID_CONFIG"),
+        (("retention.ms", "soon", "SET"), "INVALID_CONFIG"),
+        (("retention.ms", "0", "SET"), "INVALID_CONFIG"),
+        (("cleanup.policy", "compact", "SET"), "INVALID_CONFIG"),
+        (("cleanup.policy", "compact", "APPEND"), "INVALID_REQUEST"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(
+    broker: RunningBroker, client: Any, change: tuple[str, str, str], code: str
+) -> None:
+    before = broker.broker.store.topic("orders").settings
+
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        altered(client, "topic", "orders", change)
+
+    assert caught.value.args[0].code() == getattr(confluent_kafka.KafkaError, code)
+    assert change[0] in caught.value.args[0].str()
+    assert broker.broker.store.topic("orders").settings == before
+
+
+def test_a_topic_that_is_not_there_has_no_settings(client: Any) -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        described(client, "topic", "gone")
+
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_the_broker_shows_what_it_was_told_and_does_not_change(client: Any) -> None:
+    found = described(client, "broker", "0")
+
+    assert found["warren.limits.connections_max"].value == "77"
+    assert found["warren.limits.connections_max"].source == admin.ConfigSource.STATIC_BROKER_CONFIG.value
+    assert all(each.is_read_only for each in found.values())
+    with pytest.raises(confluent_kafka.KafkaException):
+        altered(client, "broker", "0", ("warren.limits.connections_max", "1", "SET"))
+
+
+def test_kafka_python_sees_and_changes_settings_too(broker: RunningBroker) -> None:
+    client = kafka.KafkaAdminClient(bootstrap_servers=broker.address)
+    kind = kafka_admin.ConfigResourceType.TOPIC
+    try:
+        client.alter_configs([kafka_admin.ConfigResource(kind, "orders", configs={"retention.ms": "60000"})])
+        found = client.describe_configs([kafka_admin.ConfigResource(kind, "orders")])
+    finally:
+        client.close()
+
+    assert broker.broker.store.topic("orders").settings.retention_age_s == 60
+    assert "60000" in str(found)

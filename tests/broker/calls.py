@@ -17,8 +17,9 @@ from warren.protocol.kafka_codec import Fields, decode_response, encode_request
 class Caller:
     """One connection."""
 
-    def __init__(self, broker: RunningBroker) -> None:
-        self._socket = socket.create_connection(broker.broker.advertised, PATIENCE_S)
+    def __init__(self, broker: RunningBroker | tuple[str, int]) -> None:
+        address = broker if isinstance(broker, tuple) else broker.broker.advertised
+        self._socket = socket.create_connection(address, PATIENCE_S)
         self._count = 0
 
     def call(self, key: ApiKey, version: int, values: dict[str, Any]) -> Fields:

@@ -1,0 +1,42 @@
+"""A broker in a process of its own, which kills itself where a test says: `python -m … <data> <where>`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.broker.running import running_broker
+from warren.broker.connection import Connection
+from warren.protocol.api import ApiKey
+from warren.transaction.finishing import Finishing
+
+ANSWERED = "before it answers a produce"
+CARRIED_OUT = "when a commit is decided and nothing of it is done"
+NOWHERE = "nowhere"
+
+
+def die(*arguments: Any, **named: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reply(connection: Connection, request: Any, size: int, answer: Any) -> None:
+    if request.api_key == ApiKey.PRODUCE:
+        die()
+    REPLY(connection, request, size, answer)
+
+
+REPLY = Connection._reply
+
+if __name__ == "__main__":
+    data, where = sys.argv[1:]
+    if where == ANSWERED:
+        Connection._reply = reply  # type: ignore[method-assign, assignment]
+    elif where == CARRIED_OUT:
+        Finishing.carry_out = die  # type: ignore[method-assign]
+    with running_broker(Path(data), durability="commit") as broker:
+        sys.stdout.write(f"{broker.address}\n")
+        sys.stdout.flush()
+        sys.stdin.read()

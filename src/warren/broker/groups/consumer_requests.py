@@ -58,6 +58,9 @@ async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Va
     # Held already, and as it was: nobody else can have come.
     news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as refused:
+        for name, error in refused.items():
+            if error is not Code.COORDINATOR_LOAD_IN_PROGRESS:
+                return _refused(error, f"group {group.name!r} cannot have partitions of {name!r}")
         if said.epoch == JOIN_EPOCH:
             found = coordinator.open_consumer(group.name)
             if not isinstance(found, ConsumerGroup):

@@ -1,0 +1,392 @@
+"""Classic groups with real clients: mixed in one group, killed, resumed, static, and looked at from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.group_clients import Wire, admin_client, consumed, consumer, make_topic, produce, until
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.groups.classic import ClassicGroup, State
+from warren.broker.kafka_errors import Code
+from warren.protocol.api import ApiKey
+
+pytest.importorskip("confluent_kafka")
+kafka = pytest.importorskip("kafka")
+aiokafka = pytest.importorskip("aiokafka")
+
+QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+def reader(broker: RunningBroker, **config: Any) -> Any:
+    """A member that subscribes to orders."""
+    made = consumer(broker, **QUICK, **config)
+    made.subscribe(["orders"])
+    return made
+
+
+def owned(member: Any) -> set[int]:
+    return {each.partition for each in member.assignment()}
+
+
+def group_of(broker: RunningBroker) -> ClassicGroup:
+    group = broker.broker.coordinator.find_classic("readers")
+    assert group is not None
+    return group
+
+
+# --- Clients of every kind ---
+
+
+class OfKafkaPython:
+    """A member of kafka-python as the others are polled."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+        self._consumer = kafka.KafkaConsumer(
+            "orders",
+            bootstrap_servers=broker.address,
+            group_id="readers",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=6000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+
+    def poll(self, timeout_s: float) -> list[bytes]:
+        return [each.value for each in chain(*self._consumer.poll(int(timeout_s * 1000)).values())]
+
+    def owned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class OfAiokafka:
+    """A member of aiokafka, on an event loop in a thread."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._consumer: Any = self._run(self._start(broker.address))
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    @staticmethod
+    async def _start(address: str) -> Any:
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+        made = aiokafka.AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=address,
+            group_id="readers",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=6000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+        await made.start()
+        return made
+
+    def poll(self, timeout_s: float) -> list[bytes]:
+        found = self._run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+        return [each.value for each in chain(*found.values())]
+
+    def owned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def close(self) -> None:
+        self._run(self._consumer.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class OfConfluent:
+    """A member of confluent-kafka as the others are polled."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._consumer = reader(broker, **{"partition.assignment.strategy": "range"})
+
+    def poll(self, timeout_s: float) -> list[bytes]:
+        return [each.value() for each in self._consumer.consume(100, timeout_s)]
+
+    def owned(self) -> set[int]:
+        return owned(self._consumer)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def test_members_of_three_clients_share_one_group(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 6)
+    produce(broker, "orders", range(120))
+    members: list[Any] = [OfConfluent(broker), OfKafkaPython(broker), OfAiokafka(broker)]
+    found: list[bytes] = []
+
+    class Polled:
+        """All of them, polled as one."""
+
+        def poll(self, timeout_s: float) -> None:
+            for each in members:
+                found.extend(each.poll(timeout_s))
+
+    until(lambda: [len(each.owned()) for each in members] == [2, 2, 2] and len(set(found)) == 120, [Polled()])
+    shares = [each.owned() for each in members]
+    for each in members:
+        each.close()
+
+    assert sorted(chain(*shares)) == list(range(6))
+    assert {int(body) for body in found} == set(range(120))
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_who_comes_is_given_a_share_and_who_stays_has_it_all(broker: RunningBroker, strategy: str) -> None:
+    make_topic(broker, "orders", 4)
+    config = {"partition.assignment.strategy": strategy}
+    first = reader(broker, **config)
+    until(lambda: owned(first) == {0, 1, 2, 3}, [first])
+
+    second = reader(broker, **config)
+    until(lambda: len(owned(first)) == len(owned(second)) == 2, [first, second])
+    shared = owned(first) | owned(second)
+    first.close()
+    until(lambda: owned(second) == {0, 1, 2, 3}, [second])
+    second.close()
+
+    assert shared == {0, 1, 2, 3}
+
+
+MORTAL = """
+import sys
+from confluent_kafka import Consumer
+config = {"bootstrap.servers": sys.argv[1], "group.id": "readers", "session.timeout.ms": 1000,
+          "heartbeat.interval.ms": 100}
+member = Consumer(config)
+member.subscribe(["orders"])
+while not member.assignment():
+    member.poll(0.05)
+print("owns", flush=True)
+while True:
+    member.poll(1)
+"""
+
+
+@contextmanager
+def mortal_member(broker: RunningBroker) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", MORTAL, broker.address], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_what_a_killed_member_owned_goes_to_others(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 2)
+    with mortal_member(broker) as mortal:
+        assert mortal.stdout is not None
+        assert mortal.stdout.readline() == "owns\n"
+        other = reader(broker)
+        until(lambda: len(owned(other)) == 1, [other])
+
+        mortal.kill()
+        until(lambda: owned(other) == {0, 1}, [other])
+        other.close()
+
+    assert broker.broker.coordinator.groups() == []
+
+
+# --- Where a group stands ---
+
+
+def test_a_group_goes_on_where_it_stood_also_behind_a_restart(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as running:
+        make_topic(running, "orders", 2)
+        produce(running, "orders", range(20))
+        first = reader(running)
+        consumed([first], 20)
+        first.commit(asynchronous=False)
+        first.close()
+
+    with running_broker(tmp_path / "data") as running:
+        produce(running, "orders", range(20, 30))
+        second = reader(running)
+        found = consumed([second], 10)
+        second.close()
+
+    assert sorted(int(message.value()) for message in found) == list(range(20, 30))
+
+
+def test_metadata_and_leader_epochs_come_back_as_they_were_committed(broker: RunningBroker) -> None:
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    make_topic(broker, "orders", 3)
+    produce(broker, "orders", range(30))
+    place, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    committed = {place: OffsetAndMetadata(4, "half", 0), other: OffsetAndMetadata(5, "", -1)}
+    alone = kafka.KafkaConsumer(bootstrap_servers=broker.address, group_id="readers", enable_auto_commit=False)
+    alone.assign([place, other])
+
+    alone.commit(committed)
+    found = alone.committed(place, metadata=True)
+    alone.close()
+    admin = kafka.KafkaAdminClient(bootstrap_servers=broker.address)
+    everywhere = admin.list_group_offsets("readers")
+    admin.close()
+
+    assert found == committed[place]
+    assert everywhere == {"readers": committed}
+
+
+def test_a_note_that_is_too_long_is_refused_and_the_rest_is_committed(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 2)
+    partitions = [
+        {"partition_index": 0, "committed_offset": 0, "committed_metadata": "x" * 5000},
+        {"partition_index": 1, "committed_offset": 0, "committed_metadata": "fine"},
+        {"partition_index": 2, "committed_offset": 0},
+    ]
+
+    with closing(Wire(broker)) as wire:
+        said = {"group_id": "readers", "generation_id_or_member_epoch": -1}
+        answer = wire.ask(ApiKey.OFFSET_COMMIT, 8, **said, topics=[{"name": "orders", "partitions": partitions}])
+
+    errors = [part.error_code for part in answer.topics[0].partitions]
+    assert errors == [Code.OFFSET_METADATA_TOO_LARGE, Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+# --- Static members ---
+
+
+def test_a_static_member_that_comes_back_has_its_partitions_and_nobody_joins_again(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 2)
+    stays = reader(broker, **{"group.instance.id": "one"})
+    goes = reader(broker, **{"group.instance.id": "two"})
+    until(lambda: len(owned(stays)) == len(owned(goes)) == 1, [stays, goes])
+    until(lambda: group_of(broker).state is State.STABLE, [stays, goes])
+    before, generation = owned(goes), group_of(broker).generation
+
+    goes.close()
+    back = reader(broker, **{"group.instance.id": "two"})
+    until(lambda: bool(owned(back)), [stays, back])
+    after = owned(back), group_of(broker).generation
+    stays.close()
+    back.close()
+
+    assert after == (before, generation)
+
+
+def test_static_members_are_removed_by_who_administers(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 1)
+    member = reader(broker, **{"group.instance.id": "one"})
+    until(lambda: bool(owned(member)), [member])
+    member.close()
+    removed = [{"member_id": "", "group_instance_id": "one"}, {"member_id": "", "group_instance_id": "nobody"}]
+
+    with closing(Wire(broker)) as wire:
+        answer = wire.ask(ApiKey.LEAVE_GROUP, 4, group_id="readers", members=removed)
+
+    assert [each.error_code for each in answer.members] == [Code.NONE, Code.UNKNOWN_MEMBER_ID]
+    assert broker.broker.coordinator.find("readers") is None
+
+
+# --- From outside ---
+
+
+def test_groups_are_listed_by_state_and_kind_and_described(broker: RunningBroker) -> None:
+    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+
+    make_topic(broker, "orders", 2)
+    produce(broker, "orders", [1])
+    past = reader(broker, **{"group.id": "past"})
+    consumed([past], 1)
+    past.commit(asynchronous=False)
+    past.close()
+    member = reader(broker, **{"client.id": "mine"})
+    until(lambda: owned(member) == {0, 1}, [member])
+    admin = admin_client(broker)
+
+    def listed(**filters: Any) -> set[str]:
+        return {each.group_id for each in admin.list_consumer_groups(**filters).result(PATIENCE_S).valid}
+
+    assert listed() == {"past", "readers"}
+    assert listed(states={ConsumerGroupState.STABLE}) == {"readers"}
+    assert listed(states={ConsumerGroupState.EMPTY}) == {"past"}
+    assert listed(types={ConsumerGroupType.CONSUMER}) == set()
+    described = admin.describe_consumer_groups(["readers", "past", "none"])
+    told = {name: future.result(PATIENCE_S) for name, future in described.items()}
+    member.close()
+
+    assert {name: each.state for name, each in told.items()} == {
+        "readers": ConsumerGroupState.STABLE,
+        "past": ConsumerGroupState.EMPTY,
+        "none": ConsumerGroupState.DEAD,
+    }
+    [one] = told["readers"].members
+    assert (one.client_id, one.host) == ("mine", "/127.0.0.1")
+    assert {each.partition for each in one.assignment.topic_partitions} == {0, 1}
+
+
+def test_a_group_is_deleted_when_nobody_is_in_it(broker: RunningBroker) -> None:
+    from confluent_kafka import KafkaException
+
+    make_topic(broker, "orders", 1)
+    produce(broker, "orders", [1])
+    member = reader(broker)
+    consumed([member], 1)
+    member.commit(asynchronous=False)
+    admin = admin_client(broker)
+
+    with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["readers"])["readers"].result(PATIENCE_S)
+    member.close()
+    admin.delete_consumer_groups(["readers"])["readers"].result(PATIENCE_S)
+    with pytest.raises(KafkaException, match="GROUP_ID_NOT_FOUND"):
+        admin.delete_consumer_groups(["readers"])["readers"].result(PATIENCE_S)
+
+    assert broker.broker.store.topic("orders").groups() == []
+
+
+def test_positions_are_forgotten_where_nobody_subscribes_to_the_topic(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 2)
+    produce(broker, "orders", range(4))
+    member = reader(broker)
+    consumed([member], 4)
+    member.commit(asynchronous=False)
+
+    with closing(Wire(broker)) as wire:
+
+        def forget() -> list[int]:
+            topics = [{"name": "orders", "partitions": [{"partition_index": number} for number in (0, 7)]}]
+            answer = wire.ask(ApiKey.OFFSET_DELETE, 0, group_id="readers", topics=topics)
+            return [part.error_code for part in answer.topics[0].partitions]
+
+        while_there = forget()
+        member.close()
+        later = forget()
+        asked = {"group_id": "readers", "topics": [{"name": "orders", "partition_indexes": [0, 1]}]}
+        found = wire.ask(ApiKey.OFFSET_FETCH, 8, groups=[asked], require_stable=True)
+
+    assert while_there == [Code.GROUP_SUBSCRIBED_TO_TOPIC] * 2
+    assert later == [Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [part.committed_offset for part in found.groups[0].topics[0].partitions] == [-1, 2]

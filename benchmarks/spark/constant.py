@@ -10,7 +10,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-BATCH_ROWS = 40_000
+BATCH_ROWS = 10_000
+"""As many as a batch of the messages has, so that there are as many batches."""
 
 
 class ConstantSource(DataSource):

@@ -13,6 +13,7 @@ from warren.errors.root import (
     WarrenError,
 )
 from warren.errors.serving import (
+    AuthenticationFailed,
     BadConfiguration,
     CannotListen,
     NoSuchUser,
@@ -83,12 +84,14 @@ from warren.errors.wire import (
     BadFrame,
     KafkaMissing,
     MalformedRequest,
+    NotAuthenticated,
     ProtocolError,
     UnsupportedRequest,
 )
 
 __all__ = [
     "GONE",
+    "AuthenticationFailed",
     "BadBatch",
     "BadColumn",
     "BadConfiguration",
@@ -127,6 +130,7 @@ __all__ = [
     "NotALog",
     "NotAQueueFile",
     "NotAStore",
+    "NotAuthenticated",
     "NotOwner",
     "NotWrittenYet",
     "NumberRetired",

@@ -54,6 +54,15 @@ class OpenToAll(ServingError, BadInput):
         self.host = host
 
 
+class AuthenticationFailed(ServingError):
+    """Somebody did not show who they are. What was wrong is not said, nor whether there is such a user."""
+
+    code = "authentication_failed"
+
+    def __init__(self) -> None:
+        super().__init__("authentication failed: no such user, or a wrong password")
+
+
 class UserExists(ServingError, BadInput):
     """There is a user of this name."""
 

@@ -59,3 +59,13 @@ class KafkaMissing(ProtocolError):
     def __init__(self, what: str) -> None:
         super().__init__(f"kafka-python's description of {what} is not there; install `warren[broker]`")
         self.what = what
+
+
+class NotAuthenticated(ProtocolError):
+    """A request of somebody who has not shown who they are."""
+
+    code = "not_authenticated"
+
+    def __init__(self, api_key: int) -> None:
+        super().__init__(f"API key {api_key} is not answered before SASL has told who asks")
+        self.api_key = api_key

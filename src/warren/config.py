@@ -145,6 +145,21 @@ BROKER_BACKLOG: Final = 1024
 BROKER_CONNECTIONS_MAX: Final = 10_000
 CONFIGURATION_SIZE_MAX: Final = 1 << 20
 TLS_HANDSHAKE_S_MAX: Final = 10.0
+SCRAM_ITERATIONS: Final = 8192
+SCRAM_SALT_SIZE: Final = 16
+SCRAM_NONCE_SIZE: Final = 24
+USERS_MAX: Final = 10_000
+USER_NAME_SIZE_MAX: Final = 200
+PASSWORD_SIZE_MIN: Final = 8
+PASSWORD_SIZE_MAX: Final = 1024
+AUTHENTICATION_TRIES_MAX: Final = 3
+"""How often a connection may try to show who it is."""
+AUTHENTICATION_ANSWER_S: Final = 0.25
+"""How long the answer to a wrong password takes, whatever was wrong."""
+AUTHENTICATION_S_MAX: Final = 30.0
+"""How long a connection may take to show who it is."""
+AUTHENTICATION_SIZE_MAX: Final = 64 << 10
+"""The largest request of somebody who has not."""
 BROKER_WAITING_SIZE_MAX_EACH: Final = 8 << 20
 BROKER_WAITING_SIZE_MAX: Final = 256 << 20
 """Requests that were received and are not answered: of one connection, and of all."""
@@ -188,6 +203,8 @@ OWN_LOOK_S: Final = 0.5
 """How often a request that waits looks at what no log tells: leases that run out, partitions that change hands."""
 OWN_HANDLES_MAX: Final = 10_000
 """How many groups, transactions, producers and queues one client may have open."""
+OWN_TAKEN_MAX: Final = 1_000_000
+"""How many messages that a client took and has not settled are given back when it is gone."""
 OWN_RETRIED_MAX: Final = 10_000
 """How many repeated appends are remembered, in case the first try arrives later."""
 CLIENT_TIMEOUT_S_DEFAULT: Final = 30.0

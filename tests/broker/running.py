@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ def running_broker(
     durability: str = "os",
     settings: BrokerSettings | None = None,
     limits: Limits | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[RunningBroker]:
     """A broker of the store at `path`, stopped at the end as a SIGTERM stops it."""
     started: queue.Queue[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event] | None] = queue.Queue()
@@ -53,6 +55,7 @@ def running_broker(
                 stopping=stopping,
                 settings=settings,
                 limits=limits,
+                tls=tls,
                 started=lambda broker: started.put((broker, loop, stopping)),
             )
 

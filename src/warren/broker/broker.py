@@ -20,6 +20,8 @@ from warren.broker.long_polls import LongPolls
 from warren.broker.own.appending import Appends
 from warren.broker.own.sessions import Sessions
 from warren.broker.producers import Producers
+from warren.broker.security.sasl import check_known
+from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
 from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
@@ -51,6 +53,7 @@ class Broker:
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
         self.sessions, self.appends = Sessions(), Appends()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
+        self.users = Users(store.path, store.filesystem, store.clock)
         self.advertised = "", 0
         self.is_stopping = False
         self.connections: set[Connection] = set()
@@ -79,6 +82,8 @@ class Broker:
         handler = handler_of(call.request.api_key)
         if handler is None:
             raise UnsupportedRequest(call.request.api_key, call.request.version)
+        if self.settings.sasl:
+            check_known(call)
         return handler(call)
 
     def serves(self, api_key: int) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from warren.broker.call import Answer, Call
 from warren.broker.peer import Peer
+from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX
 from warren.errors import ProtocolError, WarrenError
 from warren.protocol.frames import FrameReader
 from warren.protocol.heads import Request, read_request, response_frame
@@ -31,11 +32,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._frames = FrameReader(broker.limits.frame_size_max)
+        is_known = not broker.settings.sasl
+        self._frames = FrameReader(broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX)
         self._waiting: deque[tuple[Request, int]] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
         self._transport: asyncio.Transport | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self.peer = Peer("", 0)
 
     # --- What the transport tells ---
@@ -44,10 +47,19 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.peer = Peer(host, port)
+        if self._broker.settings.sasl:
+            self.peer.welcome = self._welcome
+            self._patience = asyncio.get_running_loop().call_later(AUTHENTICATION_S_MAX, self.abort)
         self._transport.set_write_buffer_limits(high=self._broker.limits.unsent_size_max)
         if not self._broker.admit(self):
             LOGGER.warning("connection of %s refused: %d are open", self.peer, self._broker.limits.connections_max)
             self._transport.abort()
+
+    def _welcome(self) -> None:
+        """It has shown who it is: it may take its time, and send as much as anybody."""
+        self._frames.size_max = self._broker.limits.frame_size_max
+        if self._patience is not None:
+            self._patience.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.buffer()
@@ -81,6 +93,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
+        if self._patience is not None:
+            self._patience.cancel()
         self._broker.budget.forget(self)
         self._give_back(self._waiting_size)
         self._waiting.clear()

@@ -11,6 +11,7 @@ from warren.broker import admin, configs, fetch, metadata, offsets, produce, ver
 from warren.broker.call import Answer, Call, Handler
 from warren.broker.groups import commits, consumer_requests, listing, membership
 from warren.broker.own.handlers import OWN_HANDLERS
+from warren.broker.security import sasl
 from warren.broker.transactions import requests as transactions
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
@@ -50,6 +51,8 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.CREATE_TOPICS: plain(admin.create_topics),
         ApiKey.DELETE_TOPICS: plain(admin.delete_topics),
         ApiKey.CREATE_PARTITIONS: plain(admin.create_partitions),
+        ApiKey.SASL_HANDSHAKE: plain(sasl.sasl_handshake),
+        ApiKey.SASL_AUTHENTICATE: plain(sasl.sasl_authenticate),
         ApiKey.DESCRIBE_CONFIGS: plain(configs.describe_configs),
         ApiKey.ALTER_CONFIGS: plain(configs.alter_configs),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: plain(configs.incremental_alter_configs),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from warren.broker.security.sasl import SaslSession
 
 ANONYMOUS: Final = "ANONYMOUS"
 
@@ -17,6 +21,9 @@ class Peer:
     user: str = ANONYMOUS
     client_id: str = ""
     software: str = ""
+    sasl: SaslSession | None = None
+    welcome: Callable[[], None] = lambda: None
+    """Called when it has shown who it is."""
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"

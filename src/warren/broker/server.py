@@ -86,7 +86,8 @@ async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | No
             lambda: Connection(broker), host, port, ssl=tls, backlog=BROKER_BACKLOG, ssl_handshake_timeout=handshake_s
         )
     except OSError as error:
-        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        number = error.errno or 0
+        reason = os.strerror(number) if number > 0 else error.strerror or str(error)
         raise CannotListen(host, port, reason) from error
 
 

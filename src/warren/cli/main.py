@@ -24,6 +24,7 @@ from warren.cli import (
     stats,
     take,
     topic,
+    user,
 )
 from warren.cli.failure import FailureGroup
 
@@ -45,6 +46,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
 app.command("serve")(serve.serve)
+app.add_typer(user.app, name="user")
 app.command("stats")(stats.stats)
 app.command("replay")(replay.replay)
 app.command("compact")(compact.compact)

@@ -17,7 +17,7 @@ class FrameReader:
     """
 
     def __init__(self, size_max: int = FRAME_SIZE_MAX, buffer_size: int = FRAME_BUFFER_SIZE) -> None:
-        self._size_max = size_max
+        self.size_max = size_max
         self._small = memoryview(bytearray(max(buffer_size, INT32.size)))
         self._end = 0
         self._large: memoryview | None = None
@@ -66,8 +66,8 @@ class FrameReader:
         frames = []
         while end - position >= INT32.size:
             (size,) = INT32.unpack_from(small, position)
-            if not 0 <= size <= self._size_max:
-                raise BadFrame(size, self._size_max)
+            if not 0 <= size <= self.size_max:
+                raise BadFrame(size, self.size_max)
             frame_at = position + INT32.size
             if frame_at + size > end:
                 break

@@ -1,0 +1,183 @@
+"""SASL: how a connection shows who it is, step by step, and what it may ask for before it has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, Final
+
+from warren.broker.call import Call
+from warren.broker.kafka_errors import Code
+from warren.broker.peer import ANONYMOUS, Peer
+from warren.broker.security.scram import HASHES, Exchange, parse_first
+from warren.broker.security.users import Users
+from warren.config import AUTHENTICATION_ANSWER_S, AUTHENTICATION_TRIES_MAX, SCRAM_NONCE_SIZE
+from warren.errors import AuthenticationFailed, NotAuthenticated, WarrenError
+from warren.protocol.api import ApiKey
+from warren.protocol.kafka_codec import Fields, Values
+
+LOGGER: Final = logging.getLogger("warren.broker")
+PLAIN: Final = "PLAIN"
+BARE_TOKENS_BELOW: Final = 1
+"""After a handshake of version 0 tokens come outside of requests."""
+BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""What is answered to a connection that has not shown who it is."""
+
+
+class State(Enum):
+    """How far a connection has come."""
+
+    NEW = auto()
+    PLAIN = auto()
+    SCRAM = auto()
+    CHALLENGED = auto()
+    KNOWN = auto()
+    REFUSED = auto()
+
+
+class Event(Enum):
+    """What happens to it."""
+
+    CHOSE_PLAIN = auto()
+    CHOSE_SCRAM = auto()
+    BEGAN = auto()
+    PROVED = auto()
+    FAILED = auto()
+    FAILED_TOO_OFTEN = auto()
+
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
+    {
+        (State.NEW, Event.CHOSE_PLAIN): State.PLAIN,
+        (State.NEW, Event.CHOSE_SCRAM): State.SCRAM,
+        # Who was known may show it again, when a session has become old.
+        (State.KNOWN, Event.CHOSE_PLAIN): State.PLAIN,
+        (State.KNOWN, Event.CHOSE_SCRAM): State.SCRAM,
+        (State.PLAIN, Event.PROVED): State.KNOWN,
+        (State.SCRAM, Event.BEGAN): State.CHALLENGED,
+        (State.CHALLENGED, Event.PROVED): State.KNOWN,
+        **{(state, Event.FAILED): State.NEW for state in (State.PLAIN, State.SCRAM, State.CHALLENGED)},
+        **{(state, Event.FAILED_TOO_OFTEN): State.REFUSED for state in (State.PLAIN, State.SCRAM, State.CHALLENGED)},
+    }
+)
+
+
+class SaslSession:
+    """One connection on its way to being known. For the event loop's thread; one request at a time."""
+
+    def __init__(self, users: Users) -> None:
+        self.state, self._users = State.NEW, users
+        self._mechanism, self._failure_count = PLAIN, 0
+        self._exchange: Exchange | None = None
+
+    def may_ask(self, api_key: int) -> bool:
+        """Whether a request of this key is answered now."""
+        return self.state is State.KNOWN or (api_key in BEFORE and self.state is not State.REFUSED)
+
+    def can(self, event: Event) -> bool:
+        return (self.state, event) in TRANSITIONS
+
+    def happened(self, event: Event) -> None:
+        """Go on to the next state; a bug where there is none."""
+        self.state = TRANSITIONS[self.state, event]
+
+    def choose(self, mechanism: str) -> bool:
+        """Begin with a mechanism; False where this is not the time."""
+        event = Event.CHOSE_PLAIN if mechanism == PLAIN else Event.CHOSE_SCRAM
+        if not self.can(event):
+            return False
+        self._mechanism, self._exchange = mechanism, None
+        self.happened(event)
+        return True
+
+    def failed(self) -> None:
+        """A try was in vain."""
+        self._failure_count += 1
+        is_last = self._failure_count >= AUTHENTICATION_TRIES_MAX
+        self.happened(Event.FAILED_TOO_OFTEN if is_last else Event.FAILED)
+
+    def step(self, token: bytes) -> tuple[bytes, str | None, Event]:
+        """The answer to a token, the user where it proved one, and what happened. On a thread: it may take a while."""
+        if self.state is State.PLAIN:
+            return b"", self._plain_user(token), Event.PROVED
+        if self.state is State.SCRAM:
+            first = parse_first(token)
+            credential = self._users.credential(first.user, self._mechanism)
+            nonce = secrets.token_urlsafe(SCRAM_NONCE_SIZE)
+            self._exchange = Exchange(self._mechanism, first, credential, nonce)
+            return self._exchange.challenge, None, Event.BEGAN
+        assert self._exchange is not None
+        return self._exchange.final(token), self._exchange.user, Event.PROVED
+
+    def _plain_user(self, token: bytes) -> str:
+        try:
+            authorization, user, password = token.decode().split("\0")
+        except ValueError:
+            raise AuthenticationFailed from None
+        if not self._users.is_password(user, password) or authorization not in ("", user):
+            raise AuthenticationFailed
+        return user
+
+
+def check_known(call: Call) -> None:
+    """NotAuthenticated, which ends the connection, for a request that is not answered to somebody unknown."""
+    session = _session(call)
+    if not session.may_ask(call.request.api_key):
+        raise NotAuthenticated(call.request.api_key)
+
+
+def is_known(peer: Peer) -> bool:
+    """Whether it has shown who it is."""
+    return peer.sasl is not None and peer.sasl.state is State.KNOWN
+
+
+def _session(call: Call) -> SaslSession:
+    if call.peer.sasl is None:
+        call.peer.sasl = SaslSession(call.broker.users)
+    return call.peer.sasl
+
+
+def sasl_handshake(call: Call, request: Fields) -> Values:
+    """Choose how to show who one is."""
+    settings = call.broker.settings
+    mechanisms = list(settings.mechanisms) if settings.sasl else []
+    if call.version < BARE_TOKENS_BELOW:
+        error = Code.UNSUPPORTED_VERSION
+    elif not settings.sasl:
+        error = Code.ILLEGAL_SASL_STATE
+    elif request.mechanism not in mechanisms or request.mechanism not in (PLAIN, *HASHES):
+        error = Code.UNSUPPORTED_SASL_MECHANISM
+    else:
+        error = Code.NONE if _session(call).choose(request.mechanism) else Code.ILLEGAL_SASL_STATE
+        call.peer.user = ANONYMOUS
+    return {"error_code": error, "mechanisms": mechanisms}
+
+
+async def sasl_authenticate(call: Call, request: Fields) -> Values:
+    """One token more. A failure is answered late, always as late, and says nothing of what was wrong."""
+    if not call.broker.settings.sasl or not _session(call).can(Event.FAILED):
+        return _answer(Code.ILLEGAL_SASL_STATE, "choose a mechanism first, with SaslHandshake")
+    loop, session = asyncio.get_running_loop(), _session(call)
+    answer_at = loop.time() + AUTHENTICATION_ANSWER_S
+    try:
+        token, user, event = await call.broker.in_thread(session.step, bytes(request.auth_bytes))
+    except WarrenError as error:
+        session.failed()
+        if not isinstance(error, AuthenticationFailed):
+            LOGGER.error("users cannot be read: %s", error)
+        LOGGER.warning("authentication failed: %s", call.peer)
+        await asyncio.sleep(max(0.0, answer_at - loop.time()))
+        return _answer(Code.SASL_AUTHENTICATION_FAILED, str(AuthenticationFailed()))
+    session.happened(event)
+    if user is not None:
+        call.peer.user = user
+        call.peer.welcome()
+    return {"error_code": Code.NONE, "auth_bytes": token}
+
+
+def _answer(code: Code, message: str) -> dict[str, Any]:
+    return {"error_code": code, "error_message": message, "auth_bytes": b""}

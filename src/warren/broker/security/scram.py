@@ -1,0 +1,134 @@
+"""SCRAM (RFC 5802, RFC 7677) on the broker's side: what is kept of a password, and the exchange that proves it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
+
+from warren.config import SCRAM_ITERATIONS, SCRAM_SALT_SIZE
+from warren.errors import AuthenticationFailed
+
+HASHES: Final[Mapping[str, str]] = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
+"""The hash of each mechanism."""
+CLIENT_KEY: Final = b"Client Key"
+SERVER_KEY: Final = b"Server Key"
+
+
+class Credential(NamedTuple):
+    """What a password is checked against; the password cannot be had from it."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+    @classmethod
+    def of(cls, mechanism: str, password: str, salt: bytes, iterations: int = SCRAM_ITERATIONS) -> Self:
+        """The credential of a password. Takes as long as `iterations` say."""
+        name = HASHES[mechanism]
+        salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+        client_key = hmac.digest(salted, CLIENT_KEY, name)
+        stored_key = hashlib.new(name, client_key).digest()
+        return cls(salt, iterations, stored_key, hmac.digest(salted, SERVER_KEY, name))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "salt": _text(self.salt),
+            "iterations": self.iterations,
+            "stored_key": _text(self.stored_key),
+            "server_key": _text(self.server_key),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_json` gave; KeyError, TypeError or ValueError for anything else."""
+        keys = (base64.b64decode(data[name], validate=True) for name in ("salt", "stored_key", "server_key"))
+        salt, stored_key, server_key = keys
+        return cls(salt, int(data["iterations"]), stored_key, server_key)
+
+
+def nobody(mechanism: str, secret: bytes, user: str) -> Credential:
+    """A credential for somebody who is not there: the same whenever it is asked for, and no password fits it."""
+    name = HASHES[mechanism]
+    salt = hmac.digest(secret, user.encode(), name)[:SCRAM_SALT_SIZE]
+    size = hashlib.new(name).digest_size
+    return Credential(salt, SCRAM_ITERATIONS, bytes(size), bytes(size))
+
+
+class ClientFirst(NamedTuple):
+    """The first message of a client."""
+
+    header: str
+    bare: str
+    user: str
+    nonce: str
+
+
+def parse_first(token: bytes) -> ClientFirst:
+    """The client's first message; AuthenticationFailed where it is none that can be answered."""
+    text = _decoded(token)
+    binding, _, rest = text.partition(",")
+    authorization, _, bare = rest.partition(",")
+    fields = _fields(bare)
+    user = fields.get("n", "").replace("=2C", ",").replace("=3D", "=")
+    if binding not in ("n", "y") or not user or not fields.get("r") or "m" in fields or "tokenauth" in fields:
+        raise AuthenticationFailed
+    if authorization and authorization != f"a={fields['n']}":
+        raise AuthenticationFailed
+    return ClientFirst(f"{binding},{authorization},", bare, user, fields["r"])
+
+
+class Exchange:
+    """One proof, from the client's first message on. `user` has proved who they are once `final` has returned."""
+
+    def __init__(self, mechanism: str, first: ClientFirst, credential: Credential, server_nonce: str) -> None:
+        self._hash, self._first, self._credential = HASHES[mechanism], first, credential
+        self._nonce = first.nonce + server_nonce
+        self.user = first.user
+
+    @property
+    def challenge(self) -> bytes:
+        """The broker's first message."""
+        return f"r={self._nonce},s={_text(self._credential.salt)},i={self._credential.iterations}".encode()
+
+    def final(self, token: bytes) -> bytes:
+        """The broker's last message, which proves in turn that it knows the user; else AuthenticationFailed."""
+        text = _decoded(token)
+        without_proof, _, _ = text.rpartition(",p=")
+        fields = _fields(text)
+        binding = _text(self._first.header.encode())
+        said = ",".join((self._first.bare, self.challenge.decode(), without_proof)).encode()
+        is_proved = self._is_proved(fields.get("p", ""), said)
+        if not is_proved or fields.get("r") != self._nonce or fields.get("c") != binding:
+            raise AuthenticationFailed
+        return b"v=" + _text(hmac.digest(self._credential.server_key, said, self._hash)).encode()
+
+    def _is_proved(self, proof: str, said: bytes) -> bool:
+        signature = hmac.digest(self._credential.stored_key, said, self._hash)
+        try:
+            given = base64.b64decode(proof, validate=True)
+        except (binascii.Error, ValueError):
+            given = b""
+        client_key = bytes(a ^ b for a, b in zip(given.ljust(len(signature), b"\0"), signature, strict=False))
+        found = hashlib.new(self._hash, client_key).digest()
+        return hmac.compare_digest(found, self._credential.stored_key) and len(given) == len(signature)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _decoded(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed from None
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {name: value for name, equals, value in (part.partition("=") for part in text.split(",")) if equals}

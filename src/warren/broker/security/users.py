@@ -1,0 +1,107 @@
+"""The users of a store: their names, and what their passwords are checked against. No password is ever kept."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from warren.broker.security.scram import HASHES, Credential, nobody
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import (
+    PASSWORD_SIZE_MAX,
+    PASSWORD_SIZE_MIN,
+    SCRAM_ITERATIONS,
+    SCRAM_SALT_SIZE,
+    USER_NAME_SIZE_MAX,
+    USERS_MAX,
+)
+from warren.errors import BadInput, BadName, CorruptSettings, NoSuchUser, UserExists
+from warren.queue import store_paths
+from warren.queue.json_file import read_json, write_json
+from warren.queue.shared_lock import SharedLock
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+
+PRIVATE: Final = 0o600
+PLAIN_CHECKED_WITH: Final = "SCRAM-SHA-256"
+
+
+class Users:
+    """Who may connect to brokers of the store at `path`. Any thread and process; each question reads the file."""
+
+    def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._path, self._filesystem = store_paths.users_file(path), filesystem
+        self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
+        self._secret = secrets.token_bytes(32)
+
+    def names(self) -> list[str]:
+        """All users, sorted."""
+        return sorted(self._read())
+
+    def create(self, name: str, password: str, *, replaces: bool = False) -> None:
+        """A user with this password. UserExists, unless it `replaces` the password of one who is there."""
+        _check(name, password)
+        made = {
+            mechanism: Credential.of(mechanism, password, secrets.token_bytes(SCRAM_SALT_SIZE)).to_json()
+            for mechanism in HASHES
+        }
+        with self._lock:
+            users = self._read()
+            if name in users and not replaces:
+                raise UserExists(name)
+            if len(users) >= USERS_MAX:
+                raise BadInput(f"there are {USERS_MAX} users, and cannot be more")
+            self._write({**users, name: made})
+
+    def delete(self, name: str) -> None:
+        """The user is no more; NoSuchUser where there was none."""
+        with self._lock:
+            users = self._read()
+            if users.pop(name, None) is None:
+                raise NoSuchUser(name)
+            self._write(users)
+
+    def credential(self, name: str, mechanism: str) -> Credential:
+        """What a password of the user is checked against; for nobody one that no password fits."""
+        found = self._read().get(name)
+        if found is None:
+            return nobody(mechanism, self._secret, name)
+        try:
+            return Credential.from_json(found[mechanism])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptSettings(self._path, f"user {name!r}: {error}") from error
+
+    def is_password(self, name: str, password: str) -> bool:
+        """Whether it is the password of the user. It takes as long for somebody who is not there."""
+        kept = self.credential(name, PLAIN_CHECKED_WITH)
+        given = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
+        return hmac.compare_digest(given.stored_key, kept.stored_key)
+
+    def _read(self) -> dict[str, Any]:
+        data = read_json(self._filesystem, self._path) or {}
+        users = data.get("users", {})
+        if not isinstance(users, dict):
+            raise CorruptSettings(self._path, "its users are no object")
+        return users
+
+    def _write(self, users: Mapping[str, Any]) -> None:
+        new_path = self._path + store_paths.NEW_SUFFIX
+        with suppress(FileNotFoundError):
+            os.remove(new_path)
+        # It is written where nobody else could ever open it.
+        os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
+        write_json(self._filesystem, self._path, {"users": users, "iterations": SCRAM_ITERATIONS})
+
+
+def _check(name: str, password: str) -> None:
+    if not name or len(name.encode()) > USER_NAME_SIZE_MAX:
+        raise BadName("user", name, f"a name has 1 to {USER_NAME_SIZE_MAX} bytes")
+    if not name.isprintable() or name != name.strip() or any(each in name for each in ":*,;"):
+        raise BadName("user", name, "a name has no control characters, no space at its ends, and none of : * , ;")
+    if not PASSWORD_SIZE_MIN <= len(password.encode()) <= PASSWORD_SIZE_MAX:
+        raise BadInput(f"a password has {PASSWORD_SIZE_MIN} to {PASSWORD_SIZE_MAX} bytes")
+    if "\0" in password:
+        raise BadInput("a password has no zero byte")

@@ -1,0 +1,68 @@
+"""`warren user …`: who may connect to a broker of the store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from warren.broker.security.users import Users
+from warren.cli.failure import FailureGroup
+from warren.cli.show import write_json
+from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.config import PASSWORD_SIZE_MAX
+
+app = typer.Typer(cls=FailureGroup, help="Make, list and delete the users that a broker lets in.", no_args_is_help=True)
+
+UserArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user.", show_default=False)]
+PasswordFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Holds the password on its first line; asked for, or read from stdin, if not."),
+]
+Replaces = Annotated[bool, typer.Option("--replace", help="Give a user that is there another password.")]
+
+
+@app.command()
+def create(
+    name: UserArgument,
+    password_file: PasswordFile = None,
+    replaces: Replaces = False,
+    store: StoreOption = STORE_DEFAULT,
+) -> None:
+    """Make a user. The password is never shown, and kept as SCRAM keeps it."""
+    _users(store).create(name, _password(password_file), replaces=replaces)
+    typer.echo(f"user {name} may connect")
+
+
+@app.command("list")
+def list_users(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
+    """Show the names of the users."""
+    names = _users(store).names()
+    if is_json:
+        write_json(names)
+    else:
+        for name in names:
+            typer.echo(name)
+
+
+@app.command()
+def delete(name: UserArgument, store: StoreOption = STORE_DEFAULT) -> None:
+    """Delete a user. Connections that are open stay so."""
+    _users(store).delete(name)
+    typer.echo(f"user {name} may no longer connect")
+
+
+def _users(store: str) -> Users:
+    require_store(store)
+    return Users(os.path.abspath(store))
+
+
+def _password(path: str | None) -> str:
+    if path is not None:
+        with open(path, encoding="utf-8") as file:
+            return file.readline(PASSWORD_SIZE_MAX + 2).rstrip("\r\n")
+    if not sys.stdin.isatty():
+        return sys.stdin.readline(PASSWORD_SIZE_MAX + 2).rstrip("\r\n")
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))

@@ -1,0 +1,116 @@
+"""`warren serve`: starts, stops, and starts again after any end, and says clearly why it cannot."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+import warren
+from tests.broker.process import PATIENCE_S, run_warren, served_store
+from tests.broker.running import running_broker
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+admin = pytest.importorskip("confluent_kafka.admin")
+
+
+def test_what_was_acknowledged_is_there_after_a_kill_and_a_start_without_a_hand(tmp_path: Path) -> None:
+    acknowledged: list[int] = []
+    with served_store(tmp_path / "data") as broker:
+        out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "acks": "all", "linger.ms": 1})
+        for number in range(2000):
+            out.produce(
+                "orders",
+                b"%d" % number,
+                on_delivery=lambda error, message: None if error else acknowledged.append(int(message.value())),
+            )
+            out.poll(0)
+        while len(acknowledged) < 500:
+            out.poll(0.1)
+        how = broker.end(signal.SIGKILL)
+        out.purge()
+        out.flush(1)
+
+    with served_store(tmp_path / "data") as broker:
+        settings = {"bootstrap.servers": broker.address, "group.id": "readers", "auto.offset.reset": "earliest"}
+        into = confluent_kafka.Consumer(settings)
+        into.subscribe(["orders"])
+        found: set[int] = set()
+        while not set(acknowledged) <= found:
+            message = into.poll(PATIENCE_S)
+            assert message is not None
+            found.add(int(message.value()))
+        into.close()
+
+    assert how == -signal.SIGKILL
+    assert len(acknowledged) >= 500
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_0_although_a_consumer_waits(tmp_path: Path, how: signal.Signals) -> None:
+    with served_store(tmp_path / "data") as broker:
+        out = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+        out.produce("orders", b"1")
+        assert out.flush(PATIENCE_S) == 0
+        settings = {"bootstrap.servers": broker.address, "group.id": "readers", "enable.auto.commit": False}
+        into = confluent_kafka.Consumer(settings | {"fetch.wait.max.ms": 50_000})
+        into.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+        assert into.poll(PATIENCE_S) is not None
+
+        code = broker.end(how)
+        into.close()
+
+        assert code == 0
+        assert [line["message"] for line in broker.log()] == [f"{how.name}: stopping", "stopped"]
+
+
+def test_a_second_broker_of_a_store_says_who_serves_it(tmp_path: Path) -> None:
+    with served_store(tmp_path / "data") as broker:
+        done = run_warren("serve", "data", "--port", "0", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path / 'data'} is served by another broker: process {broker.process.pid}\n"
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        done = run_warren("serve", "data", "--create", "--port", str(port), folder=tmp_path)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_what_is_not_a_store_is_not_made_one(tmp_path: Path) -> None:
+    done = run_warren("serve", "data", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("data is not a store: there is no such directory")
+    assert not (tmp_path / "data").exists()
+
+
+def test_other_machines_are_not_served_without_authentication_unless_it_is_said(tmp_path: Path) -> None:
+    done = run_warren("serve", "data", "--create", "--host", "0.0.0.0", folder=tmp_path)
+
+    assert done.returncode == 2
+    assert "--insecure" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
+    with served_store(tmp_path / "data", "--advertise", "broker.example:19092") as broker:
+        client = admin.AdminClient({"bootstrap.servers": broker.address})
+
+        found = client.list_topics(timeout=PATIENCE_S).brokers
+
+    assert [(each.host, each.port) for each in found.values()] == [("broker.example", 19092)]
+
+
+def test_the_embedded_store_stays_open_to_others(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data"), warren.open(tmp_path / "data") as store:
+        receipt = store.topic("orders").put(b"1")
+
+    assert receipt.number == 0

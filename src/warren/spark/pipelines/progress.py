@@ -42,14 +42,14 @@ def behind(sources: Sequence[Mapping[str, Any]]) -> int | None:
     """How many messages the sources had that were not read; None where one does not tell."""
     total = 0
     for source in sources:
-        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        end, latest = offset_of(source.get("endOffset")), offset_of(source.get("latestOffset"))
         if end is None or latest is None:
             return None
         total += sum(max(0, number - end.numbers.get(place, 0)) for place, number in latest.numbers.items())
     return total if sources else None
 
 
-def _offset(told: object) -> StreamOffset | None:
+def offset_of(told: object) -> StreamOffset | None:
     """An offset of format "warren" as Spark tells it: as JSON, sometimes in a text."""
     try:
         data = json.loads(told) if isinstance(told, str) else told

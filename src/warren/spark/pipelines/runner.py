@@ -16,11 +16,13 @@ from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_LOOK_S, PIPELINE_STOP_S
 from warren.errors import PipelineBusy
 from warren.queue import store_paths
 from warren.spark.catalog import Catalog
+from warren.spark.group_progress import GroupProgress
 from warren.spark.pipelines import letters, parsing, sink, source, steps
 from warren.spark.pipelines.definition import Definition
 from warren.spark.pipelines.failure import failed
 from warren.spark.pipelines.place import checkpoint_of, store_of
-from warren.spark.pipelines.progress import Progress
+from warren.spark.pipelines.progress import Progress, offset_of
+from warren.spark.pipelines.source import LETTERS_SUFFIX
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, Lock
 from warren.transaction.store import Store
 
@@ -36,9 +38,11 @@ class Running:
     the rows; a second one, where the pipeline has one, the dead letters.
     """
 
-    def __init__(self, definition: Definition, queries: list[StreamingQuery], lock: Lock, clock: Clock) -> None:
+    def __init__(
+        self, definition: Definition, store: str, queries: list[StreamingQuery], lock: Lock, clock: Clock
+    ) -> None:
         self.definition, self.queries = definition, queries
-        self._lock, self._clock = lock, clock
+        self._store, self._lock, self._clock = store, lock, clock
         self._progress = Progress()
 
     @property
@@ -101,7 +105,23 @@ class Running:
                 raise failed(self.definition.name, str(error))
 
     def _end(self) -> None:
-        self._lock.close()
+        try:
+            if self.definition.group:
+                self._show_last_batch()
+        finally:
+            self._lock.close()
+
+    def _show_last_batch(self) -> None:
+        """What the last batches did is done for the groups, too: Spark would tell the source with the next one."""
+        groups = self.definition.group, self.definition.group + LETTERS_SUFFIX
+        for query, group in zip(self.queries, groups, strict=False):
+            told: Mapping[str, Any] = query.lastProgress or {}
+            ends = [offset_of(each.get("endOffset")) for each in told.get("sources", ())]
+            shown = GroupProgress(self._store, group)
+            for end in ends:
+                if end is not None:
+                    shown.commit(end)
+            shown.close()
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.definition.name}, {'running' if self.is_active else 'ended'}>"
@@ -141,7 +161,7 @@ def start(
             query.stop()
         lock.close()
         raise
-    return Running(definition, queries, lock, clock)
+    return Running(definition, place, queries, lock, clock)
 
 
 def silence(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ help: ## list the targets
 
 setup: $(VENV)/.dev ## create .venv and install Warren with its development tools
 
-run: $(VENV)/.run ## write and read a million messages, and show the rates
+run: $(VENV)/.run ## a million orders: revenue and an archive of them, on a Spark of this machine
 	@$(BIN)/warren demo
 
 test: check test-core test-spark ## lint, types and every test
@@ -60,13 +60,13 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.run: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --editable '.[spark]'
+	$(BIN)/python -m pip install -qq --editable '.[spark]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@

@@ -30,7 +30,8 @@ def batch_writer(schema: StructType, options: Mapping[str, str], overwrite: bool
 def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> StreamWriter:
     """The writer of one micro-batch of `df.writeStream`."""
     if overwrite:
-        raise BadOption("outputMode", "complete: what a topic has is never replaced; use outputMode update or append")
+        reason = "complete: what a topic has is never replaced; use append, or foreachBatch for update"
+        raise BadOption("outputMode", reason)
     return StreamWriter(schema, WriteOptions.parse(options, is_stream=True))
 
 

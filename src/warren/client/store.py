@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import ssl
 import threading
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
 from warren.client.calls import Calls, same
+from warren.client.queue import RemoteQueue
 from warren.client.topic import RemoteTopic
-from warren.config import CLIENT_TIMEOUT_S_DEFAULT
+from warren.client.transaction import RemoteProducer, RemoteTransaction
+from warren.config import CLIENT_TIMEOUT_S_DEFAULT, TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.errors import NoSuchTopic
-from warren.protocol.own_api import setting_values, settings_of
+from warren.protocol.own_api import ANY, setting_values, settings_of
 from warren.protocol.own_schemas import OwnKey
 from warren.queue.description import TopicDescription
 from warren.queue.names import checked_name
 from warren.queue.settings import TopicSettings, check_known
+from warren.transaction.coordinator import Prepared, checked_application, checked_id, checked_ids, checked_version
+from warren.transaction.states import State
 
 
 class RemoteStore:
@@ -98,6 +104,86 @@ class RemoteStore:
         self.calls.call(OwnKey.DELETE_TOPIC, {"topic": checked_name("topic", name)})
         with self._mutex:
             self._topics.pop(name, None)
+
+    def queue(
+        self,
+        name: str,
+        maxsize: int = 0,
+        *,
+        dumps: Callable[[Any], bytes] = pickle.dumps,
+        loads: Callable[[bytes], Any] = pickle.loads,
+        **settings: Any,
+    ) -> RemoteQueue[Any]:
+        """The durable queue `name`, with the methods of `queue.Queue`, for all clients and processes.
+
+        Items are anything that pickle takes; only open a queue that you trust, or give other `dumps` and `loads`.
+        """
+        check_known(settings)
+        return RemoteQueue(self, checked_name("topic", name), maxsize, dumps, loads, settings)
+
+    # --- Transactions ---
+
+    def transaction(
+        self,
+        timeout: float = TRANSACTION_TIMEOUT_S_DEFAULT,
+        id: str | None = None,
+        prepared_timeout: float | None = None,
+    ) -> RemoteTransaction:
+        """A transaction: what is put to it happens when it is committed, all of it or nothing.
+
+        It is aborted when it is still open after `timeout` seconds, or when this client is gone. Once prepared it waits
+        to be decided, for `prepared_timeout` seconds or for ever.
+        """
+        return RemoteTransaction(self, timeout, id, prepared_timeout)
+
+    def commit(self, id: str) -> State:
+        """Commit a prepared transaction, whoever prepared it: "done". Once more does nothing."""
+        values = {"id": checked_id(id), "action": "commit"}
+        return State(self.calls.call(OwnKey.END_TRANSACTION, values, repeat=same).state)
+
+    def abort(self, id: str) -> State:
+        """Abort a transaction that was prepared by anybody: "aborted". Once more does nothing."""
+        values = {"id": checked_id(id), "action": "abort"}
+        return State(self.calls.call(OwnKey.END_TRANSACTION, values, repeat=same).state)
+
+    def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
+        """Commit prepared transactions together, as what `application` did to reach `version`: "done"."""
+        values = {
+            "application": checked_application(application),
+            "version": checked_version(version),
+            "ids": checked_ids(ids),
+        }
+        return State(self.calls.call(OwnKey.COMMIT_BATCH, values, repeat=same).state)
+
+    def commit_all(self, ids: Sequence[str]) -> State:
+        """Commit prepared transactions together, for nobody who would come back: "done"."""
+        values = {"application": None, "ids": checked_ids(ids)}
+        return State(self.calls.call(OwnKey.COMMIT_BATCH, values, repeat=same).state)
+
+    def abort_prepared(self, prefix: str, before: str | None = None) -> list[str]:
+        """Abort every prepared transaction whose id starts with `prefix`, and sorts before `before`; their ids."""
+        values = {"action": "abort_prepared", "name": checked_id(prefix), "before": before}
+        return list(self.calls.call(OwnKey.RECOVER, values, repeat=same).ids)
+
+    def last_version(self, application: str) -> int | None:
+        """The version of the last `commit_batch` of an application; None where there was none, or not for long."""
+        values = {"action": "last_version", "name": checked_application(application)}
+        version = int(self.calls.call(OwnKey.RECOVER, values, repeat=same).version)
+        return None if version == ANY else version
+
+    @property
+    def last_failure(self) -> str:
+        """Why something that was decided could not be carried out at the broker, the last time; empty for nothing."""
+        return str(self.calls.call(OwnKey.RECOVER, {"action": "last_failure"}, repeat=same).failure)
+
+    def recover(self) -> list[Prepared]:
+        """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""
+        found = self.calls.call(OwnKey.RECOVER, {"action": "recover"}, repeat=same).prepared
+        return [Prepared(*(getattr(each, name) for name in Prepared._fields)) for each in found]
+
+    def producer(self, name: str) -> RemoteProducer:
+        """The producer `name`, which numbers its puts. ProducerBusy while it is open anywhere."""
+        return RemoteProducer(self, name)
 
     # --- Ending ---
 

@@ -8,20 +8,28 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
+from warren.client.broadcast import RemoteBroadcast
 from warren.client.calls import same
+from warren.client.groups import QueueWorker, StreamMember, open_group
 from warren.client.log import RemoteLog
+from warren.client.transaction import due_values, put_values, single
 from warren.clock import microseconds
 from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.protocol.kafka_codec import Fields, Values
-from warren.protocol.own_api import position_values, positions_of, setting_values, settings_of
-from warren.protocol.own_records import record_values
+from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
+from warren.protocol.own_records import messages_of, record_values
 from warren.protocol.own_schemas import OwnKey
+from warren.queue.delay import Delay
+from warren.queue.delayed import Delayed, Scheduled, due_time, parse_handle_id
 from warren.queue.description import PartitionDescription, TopicDescription
+from warren.queue.groups import GroupOptions
+from warren.queue.positions import Where
 from warren.queue.request import answer, reply_headers, request
+from warren.queue.rotation import checked_limit
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
 from warren.queue.topic import Places, Topic
@@ -125,14 +133,10 @@ class RemoteTopic:
         if reply_to:
             headers = reply_headers(headers, reply_to)
         self.check_bodies([body])
-        batch = Batch(
-            [body],
-            None,
-            None if key is None else [key],
-            [id] if id else None,
-            [headers] if headers else None,
-            None if corr_offset == NO_CORR_OFFSET else [corr_offset],
-        )
+        if delay is not None or deliver_at is not None:
+            batch = single(body, key, tag, headers, id, corr_offset)
+            return self._park(batch, "", partition, due_values(delay, deliver_at))[0]
+        batch = single(body, key, "", headers, id, corr_offset)
         number = self.route(key) if partition is None else partition
         self._check_partition(number)
         marker = self.store.new_marker()
@@ -159,6 +163,8 @@ class RemoteTopic:
         batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
         batch.check()
         self.check_bodies(bodies)
+        if delay is not None or deliver_at is not None:
+            return self._park(batch, tag, partition, due_values(delay, deliver_at)) if bodies else []
         keyless = self._next() if partition is None else partition
         self._check_partition(keyless)
         if not bodies:
@@ -217,6 +223,38 @@ class RemoteTopic:
             self.note_end(number, at, is_end=False)
         self._partition_count = max(self._partition_count, found.partition_count)
         return found
+
+    # --- What is parked ---
+
+    def _park(self, batch: Batch, tag: str, partition: int | None, due: Values) -> list[Delayed]:
+        values = {**put_values(str(self.name), batch, tag, partition), **due}
+        # Not sent again: it would be delivered twice.
+        ids = self.store.calls.call(OwnKey.PARK, values).ids
+        return [Delayed(cast(Delay, self), *parse_handle_id(id)) for id in ids]
+
+    def scheduled(self, limit: int | None = None) -> Iterator[Scheduled]:
+        """What was put with a delay and is not due yet, by due time, the first `limit` of it; read page by page."""
+        if limit is not None:
+            checked_limit(limit)
+        return self._scheduled(limit)
+
+    def _scheduled(self, limit: int | None) -> Iterator[Scheduled]:
+        after, left = "", limit
+        while left is None or left > 0:
+            count = READ_LIMIT_DEFAULT if left is None else min(left, READ_LIMIT_DEFAULT)
+            values = {"topic": str(self.name), "after": after, "limit": count}
+            answer = self.store.calls.call(OwnKey.LIST_PARKED, values, repeat=same)
+            yield from map(_parked, answer.parked, messages_of(answer.messages, self.name))
+            if not answer.parked:
+                return
+            after = answer.parked[-1].id
+            left = None if left is None else left - len(answer.parked)
+
+    def cancel(self, handle_id: str) -> bool:
+        """Cancel a delayed message by the id of its handle. True: it will never be delivered; False: too late."""
+        parse_handle_id(handle_id)
+        values = {"topic": str(self.name), "id": handle_id}
+        return bool(self.store.calls.call(OwnKey.CANCEL_PARKED, values).is_cancelled)
 
     def check_bodies(self, bodies: Sequence[bytes]) -> None:
         """TooLarge where the topic takes one of them not."""
@@ -290,6 +328,30 @@ class RemoteTopic:
         values = {"topic": str(self.name), "time": time_us}
         return positions_of(self.store.calls.call(OwnKey.FIND_TIME, values, repeat=same).positions)
 
+    # --- Consuming ---
+
+    @overload
+    def group(self, name: str, *, mode: Literal["stream"] = ..., **options: Unpack[GroupOptions]) -> StreamMember: ...
+
+    @overload
+    def group(self, name: str, *, mode: Literal["queue"], **options: Unpack[GroupOptions]) -> QueueWorker: ...
+
+    def group(
+        self, name: str, *, mode: Literal["stream", "queue"] = "stream", **options: Unpack[GroupOptions]
+    ) -> StreamMember | QueueWorker:
+        """A member of the group `name`, which is made where there is none. Members share the messages of a group."""
+        return open_group(self, name, mode, options)
+
+    def broadcast(
+        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: float | None = None
+    ) -> RemoteBroadcast:
+        """Everything that is put from now on, or from `start` on, to iterate or to `read`. It keeps no position."""
+        return RemoteBroadcast(self, tag=tag, start=start, wait=wait)
+
+    def delete_group(self, name: str) -> None:
+        """Remove a group with its positions and leases, for everybody; NoSuchGroup where there is none."""
+        self.store.calls.call(OwnKey.DELETE_GROUP, {"topic": str(self.name), "group": name})
+
     # --- Keeping house ---
 
     def groups(self) -> list[str]:
@@ -328,6 +390,12 @@ def _repeated(values: Values) -> Values:
 def _picked(batch: Batch, rows: Sequence[int]) -> Batch:
     columns: list[Any] = [None if column is None else [column[row] for row in rows] for column in batch]
     return Batch(*columns)
+
+
+def _parked(entry: Fields, message: Message) -> Scheduled:
+    partition = None if entry.partition == ANY else entry.partition
+    fields = message.key, message.tag, message.headers, message.id, message.corr_offset
+    return Scheduled(entry.id, due_time(entry.due), *fields, partition, message.body)
 
 
 def _described(part: Fields) -> PartitionDescription:

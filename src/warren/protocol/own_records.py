@@ -50,11 +50,13 @@ def packed_of(fields: Fields, body_size_max: int) -> Packed:
     return packed
 
 
-def batch_of(fields: Fields, body_size_max: int) -> Batch:
-    """The messages of a record, as `append_many` takes them."""
-    record, found = _unpacked(Packed(fields.payload, fields.checksum, fields.message_count))
-    _check(found, body_size_max)
-    messages = columns.messages(record, found, ALL, topic="", partition=0)
+def batch_of(records: Sequence[Fields], body_size_max: int) -> Batch:
+    """The messages of records, one behind the other, as `append_many` takes them."""
+    messages: list[Message] = []
+    for fields in records:
+        record, found = _unpacked(Packed(fields.payload, fields.checksum, fields.message_count))
+        _check(found, body_size_max)
+        messages += columns.messages(record, found, ALL, topic="", partition=0)
     return batch_of_messages(messages)
 
 

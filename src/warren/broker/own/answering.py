@@ -69,6 +69,7 @@ async def awaited(
     logs: Callable[[], Sequence[Log]],
     attempt: Callable[[], Awaitable[T]],
     session: Session | None = None,
+    look_s: float = OWN_LOOK_S,
 ) -> T:
     """What `attempt` gives, tried until it gives something that is true or the time is over.
 
@@ -84,7 +85,7 @@ async def awaited(
         if session is not None and session.is_closed:
             # Nobody is there to be answered.
             raise NoSuchHandle(0)
-        await call.broker.long_polls.wait(logs(), min(left_s, OWN_LOOK_S))
+        await call.broker.long_polls.wait(logs(), min(left_s, look_s))
 
 
 def checked_choice(what: str, given: str, known: Sequence[str]) -> str:

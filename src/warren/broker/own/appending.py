@@ -121,7 +121,7 @@ async def _plain(call: Call, topic: Topic, asked: Fields) -> Values:
     def put() -> dict[int, int]:
         firsts: dict[int, int] = {}
         for fields in asked.records:
-            batch = batch_of(fields, topic.settings.message_size_max)
+            batch = batch_of([fields], topic.settings.message_size_max)
             columns = {name: column for name, column in batch._asdict().items() if name != "bodies"}
             numbers = topic.partition(fields.partition).append_many(batch.bodies, **columns)
             firsts.setdefault(fields.partition, numbers.start)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.broker.call import Handler
-from warren.broker.own import appending, reading, stores
+from warren.broker.own import appending, groups, parking, queues, reading, stores, transactions
 from warren.broker.own.answering import OwnHandler, own
 from warren.protocol.own_schemas import OwnKey
 
@@ -22,5 +22,26 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.READ: reading.read,
     OwnKey.FIND_TIME: reading.find_time,
     OwnKey.SCAN: reading.scan,
+    OwnKey.PARK: parking.park,
+    OwnKey.LIST_PARKED: parking.list_parked,
+    OwnKey.CANCEL_PARKED: parking.cancel_parked,
+    OwnKey.OPEN_GROUP: groups.open_group,
+    OwnKey.DELETE_GROUP: groups.delete_group,
+    OwnKey.DESCRIBE_GROUP: groups.describe_group,
+    OwnKey.READ_GROUP: groups.read_group,
+    OwnKey.COMMIT_GROUP: groups.commit_group,
+    OwnKey.SEEK_GROUP: groups.seek_group,
+    OwnKey.TAKE: groups.take,
+    OwnKey.SETTLE: groups.settle,
+    OwnKey.REDRIVE: groups.redrive,
+    OwnKey.BEGIN_TRANSACTION: transactions.begin_transaction,
+    OwnKey.CHANGE_TRANSACTION: transactions.change_transaction,
+    OwnKey.END_TRANSACTION: transactions.end_transaction,
+    OwnKey.COMMIT_BATCH: transactions.commit_batch,
+    OwnKey.RECOVER: transactions.recover,
+    OwnKey.OPEN_PRODUCER: transactions.open_producer,
+    OwnKey.NUMBERED_PUT: transactions.numbered_put,
+    OwnKey.OPEN_QUEUE: queues.open_queue,
+    OwnKey.USE_QUEUE: queues.use_queue,
 }
 OWN_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType({key: own(handle) for key, handle in _OWN.items()})

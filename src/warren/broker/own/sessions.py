@@ -14,7 +14,13 @@ from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
 class Held(Protocol):
     """Something that a client has open."""
 
-    def close(self) -> None: ...
+    def leave(self) -> bool:
+        """The client wants no more of it; whether something of it is kept until the client is gone."""
+        ...
+
+    def close(self) -> None:
+        """The client is gone: nothing is kept."""
+        ...
 
 
 H = TypeVar("H", bound=Held)
@@ -31,6 +37,7 @@ class Session:
         self.connections: set[int] = set()
         self.is_closed = False
         self._held: dict[int, Held] = {}
+        self._left: list[Held] = []
         self._mutex = threading.Lock()
 
     def hold(self, handle: int, held: Held) -> None:
@@ -56,18 +63,24 @@ class Session:
         return held
 
     def let_go(self, handle: int) -> None:
-        """Close what is held by a handle, if anything is."""
+        """The client wants no more of what is held by a handle, if anything is."""
         with self._mutex:
             held = self._held.pop(handle, None)
-        if held is not None:
-            held.close()
+        if held is not None and held.leave():
+            with self._mutex:
+                is_over = self.is_closed
+                if not is_over:
+                    self._left.append(held)
+            if is_over:
+                _close(held)
 
     def close(self) -> None:
         """Close everything."""
         with self._mutex:
             self.is_closed = True
-            held, self._held = self._held, {}
-        for each in reversed(held.values()):
+            held, self._held = [*self._left, *self._held.values()], {}
+            self._left = []
+        for each in reversed(held):
             _close(each)
 
 

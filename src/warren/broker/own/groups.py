@@ -1,0 +1,260 @@
+"""Groups of topics for clients of our own: a member at the broker for each that a client opens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from warren.broker.call import Call
+from warren.broker.own.answering import awaited, checked_choice, limit_of, none_where, session_of, wait_of
+from warren.broker.own.reading import size_of
+from warren.clock import EPOCH
+from warren.config import OWN_TAKEN_MAX, READ_LIMIT_DEFAULT
+from warren.errors import BadInput, GroupClosed, LeaseLost
+from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
+from warren.protocol.own_records import message_values
+from warren.queue.positions import Where
+from warren.queue.queue_group import QueueGroup
+from warren.queue.stream_group import StreamGroup
+from warren.queue.topic import Topic
+from warren.storage import END, START
+
+ACTIONS: Final = ("ack", "nack", "extend")
+DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
+Place = tuple[int, int]
+
+
+class HeldStream:
+    """A member of a stream group that a client has open. One request at a time reads; any may ask."""
+
+    def __init__(self, group: StreamGroup) -> None:
+        self.group = group
+        self.serial, self.last = -1, list[Message]()
+
+    def leave(self) -> bool:
+        self.close()
+        return False
+
+    def close(self) -> None:
+        self.group.close()
+
+
+class HeldWork:
+    """A worker of a queue group that a client has open. Any thread may use it.
+
+    Invariant: what was taken and is not settled is in `_taken`, and given back when the client is gone.
+    """
+
+    def __init__(self, group: QueueGroup) -> None:
+        self.group = group
+        self._taken: dict[Place, int] = {}
+        self._mutex = threading.Lock()
+        self._is_left = self._is_closed = False
+
+    def take(self, limit: int) -> list[Message]:
+        """Take messages, without a wait."""
+        if self._is_left:
+            raise GroupClosed(self.group.topic.name, self.group.name)
+        messages = self.group.take(limit)
+        with self._mutex:
+            self._taken.update({(message.partition, message.number): message.attempt for message in messages})
+            while len(self._taken) > OWN_TAKEN_MAX:
+                del self._taken[next(iter(self._taken))]
+            is_late = self._is_closed
+        if is_late:
+            self.close()
+        return messages
+
+    def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
+        """Acknowledge, give back or extend."""
+        if action == "extend":
+            for message in messages:
+                self.group.extend(message, seconds or 0.0)
+            return
+        if action == "ack":
+            self.group.ack_many(messages)
+        else:
+            for message in messages:
+                self.group.nack(message, seconds, reason)
+        with self._mutex:
+            for message in messages:
+                self._taken.pop((message.partition, message.number), None)
+
+    def leave(self) -> bool:
+        self._is_left = True
+        if self._taken:
+            return True
+        self.close()
+        return False
+
+    def close(self) -> None:
+        with self._mutex:
+            self._is_closed = True
+            taken, self._taken = self._taken, {}
+        for (partition, number), attempt in taken.items():
+            # Leased to somebody else meanwhile, or acknowledged in a transaction.
+            with suppress(LeaseLost):
+                self.group.nack(named(self.group.topic, partition, number, attempt), 0.0)
+        self.group.close()
+
+
+def named(topic: Topic, partition: int, number: int, attempt: int) -> Message:
+    """A message as far as a group needs it to know which one is meant."""
+    return Message(number, 0, partition, topic.name, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
+
+
+def named_all(topic: Topic, places: Fields) -> list[Message]:
+    """The messages that a request names; BadInput where it does not say all that it takes of each."""
+    if not len(places.partitions) == len(places.numbers) == len(places.attempts):
+        raise BadInput("a place is a partition, a number and an attempt")
+    columns = zip(places.partitions, places.numbers, places.attempts, strict=True)
+    return [named(topic, *place) for place in columns]
+
+
+async def open_group(call: Call, asked: Fields) -> Values:
+    """A member of a group, which is made where there is none, by a handle of the client's."""
+    session = session_of(call)
+
+    def opened() -> Values:
+        topic = call.broker.store.existing_topic(asked.topic)
+        options: dict[str, Any] = settings_of(asked.settings)
+        mode: Any = checked_choice("mode", asked.mode, ("stream", "queue"))
+        group = topic.group(asked.group, mode=mode, **options)
+        session.hold(asked.handle, HeldStream(group) if isinstance(group, StreamGroup) else HeldWork(group))
+        member = group.id if isinstance(group, StreamGroup) else ""
+        return {"member": member, "settings": setting_values(group.settings.to_json())}
+
+    return await call.broker.in_thread(opened)
+
+
+async def delete_group(call: Call, asked: Fields) -> Values:
+    """Remove a group with its positions and leases."""
+    topic = call.broker.topics.find(asked.topic)
+    await call.broker.in_thread(topic.delete_group, asked.group)
+    return {}
+
+
+async def describe_group(call: Call, asked: Fields) -> Values:
+    """Where a group stands."""
+    held = held_group(call, asked.handle)
+    return await call.broker.in_thread(_described, held, asked.is_dead_wanted)
+
+
+def held_group(call: Call, handle: int) -> HeldStream | HeldWork:
+    """A group that the client has open, of either mode."""
+    held: Any = session_of(call).find(handle, object)  # type: ignore[type-var]
+    if not isinstance(held, HeldStream | HeldWork):
+        raise BadInput(f"handle {handle} is no group")
+    return held
+
+
+def _described(held: HeldStream | HeldWork, is_dead_wanted: bool) -> Values:
+    if isinstance(held, HeldWork):
+        work = held.group
+        dead = str(work.dead.name) if is_dead_wanted else ""
+        return {"lag": position_values(work.lag()), "in_flight": work.in_flight(), "dead": dead}
+    group = held.group
+    return {
+        "positions": position_values(group.positions()),
+        "owned": group.partitions,
+        "members": group.members(),
+        "read": position_values(group.read_positions()),
+        "lag": position_values(group.lag()),
+    }
+
+
+async def read_group(call: Call, asked: Fields) -> Values:
+    """Messages of the partitions that the member owns; where there is none, waits."""
+    session = session_of(call)
+    held = session.find(asked.handle, HeldStream)
+    limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked), wait_of(asked)
+    if asked.is_retry and asked.serial == held.serial:
+        # The answer was lost on its way.
+        await call.broker.in_thread(held.group.unread, held.last)
+    held.serial, held.last = asked.serial, []
+
+    async def attempt() -> list[Message]:
+        return await call.broker.in_thread(_read, held.group, limit, size)
+
+    held.last = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    return {"messages": message_values(held.last)}
+
+
+def _read(group: StreamGroup, limit: int, size_max: int) -> list[Message]:
+    messages, size = group.read(limit), 0
+    for count, message in enumerate(messages):
+        size += len(message.body)
+        if size > size_max and count:
+            group.unread(messages[count:])
+            return messages[:count]
+    return messages
+
+
+async def commit_group(call: Call, asked: Fields) -> Values:
+    """What was read is done with, or what comes before the positions."""
+    held = session_of(call).find(asked.handle, HeldStream)
+    positions = None if asked.positions is None else positions_of(asked.positions)
+    done = await call.broker.in_thread(held.group.commit, positions)
+    return {"positions": position_values(done)}
+
+
+async def seek_group(call: Call, asked: Fields) -> Values:
+    """Go to a number, a time, the start or the end, or back to what is not committed."""
+    held = session_of(call).find(asked.handle, HeldStream)
+    to = checked_choice("to", asked.to, DESTINATIONS)
+    if to == "rewind":
+        await call.broker.in_thread(held.group.rewind)
+        return {}
+    where: Where = _where(to, asked.where)
+    numbers: Mapping[int, int] = await call.broker.in_thread(held.group.seek, where, none_where(asked.partition, ANY))
+    return {"positions": position_values(numbers)}
+
+
+def _where(to: str, where: int) -> Where:
+    if to in ("start", "end"):
+        return START if to == "start" else END
+    return where if to == "number" else EPOCH + timedelta(microseconds=where)
+
+
+async def take(call: Call, asked: Fields) -> Values:
+    """Lease messages of a queue group; where there is none, waits."""
+    session = session_of(call)
+    held = session.find(asked.handle, HeldWork)
+    limit, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), wait_of(asked)
+
+    async def attempt() -> list[Message]:
+        return await call.broker.in_thread(held.take, limit)
+
+    messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    return {"messages": message_values(messages)}
+
+
+async def settle(call: Call, asked: Fields) -> Values:
+    """Acknowledge, give back or extend messages that were taken. A negative time is that of the group."""
+    held = session_of(call).find(asked.handle, HeldWork)
+    action = checked_choice("action", asked.action, ACTIONS)
+    topic = held.group.topic
+    seconds = None if asked.seconds < 0 else asked.seconds
+    await call.broker.in_thread(held.settle, action, named_all(topic, asked.places), seconds, asked.reason)
+    if action == "nack":
+        for log in topic.logs:
+            call.broker.long_polls.ring(log)
+    return {}
+
+
+async def redrive(call: Call, asked: Fields) -> Values:
+    """Put dead letters of a group back where they came from; how many."""
+    held = session_of(call).find(asked.handle, HeldWork)
+    limit = none_where(asked.limit, ANY)
+    numbers: dict[int, list[int]] = {}
+    for partition, number in zip(asked.places.partitions, asked.places.numbers, strict=False):
+        numbers.setdefault(partition, []).append(number)
+    count = await call.broker.in_thread(lambda: held.group.redrive(limit, numbers=numbers or None))
+    for log in held.group.topic.logs:
+        call.broker.long_polls.ring(log)
+    return {"count": count}

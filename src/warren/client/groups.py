@@ -1,0 +1,325 @@
+"""Groups of a topic of a broker: what a member or a worker does, over the network."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, overload
+
+from warren.client.handle import Handle
+from warren.clock import microseconds
+from warren.config import READ_LIMIT_DEFAULT
+from warren.errors import BadInput, GroupClosed, StoreClosed
+from warren.message import Message
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
+from warren.protocol.own_records import messages_of
+from warren.protocol.own_schemas import OwnKey
+from warren.queue.group_settings import LEASE_S_MAX, GroupSettings
+from warren.queue.groups import SETTING_NAMES
+from warren.queue.positions import Where
+from warren.queue.rotation import checked_limit, checked_wait_s
+from warren.storage.reader import Place
+
+if TYPE_CHECKING:
+    from warren.client.topic import RemoteTopic
+
+ITERATION_WAIT_S: Final = 1.0
+ITERATION_LIMIT: Final = 100
+
+
+def open_group(topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> StreamMember | QueueWorker:
+    """A member of the group `name` of a topic of a broker, which is made where there is none."""
+    given: dict[str, Any] = {}
+    for option, value in options.items():
+        if option not in SETTING_NAMES:
+            raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
+        if option == "start":
+            value = value.value if isinstance(value, Place) else value
+            value = microseconds(value) if isinstance(value, datetime | float) else value
+        given[option] = value
+    return QueueWorker(topic, name, given) if mode == "queue" else StreamMember(topic, name, mode, given)
+
+
+class Member:
+    """What members of groups of both modes have in common. Any thread may use them."""
+
+    def __init__(self, topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> None:
+        self.topic, self.name = topic, name
+        values = {
+            "topic": str(topic.name),
+            "group": name,
+            "mode": mode,
+            "settings": setting_values(options),
+        }
+        self.handle = Handle(topic.store.calls, OwnKey.OPEN_GROUP, values)
+        self.settings = GroupSettings(**settings_of(self.handle.opened.settings))
+        self._is_closed = False
+
+    def _check_open(self) -> None:
+        if self.topic.store.is_closed:
+            raise StoreClosed(self.topic.store.calls.address)
+        if self._is_closed:
+            raise GroupClosed(self.topic.name, self.name)
+
+    def _messages(self, answer: Fields) -> list[Message]:
+        return messages_of(answer.messages, self.topic.name)
+
+    def _described(self, **asked: Any) -> Fields:
+        self._check_open()
+        return self.handle.call(OwnKey.DESCRIBE_GROUP, asked)
+
+    def lag(self) -> dict[int, int]:
+        """By partition, how many messages were put that the group is not done with, with those its filter omits."""
+        return positions_of(self._described().lag)
+
+    def close(self) -> None:
+        """Leave the group. Closing twice does no harm."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} of {self.topic.name}{' closed' if self._is_closed else ''}>"
+
+
+class StreamMember(Member):
+    """A member of a stream group at a broker. Any thread may use it.
+
+    Where all connections were lost it joins anew: what was read and not committed is then read again, by whoever owns
+    the partition.
+    """
+
+    def __init__(self, topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> None:
+        super().__init__(topic, name, mode, options)
+        self._serials = itertools.count()
+        self._mutex = threading.RLock()
+        self._ahead: list[Message] = []
+        """What iterating has fetched and not given, the next one last."""
+
+    # --- Reading ---
+
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+        """Up to `limit` messages of the partitions that this member owns, ordered within each partition."""
+        checked_limit(limit)
+        wait_s = checked_wait_s(wait)
+        self._check_open()
+        with self._mutex:
+            count = min(limit, len(self._ahead))
+            messages = [self._ahead.pop() for _ in range(count)]
+        while len(messages) < limit:
+            more = self._read(limit - len(messages), 0.0 if messages else wait_s)
+            messages += more
+            if not more:
+                break
+        return messages
+
+    def _read(self, limit: int, wait_s: float) -> list[Message]:
+        values = {"limit": limit, "serial": next(self._serials)}
+        answer = self.handle.waited(
+            OwnKey.READ_GROUP, values, wait_s, lambda found: bool(found.messages.records), repeat=_read_again
+        )
+        return self._messages(answer)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Message after message, without end, until the member is closed. `commit` commits up to the one given last."""
+        while not self._is_closed:
+            with self._mutex:
+                message = self._ahead.pop() if self._ahead else None
+            if message is not None:
+                yield message
+                continue
+            try:
+                found = self._read(ITERATION_LIMIT, ITERATION_WAIT_S)
+            except (GroupClosed, StoreClosed):
+                return
+            with self._mutex:
+                self._ahead = found[::-1]
+
+    # --- Committing and going elsewhere ---
+
+    def given(self) -> dict[int, int] | None:
+        """By partition how far messages were given; None where all that was read was."""
+        with self._mutex:
+            if not self._ahead:
+                return None
+            kept = {message.partition: message.number for message in self._ahead}
+        read = positions_of(self._described().read)
+        return {partition: kept.get(partition, number) for partition, number in read.items()}
+
+    def commit(self, positions: Mapping[int, int] | None = None) -> dict[int, int]:
+        """What was read is done with, or what comes before `positions`; by partition, what was committed."""
+        self._check_open()
+        wanted = self.given() if positions is None else positions
+        values = {"positions": None if wanted is None else position_values(wanted)}
+        return positions_of(self.handle.call(OwnKey.COMMIT_GROUP, values).positions)
+
+    def seek(self, to: Where, partition: int | None = None) -> dict[int, int]:
+        """Go to a number, to the first message at or after a time, to START or to END; by partition, the number."""
+        self._check_open()
+        values: dict[str, Any] = {"partition": ANY if partition is None else partition}
+        if isinstance(to, Place):
+            values |= {"to": to.value}
+        elif isinstance(to, bool) or not isinstance(to, int | float | datetime):
+            raise BadInput(f"{to!r}: expected a number, a time, START or END")
+        elif isinstance(to, int):
+            values |= {"to": "number", "where": to}
+        else:
+            values |= {"to": "time", "where": microseconds(to)}
+        numbers = positions_of(self.handle.call(OwnKey.SEEK_GROUP, values).positions)
+        with self._mutex:
+            self._ahead = [message for message in self._ahead if message.partition not in numbers]
+        return numbers
+
+    def rewind(self) -> None:
+        """What was read and not committed is read again."""
+        self._check_open()
+        self.handle.call(OwnKey.SEEK_GROUP, {"to": "rewind"})
+        with self._mutex:
+            self._ahead = []
+
+    # --- Where the group stands ---
+
+    @property
+    def id(self) -> str:
+        """The id of this member."""
+        return str(self.handle.opened.member)
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that this member owns now."""
+        return list(self._described().owned)
+
+    def members(self) -> list[str]:
+        """The ids of all members of the group that live."""
+        return list(self._described().members)
+
+    def positions(self) -> dict[int, int]:
+        """By partition, the number that the group gives next."""
+        return positions_of(self._described().positions)
+
+    def position(self, partition: int) -> int:
+        """The number that the group gives next in one partition."""
+        self.topic.partition(partition)
+        return self.positions()[partition]
+
+
+class QueueWorker(Member):
+    """A worker of a queue group at a broker. Any thread may use it.
+
+    What it took and has not settled is given to others when the client is closed or gone.
+    """
+
+    def __init__(self, topic: RemoteTopic, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(topic, name, "queue", options)
+
+    @overload
+    def take(self, limit: None = None, wait: float = 0.0) -> Message | None: ...
+    @overload
+    def take(self, limit: int, wait: float = 0.0) -> list[Message]: ...
+    def take(self, limit: int | None = None, wait: float = 0.0) -> Message | list[Message] | None:
+        """Lease a message, or up to `limit` of them. Where there is none, wait up to `wait` seconds for one."""
+        self._check_open()
+        count = 1 if limit is None else checked_limit(limit)
+        answer = self.handle.waited(
+            OwnKey.TAKE, {"limit": count}, checked_wait_s(wait), lambda found: bool(found.messages.records)
+        )
+        messages = self._messages(answer)
+        if limit is None:
+            return messages[0] if messages else None
+        return messages
+
+    def __iter__(self) -> Iterator[Message]:
+        """Message after message, without end, until the group or its store is closed. Each is yours to acknowledge."""
+        while not self._is_closed:
+            try:
+                message = self.take(wait=ITERATION_WAIT_S)
+            except (GroupClosed, StoreClosed):
+                return
+            if message is not None:
+                yield message
+
+    def ack(self, message: Message) -> None:
+        """The message is done with, for good. LeaseLost where it is leased no more."""
+        self.ack_many((message,))
+
+    def ack_many(self, messages: Sequence[Message]) -> None:
+        """These messages are done with, with one commit for all."""
+        self._settle("ack", messages)
+
+    def nack(self, message: Message, delay: float | None = None, reason: str = "") -> None:
+        """The message failed: it is handed out again after `delay` seconds, or after the group's backoff."""
+        if delay is not None:
+            checked_wait_s(delay)
+        self._settle("nack", (message,), ANY if delay is None else delay, reason)
+
+    def extend(self, message: Message, seconds: float) -> None:
+        """The lease runs out `seconds` from now. LeaseLost where the message is leased no more."""
+        given: object = seconds
+        if not isinstance(given, int | float) or not 0 <= given <= LEASE_S_MAX:
+            raise BadInput(f"seconds {seconds!r}: expected 0 to {LEASE_S_MAX:g}")
+        self._settle("extend", (message,), seconds)
+
+    def _settle(self, action: str, messages: Sequence[Message], seconds: float = ANY, reason: str = "") -> None:
+        self._check_open()
+        values = {
+            "action": action,
+            "places": place_values(self.topic, messages),
+            "seconds": float(seconds),
+            "reason": reason,
+        }
+        # Not sent again: whether it was done the first time could not be told from a lease that was lost.
+        self.handle.call(OwnKey.SETTLE, values, repeat=None)
+
+    @property
+    def dead(self) -> RemoteTopic:
+        """The topic of the dead letters, made where there is none."""
+        return self.topic.store.topic(self._described(is_dead_wanted=True).dead)
+
+    def redrive(self, limit: int | None = None, *, numbers: Mapping[int, Sequence[int]] | None = None) -> int:
+        """Put this group's dead letters, or up to `limit` more of them, back where they came from; how many."""
+        self._check_open()
+        if limit is not None and numbers is not None:
+            raise BadInput("give either limit or numbers")
+        if limit is not None:
+            checked_limit(limit)
+        places = [(partition, number) for partition, each in (numbers or {}).items() for number in each]
+        if numbers is not None and not places:
+            return 0
+        values = {
+            "limit": ANY if limit is None else limit,
+            "places": {"partitions": [place[0] for place in places], "numbers": [place[1] for place in places]},
+        }
+        return int(self.handle.call(OwnKey.REDRIVE, values, repeat=None).count)
+
+    def in_flight(self) -> int:
+        """How many messages somebody has: leased, or held by a transaction."""
+        return int(self._described().in_flight)
+
+
+def place_values(topic: RemoteTopic, messages: Sequence[Message]) -> Values:
+    """Which messages are meant; BadInput for what is of another topic."""
+    message: Any
+    for message in messages:
+        if not isinstance(message, Message) or message.topic != topic.name:
+            raise BadInput(f"{message!r} is no message of topic {str(topic.name)!r}")
+    return {
+        "partitions": [message.partition for message in messages],
+        "numbers": [message.number for message in messages],
+        "attempts": [message.attempt for message in messages],
+    }
+
+
+def _read_again(values: Values) -> Values:
+    return {**values, "is_retry": True}

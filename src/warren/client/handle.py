@@ -1,0 +1,59 @@
+"""Handle: something that a client has open at the broker, and opens again where its connections ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from warren.client.calls import Calls, same
+from warren.errors import ConnectionLost, NoSuchHandle, StoreClosed
+from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.own_schemas import OwnKey
+
+Repeat = Callable[[Values], Values]
+
+
+class Handle:
+    """One thing at the broker. Any thread may call.
+
+    Where the broker has let go of it, because all connections of the client were lost, it is opened anew by the next
+    call. What that means for what was not committed is for the one whose handle this is.
+    """
+
+    def __init__(self, calls: Calls, key: OwnKey, values: dict[str, Any]) -> None:
+        self.calls, self.number = calls, calls.new_handle()
+        self._key, self._values = key, values
+        self.opened = self._open()
+
+    def _open(self) -> Fields:
+        return self.calls.call(self._key, {**self._values, "handle": self.number}, repeat=same)
+
+    def call(self, key: OwnKey, values: dict[str, Any], *, repeat: Repeat | None = same) -> Fields:
+        """The answer to a call that names the handle."""
+        return self._tried(lambda: self.calls.call(key, {**values, "handle": self.number}, repeat=repeat))
+
+    def waited(
+        self,
+        key: OwnKey,
+        values: dict[str, Any],
+        wait_s: float,
+        is_done: Callable[[Fields], bool],
+        *,
+        repeat: Repeat | None = same,
+    ) -> Fields:
+        """The same for a call that waits at the broker."""
+        asked = {**values, "handle": self.number}
+        return self._tried(lambda: self.calls.waited(key, asked, wait_s, is_done, repeat=repeat))
+
+    def _tried(self, attempt: Callable[[], Fields]) -> Fields:
+        try:
+            return attempt()
+        except NoSuchHandle:
+            self.opened = self._open()
+            return attempt()
+
+    def close(self) -> None:
+        """The broker closes it, if it can be reached; otherwise it does so by itself."""
+        with suppress(ConnectionLost, NoSuchHandle, StoreClosed):
+            self.calls.call(OwnKey.CLOSE_HANDLE, {"handle": self.number}, repeat=same)

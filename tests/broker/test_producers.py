@@ -13,11 +13,15 @@ import pytest
 
 from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker import producers
+from tests.support.kafka_batches import batch_of
+from tests.unit.patience import until
+from warren.broker import produce, producers
 from warren.broker.kafka_errors import Code
 from warren.broker.sequences import SEQUENCE_END
 from warren.errors import StorageFull
 from warren.protocol.api import ApiKey
+from warren.storage.checksum import crc32c
+from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KafkaBatchHead
 
 PRODUCER = 7, 0
 
@@ -96,18 +100,22 @@ def test_a_batch_is_known_again_after_a_restart(
 def test_what_was_put_behind_the_last_note_is_known_too(
     durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producers, "SEQUENCES_NOTE_BATCHES", 3)
     monkeypatch.setattr(producers.Producers, "close", lambda self: None)
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(9)]
+    note = tmp_path / "data/topics/orders/0/sequences.json"
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
-        for batch in batches:
+        with monkeypatch.context() as often:
+            often.setattr(producers, "SEQUENCES_NOTE_BATCHES", 3)
+            for batch in batches[:6]:
+                caller.produce("orders", batch)
+            until(note.exists)
+        for batch in batches[6:]:
             caller.produce("orders", batch)
-    noted = json.loads((tmp_path / "data/topics/orders/0/sequences.json").read_text())
 
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         answers = [caller.produce("orders", batch) for batch in batches[-5:]]
 
-        assert 0 < noted["end"] < 9
+        assert 0 < json.loads(note.read_text())["end"] < 9
         assert answers == [(0, number) for number in range(4, 9)]
         assert len(bodies(broker)) == 9
 
@@ -217,6 +225,30 @@ def test_aiokafka_is_served_with_idempotence(broker: RunningBroker) -> None:
 
     assert asyncio.run(send()) == list(range(20))
     assert bodies(broker) == [b"%d" % number for number in range(20)]
+
+
+def test_records_that_cannot_be_read_are_refused_in_the_first_batches_and_then_now_and_again(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "BATCHES_LOOKED_INTO_FIRST", 2)
+    monkeypatch.setattr(produce, "BATCHES_LOOKED_INTO_EACH", 4)
+    good = batch_of([(None, b"a", [])])
+
+    with Caller(broker) as caller:
+        errors = [caller.produce("orders", unreadable(good))[0] for _ in range(9)]
+        torn = caller.produce("orders", good[:-1] + b"x")[0]
+
+    is_refused = [error == Code.CORRUPT_MESSAGE for error in errors]
+    assert is_refused == [True, True, False, False, True, False, False, False, True]
+    assert torn == Code.CORRUPT_MESSAGE
+
+
+def unreadable(batch: bytes) -> bytes:
+    """The batch with a record that says it is longer than it is, and a checksum that fits."""
+    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+    records = b"\x7e" + batch[KAFKA_BATCH_HEAD.size + 1 :]
+    checked = (KAFKA_BATCH_HEAD.pack(*head) + records)[KAFKA_CHECKED_AT:]
+    return KAFKA_BATCH_HEAD.pack(*head._replace(checksum=crc32c(checked))) + records
 
 
 def test_init_producer_id_is_told_to_clients(broker: RunningBroker) -> None:

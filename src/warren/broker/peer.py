@@ -21,6 +21,8 @@ class Peer:
     user: str = ANONYMOUS
     client_id: str = ""
     software: str = ""
+    batch_count: int = 0
+    """How many batches it has produced."""
     sasl: SaslSession | None = None
     welcome: Callable[[], None] = lambda: None
     """Called when it has shown who it is."""

@@ -110,4 +110,4 @@ class Broker:
         self.transactions.stop()
         self.producers.close()
         self._threads.shutdown()
-        self.coordinator.holdings.close()
+        self.coordinator.close()

@@ -9,7 +9,7 @@ from typing import Final
 
 from warren.broker import admin, configs, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, Call, Handler
-from warren.broker.groups import commits, consumer_requests, listing, membership
+from warren.broker.groups import commits, consumer_requests, listing, membership, share_requests
 from warren.broker.own.handlers import OWN_HANDLERS
 from warren.broker.security import sasl
 from warren.broker.transactions import requests as transactions
@@ -62,6 +62,10 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.LEAVE_GROUP: plain(membership.leave_group),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: plain(consumer_requests.consumer_group_heartbeat),
         ApiKey.CONSUMER_GROUP_DESCRIBE: plain(consumer_requests.consumer_group_describe),
+        ApiKey.SHARE_GROUP_HEARTBEAT: plain(share_requests.share_group_heartbeat),
+        ApiKey.SHARE_GROUP_DESCRIBE: plain(share_requests.share_group_describe),
+        ApiKey.SHARE_FETCH: plain(share_requests.share_fetch),
+        ApiKey.SHARE_ACKNOWLEDGE: plain(share_requests.share_acknowledge),
         ApiKey.OFFSET_COMMIT: plain(commits.offset_commit),
         ApiKey.OFFSET_FETCH: plain(commits.offset_fetch),
         ApiKey.OFFSET_DELETE: plain(commits.offset_delete),

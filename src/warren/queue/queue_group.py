@@ -230,6 +230,15 @@ class QueueGroup:
             with self._usable():
                 self._bury([Failed(message.partition, message.number, lease, reason or REASONS[WAITING])])
 
+    def reject(self, message: Message, reason: str = "") -> None:
+        """The message is not to be handed out again: it becomes a dead letter, with the reason."""
+        reason = _checked_reason(reason)
+        with self._changing():
+            self._all_spans((message,))
+            lease = self._leases.outstanding[message.partition][message.number]
+        with self._usable():
+            self._bury([Failed(message.partition, message.number, lease, reason or REASONS[WAITING])])
+
     def extend(self, message: Message, seconds: float) -> None:
         """The lease runs out `seconds` from now. LeaseLost where the message is leased no more."""
         lease_us = _checked_us(seconds)

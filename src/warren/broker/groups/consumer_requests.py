@@ -54,7 +54,7 @@ def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
 
 async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
     coordinator = call.broker.coordinator
-    seen = _seen(call, _wanted(_matched(call, group, said), group, said))
+    seen = seen_topics(call, _wanted(_matched(call, group, said), group, said))
     # Held already, and as it was: nobody else can have come.
     news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as refused:
@@ -86,7 +86,8 @@ def _matched(call: Call, group: ConsumerGroup, said: Beat) -> dict[str, frozense
     return {pattern: matching(pattern, names) for pattern in wanted if pattern}
 
 
-def _seen(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
+def seen_topics(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
+    """Those of the topics that are there, as they are now."""
     topics, seen = call.broker.topics, {}
     for name in names:
         try:
@@ -146,7 +147,7 @@ def _refused(error: Code, message: str) -> Values:
 
 
 def _told_fields(told: Told) -> Values:
-    assignment = None if told.assignment is None else {"topic_partitions": _by_topic(told.assignment)}
+    assignment = None if told.assignment is None else {"topic_partitions": by_topic(told.assignment)}
     return {
         "error_code": told.error,
         "error_message": None if told.error is Code.NONE else told.error.name,
@@ -157,7 +158,8 @@ def _told_fields(told: Told) -> Values:
     }
 
 
-def _by_topic(partitions: Iterable[Partition], *, with_names: bool = False) -> list[dict[str, Any]]:
+def by_topic(partitions: Iterable[Partition], *, with_names: bool = False) -> list[dict[str, Any]]:
+    """Partitions as they are told: the numbers under their topic."""
     found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for each in sorted(partitions):
         found[each.topic, each.topic_id].append(each.number)
@@ -187,9 +189,9 @@ def _described(call: Call, name: str) -> dict[str, Any]:
             "client_host": f"/{member.client_host}",
             "subscribed_topic_names": sorted(member.names),
             "subscribed_topic_regex": member.pattern or None,
-            "assignment": {"topic_partitions": _by_topic(member.given, with_names=True)},
+            "assignment": {"topic_partitions": by_topic(member.given, with_names=True)},
             "target_assignment": {
-                "topic_partitions": _by_topic(group.targets.get(member.id, frozenset()), with_names=True)
+                "topic_partitions": by_topic(group.targets.get(member.id, frozenset()), with_names=True)
             },
             "member_type": CONSUMER_MEMBER,
         }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from warren.broker.groups.classic import ClassicGroup
 from warren.broker.groups.consumer import ConsumerGroup
 from warren.broker.groups.holding import Holdings
+from warren.broker.groups.share_groups import ShareGroups
 from warren.broker.kafka_errors import Code
 from warren.config import GROUPS_MAX
 from warren.transaction.store import Store
@@ -32,6 +33,7 @@ class Coordinator:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopped = False
         self.holdings = Holdings(store, in_thread, tasks, self._topics_of)
+        self.shares = ShareGroups(store, in_thread, tasks)
 
     def _topics_of(self, name: str) -> frozenset[str]:
         group = self._groups.get(name)
@@ -107,3 +109,9 @@ class Coordinator:
         self._timers.clear()
         for group in self._groups.values():
             group.stop()
+        self.shares.stop()
+
+    def close(self) -> None:
+        """Hold nothing any more."""
+        self.holdings.close()
+        self.shares.close()

@@ -12,9 +12,11 @@ from warren.broker.groups.membership import CONSUMER, name_error
 from warren.broker.kafka_errors import Code, code_of
 from warren.errors import WarrenError
 from warren.protocol.kafka_codec import Fields, Values
+from warren.queue.group_settings import read_settings
 
 CLASSIC_KIND: Final = "classic"
 CONSUMER_KIND: Final = "consumer"
+SHARE_KIND: Final = "share"
 NO_OPERATIONS: Final = -(1 << 31)
 
 
@@ -23,8 +25,17 @@ async def list_groups(call: Call, request: Fields) -> Values:
     states = {each.lower() for each in request.states_filter or ()}
     kinds = {each.lower() for each in request.types_filter or ()}
     stored = await call.broker.in_thread(_stored, call)
-    found = {name: _listed(name, CONSUMER, State.EMPTY, CLASSIC_KIND) for name in stored}
-    found |= {group.name: _group_listed(group) for group in call.broker.coordinator.groups()}
+    found = {
+        name: _listed(
+            name, SHARE_KIND if is_shared else CONSUMER, State.EMPTY, SHARE_KIND if is_shared else CLASSIC_KIND
+        )
+        for name, is_shared in stored.items()
+    }
+    coordinator = call.broker.coordinator
+    found |= {group.name: _group_listed(group) for group in coordinator.groups()}
+    found |= {
+        group.name: _listed(group.name, SHARE_KIND, State.STABLE, SHARE_KIND) for group in coordinator.shares.groups()
+    }
     groups = [
         fields
         for _, fields in sorted(found.items())
@@ -43,15 +54,22 @@ def _group_listed(group: Group) -> dict[str, Any]:
     return _listed(group.name, CONSUMER, group.state, CONSUMER_KIND)
 
 
-def _stored(call: Call) -> set[str]:
-    store = call.broker.store
-    return {group for name in store.topics() for group in store.topic(name).groups()}
+def _stored(call: Call) -> dict[str, bool]:
+    """The groups of all topics, and whether they take messages by leases."""
+    store, found = call.broker.store, {}
+    for name in store.topics():
+        topic = store.topic(name)
+        for group in topic.groups():
+            settings = read_settings(topic.filesystem, topic.directory, group)
+            if settings is not None:
+                found[group] = settings.mode == "queue"
+    return found
 
 
 async def describe_groups(call: Call, request: Fields) -> Values:
     """Who is in classic groups, and what they own. Consumer groups have a request of their own."""
     stored = await call.broker.in_thread(_stored, call)
-    return {"groups": [_described(call, name, is_stored=name in stored) for name in request.groups]}
+    return {"groups": [_described(call, name, is_stored=stored.get(name) is False) for name in request.groups]}
 
 
 def _described(call: Call, name: str, *, is_stored: bool) -> dict[str, Any]:
@@ -95,7 +113,8 @@ async def _delete(call: Call, name: str) -> Code:
     group = call.broker.coordinator.find(name)
     if name_error(name) is not Code.NONE:
         return Code.INVALID_GROUP_ID
-    if group is not None and group.members:
+    shared = call.broker.coordinator.shares.find(name)
+    if (group is not None and group.members) or shared is not None:
         return Code.NON_EMPTY_GROUP
     await call.broker.coordinator.holdings.settled(name)
     try:

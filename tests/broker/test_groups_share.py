@@ -1,0 +1,258 @@
+"""Share groups (KIP-932) with a real client: messages are taken one by one, and accepted, released or rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from tests.broker.group_clients import Wire, consumer, make_topic, produce
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.kafka_errors import Code
+from warren.protocol.api import ApiKey
+from warren.protocol.kafka_codec import Fields
+from warren.queue.queue_group import QueueGroup
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+if not hasattr(confluent_kafka, "ShareConsumer"):
+    pytest.skip("this confluent-kafka has no share consumer", allow_module_level=True)
+
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data") as running:
+        make_topic(running, "orders", 3)
+        yield running
+
+
+def worker(broker: RunningBroker, *, is_explicit: bool = True) -> Any:
+    mode = "explicit" if is_explicit else "implicit"
+    settings = {"bootstrap.servers": broker.address, "group.id": "workers", "share.acknowledgement.mode": mode}
+    made = confluent_kafka.ShareConsumer(settings)
+    made.subscribe(["orders"])
+    return made
+
+
+def queue(broker: RunningBroker) -> QueueGroup:
+    return broker.broker.store.topic("orders").group("workers", mode="queue")
+
+
+def taken(workers: list[Any], count: int, kind: int = ACCEPT) -> list[Any]:
+    """`count` messages or more, of whichever worker, each of them acknowledged so."""
+    found: list[Any] = []
+    deadline = monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert monotonic() < deadline, f"{len(found)} of {count} came"
+        for each in workers:
+            messages = list(each.poll(0.1))
+            for message in messages:
+                assert message.error() is None
+                each.acknowledge(message, kind)
+            found += messages
+    for each in workers:
+        each.commit_sync(PATIENCE_S)
+    return found
+
+
+def numbers(messages: list[Any]) -> list[int]:
+    return sorted(int(message.value()) for message in messages)
+
+
+def test_two_workers_have_each_message_once_and_warren_sees_that_it_is_done_with(broker: RunningBroker) -> None:
+    produce(broker, "orders", range(300))
+    workers = [worker(broker), worker(broker)]
+
+    found = taken(workers, 300)
+    for each in workers:
+        each.close()
+
+    assert numbers(found) == list(range(300))
+    with queue(broker) as group:
+        assert (group.lag(), group.in_flight()) == ({0: 0, 1: 0, 2: 0}, 0)
+
+
+def test_what_was_polled_is_accepted_with_the_next_poll_where_the_client_does_so(broker: RunningBroker) -> None:
+    produce(broker, "orders", range(30))
+    reader = worker(broker, is_explicit=False)
+    found: list[Any] = []
+    while len(found) < 30:
+        found += list(reader.poll(0.1))
+
+    reader.commit_sync(PATIENCE_S)
+    reader.close()
+
+    assert numbers(found) == list(range(30))
+    with queue(broker) as group:
+        assert sum(group.lag().values()) == 0
+
+
+def test_what_is_released_comes_back_and_counts_as_another_delivery(broker: RunningBroker) -> None:
+    produce(broker, "orders", [7])
+    reader = worker(broker)
+
+    first = taken([reader], 1, RELEASE)
+    second = taken([reader], 1, ACCEPT)
+    reader.close()
+
+    assert [message.value() for message in first + second] == [b"7", b"7"]
+    assert [message.delivery_count() for message in first + second] == [1, 2]
+
+
+def test_what_is_rejected_becomes_a_dead_letter(broker: RunningBroker) -> None:
+    produce(broker, "orders", [7])
+    reader = worker(broker)
+
+    taken([reader], 1, REJECT)
+    reader.close()
+
+    with queue(broker) as group:
+        assert sum(group.lag().values()) == 0
+        assert [message.body for log in group.dead.logs for message in log.read(0)] == [b"7"]
+
+
+def test_what_a_worker_had_when_it_closed_goes_to_others(broker: RunningBroker) -> None:
+    produce(broker, "orders", range(10))
+    first = worker(broker)
+    held: list[Any] = []
+    while not held:
+        held += list(first.poll(0.1))
+
+    first.close()
+    second = worker(broker)
+    found = taken([second], 10)
+    second.close()
+
+    assert numbers(found) == list(range(10))
+
+
+def test_embedded_workers_and_kafka_workers_share_one_group(broker: RunningBroker) -> None:
+    produce(broker, "orders", range(60))
+    with queue(broker) as group:
+        mine = group.take(20)
+        reader = worker(broker)
+        theirs = taken([reader], 40)
+        group.ack_many(mine)
+        reader.close()
+
+        assert sorted([int(message.body) for message in mine] + numbers(theirs)) == list(range(60))
+        assert sum(group.lag().values()) == 0
+
+
+def test_a_stream_group_is_no_share_group(broker: RunningBroker) -> None:
+    broker.broker.store.topic("orders").group("workers").close()
+
+    with closing(Wire(broker)) as wire:
+        told = beat(wire, 0)
+
+    assert told.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_members_of_a_share_group_keep_consumers_of_its_name_out(broker: RunningBroker) -> None:
+    produce(broker, "orders", [1])
+    with closing(Wire(broker)) as wire:
+        assert beat(wire, 0).error_code == Code.NONE
+        other = consumer(broker, **{"group.id": "workers"})
+        other.subscribe(["orders"])
+        told = other.poll(PATIENCE_S)
+        other.close()
+
+    assert "Inconsistent group protocol" in told.error().str()
+
+
+def test_what_is_not_acknowledged_in_time_goes_to_others(broker: RunningBroker) -> None:
+    produce(broker, "orders", [7])
+    broker.broker.store.topic("orders").group("workers", mode="queue", lease=0.2).close()
+    silent, reader = worker(broker), worker(broker)
+    held: list[Any] = []
+    while not held:
+        held += list(silent.poll(0.1))
+
+    found = taken([reader], 1)
+    silent.acknowledge(held[0], ACCEPT)
+    late = silent.commit_sync(PATIENCE_S)
+    silent.close()
+    reader.close()
+
+    assert [message.delivery_count() for message in held + found] == [1, 2]
+    assert ["INVALID_RECORD_STATE" in str(error) for error in late.values()] == [True]
+
+
+def test_share_groups_are_listed_as_such_and_deleted_when_nobody_is_in_them(broker: RunningBroker) -> None:
+    with closing(Wire(broker)) as wire:
+        beat(wire, 0)
+        busy = wire.ask(ApiKey.DELETE_GROUPS, 1, groups_names=["workers"])
+        listed = [wire.ask(ApiKey.LIST_GROUPS, 5, types_filter=["share"])]
+        beat(wire, -1)
+        listed.append(wire.ask(ApiKey.LIST_GROUPS, 5))
+        deleted = wire.ask(ApiKey.DELETE_GROUPS, 1, groups_names=["workers"])
+
+    told = [[(each.group_id, each.group_type, each.group_state) for each in answer.groups] for answer in listed]
+    assert told == [[("workers", "share", "Stable")], [("workers", "share", "Empty")]]
+    assert [answer.results[0].error_code for answer in (busy, deleted)] == [Code.NON_EMPTY_GROUP, Code.NONE]
+
+
+# --- Word for word ---
+
+
+def beat(wire: Wire, epoch: int, **said: Any) -> Fields:
+    named = {"group_id": "workers", "member_id": "a", "member_epoch": epoch, "subscribed_topic_names": ["orders"]}
+    return wire.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **{**named, **said})
+
+
+def fetch(wire: Wire, epoch: int, topic_id: bytes, *acknowledged: dict[str, Any], wait_ms: int = 100) -> Fields:
+    parts = [{"partition_index": n, "acknowledgement_batches": acknowledged if n == 0 else ()} for n in range(3)]
+    topics = [{"topic_id": topic_id, "partitions": parts}]
+    named = {"group_id": "workers", "member_id": "a", "share_session_epoch": epoch, "max_wait_ms": wait_ms}
+    return wire.ask(ApiKey.SHARE_FETCH, 1, **named, max_records=100, topics=topics)
+
+
+def test_sessions_and_members_are_known_by_their_epochs(broker: RunningBroker) -> None:
+    produce(broker, "orders", [1])
+    with closing(Wire(broker)) as wire:
+        missing = fetch(wire, 0, bytes(16))
+        told = beat(wire, 0)
+        topic_id = bytes(told.assignment.topic_partitions[0].topic_id)
+        none = fetch(wire, 1, topic_id)
+        first = fetch(wire, 0, topic_id)
+        wrong = fetch(wire, 5, topic_id)
+        fenced = beat(wire, told.member_epoch + 5)
+        unknown = beat(wire, told.member_epoch, member_id="b")
+
+    assert missing.error_code == none.error_code == Code.SHARE_SESSION_NOT_FOUND
+    assert wrong.error_code == Code.INVALID_SHARE_SESSION_EPOCH
+    assert (fenced.error_code, unknown.error_code) == (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID)
+    [part] = first.responses[0].partitions
+    assert [(each.first_offset, each.last_offset, each.delivery_count) for each in part.acquired_records] == [(0, 0, 1)]
+
+
+def test_what_was_not_taken_or_makes_no_sense_cannot_be_acknowledged(broker: RunningBroker) -> None:
+    produce(broker, "orders", [1, 2, 3])
+    with closing(Wire(broker)) as wire:
+        topic_id = bytes(beat(wire, 0).assignment.topic_partitions[0].topic_id)
+        fetch(wire, 0, topic_id)
+
+        def error(first: int, last: int, kind: int, epoch: int) -> int:
+            batch = {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
+            answer = fetch(wire, epoch, topic_id, batch, wait_ms=0)
+            return int(answer.responses[0].partitions[0].acknowledge_error_code)
+
+        assert error(50, 50, ACCEPT, 1) == Code.INVALID_RECORD_STATE
+        assert error(0, 1 << 40, ACCEPT, 2) == Code.INVALID_RECORD_STATE
+        assert error(0, 0, ACCEPT, 3) == Code.INVALID_RECORD_STATE
+        assert error(0, 0, 9, 4) == Code.INVALID_REQUEST
+
+
+def test_share_groups_are_described(broker: RunningBroker) -> None:
+    with closing(Wire(broker)) as wire:
+        beat(wire, 0)
+        answer = wire.ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=["workers", "others"])
+
+    group, missing = answer.groups
+    assert (group.group_state, [each.member_id for each in group.members]) == ("Stable", ["a"])
+    assert missing.error_code == Code.GROUP_ID_NOT_FOUND

@@ -220,7 +220,7 @@ CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0
 CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
-BATCHES_LOOKED_INTO_FIRST: Final = 64
+BATCHES_LOOKED_INTO_FIRST: Final = 8
 BATCHES_LOOKED_INTO_EACH: Final = 32
 """The first batches of a connection, and then one of so many, are refused where a record in them cannot be read."""
 PRODUCER_IDS_RESERVED: Final = 1000

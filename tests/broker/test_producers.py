@@ -156,9 +156,9 @@ def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: 
 
 
 def test_what_is_sent_behind_a_batch_that_failed_does_not_get_in_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running_broker(tmp_path / "data", durability="commit") as broker, Caller(broker) as caller:
+    with Caller(broker) as caller:
         caller.produce("orders", numbered_batch((8, 0), 0, b"other"))
         log = broker.broker.store.topic("orders").partition(0)
         with monkeypatch.context() as broken:

@@ -58,8 +58,7 @@ class Sending(RuleBasedStateMachine):
             self.sequences.take(head, len(self.log))
             self.log.append(head)
         else:
-            self.sequences.take(head, -1)
-            self.sequences.failed(head)
+            self.sequences.refuse(head)
             return
         if is_heard:
             waiting.remove(head)

@@ -103,6 +103,15 @@ def test_what_failed_is_expected_next_and_what_was_behind_it_is_gone() -> None:
     assert sequences.judge(head(3)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_what_was_refused_is_expected_next_also_of_a_producer_that_nothing_is_known_of() -> None:
+    sequences = Sequences()
+
+    sequences.refuse(head(5, 2))
+
+    assert sequences.judge(head(5, 2)) is None
+    assert sequences.judge(head(7)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_what_it_says_of_itself_restores_it() -> None:
     sequences = taken(head(0, 3), head(3, 2), head(LAST, producer=2, epoch=4))
 

@@ -88,7 +88,11 @@ class Known:
         if isinstance(found, Seen):
             assert isinstance(found.stored, int)
             return Code.NONE, found.stored
-        number = put()
+        try:
+            number = put()
+        except BaseException:
+            self.sequences.refuse(head)
+            raise
         self.sequences.take(head, number)
         self._count(head)
         return Code.NONE, number

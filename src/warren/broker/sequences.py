@@ -15,6 +15,7 @@ from warren.storage.layout import KafkaBatchHead
 REMEMBERED: Final = 5
 """So many batches of a producer may be on their way at once, and so many are known again."""
 SEQUENCE_END: Final = 1 << 31
+NOWHERE: Final = -1
 
 
 class Seen(NamedTuple):
@@ -93,6 +94,11 @@ class Sequences:
         for place, seen in enumerate(producer.seen if producer is not None else ()):
             if producer is not None and (seen.first, seen.last) == span(head) and seen.is_on_its_way:
                 producer.seen[place] = seen._replace(stored=number)
+
+    def refuse(self, head: KafkaBatchHead) -> None:
+        """A batch that was judged to be new could not be stored: it is what is expected next."""
+        self.take(head, NOWHERE)
+        self.failed(head)
 
     def failed(self, head: KafkaBatchHead) -> None:
         """A batch that was taken could not be stored: it, and what was taken behind it, was never there."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from collections.abc import Callable, Iterable
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -14,6 +17,7 @@ from warren.protocol.heads import Request, request_frame
 from warren.protocol.kafka_codec import Fields, decode_response, encode_request
 
 POLL_S = 0.02
+QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
 
 
 def consumer(broker: RunningBroker, **config: Any) -> Any:
@@ -77,6 +81,95 @@ def polled(members: list[Any]) -> list[Any]:
             assert message.error() is None, message.error()
             found.append(message)
     return found
+
+
+class OfKafkaPython:
+    """A member of kafka-python as the others are polled."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        from kafka import KafkaConsumer
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+        self._consumer = KafkaConsumer(
+            "orders",
+            bootstrap_servers=broker.address,
+            group_id="readers",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=6000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+
+    def poll(self, timeout_s: float) -> list[bytes]:
+        return [each.value for each in chain(*self._consumer.poll(int(timeout_s * 1000)).values())]
+
+    def owned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class OfAiokafka:
+    """A member of aiokafka, on an event loop in a thread."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._consumer: Any = self._run(self._start(broker.address))
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    @staticmethod
+    async def _start(address: str) -> Any:
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+        made = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=address,
+            group_id="readers",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=6000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+        await made.start()
+        return made
+
+    def poll(self, timeout_s: float) -> list[bytes]:
+        found = self._run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+        return [each.value for each in chain(*found.values())]
+
+    def owned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def close(self) -> None:
+        self._run(self._consumer.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class OfConfluent:
+    """A member of confluent-kafka as the others are polled."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._consumer = consumer(broker, **QUICK, **{"partition.assignment.strategy": "range"})
+        self._consumer.subscribe(["orders"])
+
+    def poll(self, timeout_s: float) -> list[bytes]:
+        return [each.value() for each in self._consumer.consume(100, timeout_s)]
+
+    def owned(self) -> set[int]:
+        return {each.partition for each in self._consumer.assignment()}
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 class Wire:

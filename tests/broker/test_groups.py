@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
@@ -14,7 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.broker.group_clients import Wire, admin_client, consumed, consumer, make_topic, produce, until
+from tests.broker.group_clients import (
+    QUICK,
+    OfAiokafka,
+    OfConfluent,
+    OfKafkaPython,
+    Wire,
+    admin_client,
+    consumed,
+    consumer,
+    make_topic,
+    produce,
+    until,
+)
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.groups.classic import ClassicGroup, State
 from warren.broker.kafka_errors import Code
@@ -22,9 +32,7 @@ from warren.protocol.api import ApiKey
 
 pytest.importorskip("confluent_kafka")
 kafka = pytest.importorskip("kafka")
-aiokafka = pytest.importorskip("aiokafka")
-
-QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
+pytest.importorskip("aiokafka")
 
 
 @pytest.fixture
@@ -48,95 +56,6 @@ def group_of(broker: RunningBroker) -> ClassicGroup:
     group = broker.broker.coordinator.find_classic("readers")
     assert group is not None
     return group
-
-
-# --- Clients of every kind ---
-
-
-class OfKafkaPython:
-    """A member of kafka-python as the others are polled."""
-
-    def __init__(self, broker: RunningBroker) -> None:
-        from kafka.coordinator.assignors.range import RangePartitionAssignor
-
-        self._consumer = kafka.KafkaConsumer(
-            "orders",
-            bootstrap_servers=broker.address,
-            group_id="readers",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            heartbeat_interval_ms=100,
-            session_timeout_ms=6000,
-            partition_assignment_strategy=[RangePartitionAssignor],
-        )
-
-    def poll(self, timeout_s: float) -> list[bytes]:
-        return [each.value for each in chain(*self._consumer.poll(int(timeout_s * 1000)).values())]
-
-    def owned(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-class OfAiokafka:
-    """A member of aiokafka, on an event loop in a thread."""
-
-    def __init__(self, broker: RunningBroker) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._consumer: Any = self._run(self._start(broker.address))
-
-    def _run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
-
-    @staticmethod
-    async def _start(address: str) -> Any:
-        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-
-        made = aiokafka.AIOKafkaConsumer(
-            "orders",
-            bootstrap_servers=address,
-            group_id="readers",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            heartbeat_interval_ms=100,
-            session_timeout_ms=6000,
-            partition_assignment_strategy=[RangePartitionAssignor],
-        )
-        await made.start()
-        return made
-
-    def poll(self, timeout_s: float) -> list[bytes]:
-        found = self._run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
-        return [each.value for each in chain(*found.values())]
-
-    def owned(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
-
-    def close(self) -> None:
-        self._run(self._consumer.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class OfConfluent:
-    """A member of confluent-kafka as the others are polled."""
-
-    def __init__(self, broker: RunningBroker) -> None:
-        self._consumer = reader(broker, **{"partition.assignment.strategy": "range"})
-
-    def poll(self, timeout_s: float) -> list[bytes]:
-        return [each.value() for each in self._consumer.consume(100, timeout_s)]
-
-    def owned(self) -> set[int]:
-        return owned(self._consumer)
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 def test_members_of_three_clients_share_one_group(broker: RunningBroker) -> None:

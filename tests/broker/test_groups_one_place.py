@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import warren
-from tests.broker.group_clients import consumed, consumer, make_topic, polled, produce, until
+from tests.broker.group_clients import (
+    OfAiokafka,
+    OfKafkaPython,
+    consumed,
+    consumer,
+    make_topic,
+    polled,
+    produce,
+    until,
+)
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.queue.stream_group import StreamGroup
 
@@ -86,6 +96,37 @@ def test_kafka_members_wait_quietly_while_embedded_members_live_and_go_on_from_w
     reader.close()
 
     assert (sorted(seen), numbers(later), errors) == (list(range(40)), list(range(40, 50)), [])
+
+
+@pytest.mark.parametrize("kind", [OfKafkaPython, OfAiokafka])
+def test_members_of_other_clients_wait_quietly_as_well(broker: RunningBroker, store: warren.Store, kind: Any) -> None:
+    produce(broker, "orders", range(30))
+    found: list[bytes] = []
+    with ThreadPoolExecutor(1) as pool, store.topic("orders").group("readers") as member:
+        seen = read(member, 30)
+        made = pool.submit(kind, broker)
+        wait([made], timeout=0.5)
+        if made.done():
+            found += made.result().poll(0.5)
+        assert (found, member.partitions) == ([], [0, 1, 2])
+        member.close()
+        reader = made.result(PATIENCE_S)
+
+    produce(broker, "orders", range(30, 40))
+    until(lambda: len(found) == 10, [Feeding(reader, found)])
+    reader.close()
+
+    assert (sorted(seen), sorted(map(int, found))) == (list(range(30)), list(range(30, 40)))
+
+
+class Feeding:
+    """A member whose messages go into a list."""
+
+    def __init__(self, member: Any, found: list[bytes]) -> None:
+        self._member, self._found = member, found
+
+    def poll(self, timeout_s: float) -> None:
+        self._found += self._member.poll(timeout_s)
 
 
 def test_a_topic_that_members_subscribe_to_no_longer_is_let_go_of(broker: RunningBroker, store: warren.Store) -> None:

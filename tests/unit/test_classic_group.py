@@ -428,6 +428,22 @@ def test_a_static_member_that_comes_back_has_its_share_and_fences_the_one_before
     assert scene.group.leave(old, "b") is Code.FENCED_INSTANCE_ID
 
 
+def test_nobody_waits_for_the_share_of_a_member_that_was_replaced() -> None:
+    scene = Scene()
+    told = [scene.join(instance="a"), scene.join(instance="b")]
+    scene.wait(GROUP_FIRST_JOIN_S)
+    scene.sync(told[0][0].member_id, 1, instance="a")
+
+    [back] = scene.join(instance="b")
+    for _ in range(int(REBALANCE_S) + 1):
+        for id, member in list(scene.group.members.items()):
+            scene.beat(id, 1, member.instance_id)
+        scene.wait(1)
+
+    assert back.member_id in scene.group.members
+    assert scene.group.state is State.STABLE
+
+
 @pytest.mark.parametrize("can_skip", [True, False])
 def test_a_static_leader_that_comes_back_does_not_share_out_again(can_skip: bool) -> None:
     scene = Scene()

@@ -129,6 +129,7 @@ class ClassicGroup:
     def _replace(self, old: Member, said: Joining, tell: TellJoined) -> None:
         """A static member came back: it has a new id, and whoever still uses the old one is fenced."""
         del self.members[old.id]
+        self._unsynced.discard(old.id)
         old.tell(Code.FENCED_INSTANCE_ID)
         member = Member(self._new_id(said), said, self._now_s(), old.assignment)
         self.members[member.id] = member

@@ -33,9 +33,7 @@ def check_committer(call: Call, group_id: str, member_id: str, instance_id: str 
         return Code.NONE if generation < 0 else Code.ILLEGAL_GENERATION
     if isinstance(group, ConsumerGroup):
         return group.check_commit(member_id, generation)
-    error = group.check_commit(Claim(member_id, instance_id, generation))
-    call.broker.coordinator.changed(group)
-    return error
+    return group.check_commit(Claim(member_id, instance_id, generation))
 
 
 async def offset_commit(call: Call, request: Fields) -> Values:

@@ -48,7 +48,9 @@ async def consumer_group_heartbeat(call: Call, request: Fields) -> Values:
 
 def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
     told = group.beat(said)
-    call.broker.coordinator.changed(group)
+    # Where the member hears no news, nothing has changed that anybody could be woken for earlier.
+    if told.assignment is not None or said.epoch <= JOIN_EPOCH:
+        call.broker.coordinator.changed(group)
     return _told_fields(told)
 
 

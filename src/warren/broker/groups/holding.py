@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.broker.kafka_errors import Code, code_of
-from warren.errors import NoSuchTopic, SettingsDiffer, WarrenError
+from warren.errors import BadName, NoSuchTopic, SettingsDiffer, WarrenError
 from warren.queue import store_paths
 from warren.queue.group_settings import open_settings, read_settings
 from warren.queue.membership import Membership
@@ -56,7 +56,7 @@ class Holding:
             for name in wanted:
                 try:
                     self._hold(name)
-                except NoSuchTopic:
+                except (NoSuchTopic, BadName):
                     self._free(name)
                 except SettingsDiffer:
                     refused[name] = Code.INCONSISTENT_GROUP_PROTOCOL

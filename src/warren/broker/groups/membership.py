@@ -16,6 +16,7 @@ from warren.config import (
     GROUP_REBALANCE_S_MAX,
     GROUP_SESSION_S_MAX,
     GROUP_SESSION_S_MIN,
+    GROUP_SUBSCRIPTIONS_MAX,
 )
 from warren.errors import BadName
 from warren.protocol.consumer_protocol import assigned_topics, subscribed_topics
@@ -91,7 +92,8 @@ def _join_error(request: Fields, said: Joining) -> Code:
         return error
     if not GROUP_SESSION_S_MIN <= said.session_timeout_s <= GROUP_SESSION_S_MAX:
         return Code.INVALID_SESSION_TIMEOUT
-    if sum(len(each.metadata) for each in said.protocols) > GROUP_METADATA_SIZE_MAX:
+    size = sum(len(each.metadata) for each in said.protocols)
+    if size > GROUP_METADATA_SIZE_MAX or len(said.topics) > GROUP_SUBSCRIPTIONS_MAX:
         return Code.INVALID_REQUEST
     return Code.NONE
 
@@ -149,9 +151,8 @@ def heartbeat(call: Call, request: Fields) -> Values:
     group = call.broker.coordinator.find_classic(request.group_id)
     if group is None:
         return {"error_code": _missing(request.group_id)}
-    error = group.heartbeat(Claim(request.member_id, request.group_instance_id, request.generation_id))
-    call.broker.coordinator.changed(group)
-    return {"error_code": error}
+    # Nothing that is due comes earlier by it: when the group is woken next, it looks anew.
+    return {"error_code": group.heartbeat(Claim(request.member_id, request.group_instance_id, request.generation_id))}
 
 
 def leave_group(call: Call, request: Fields) -> Values:

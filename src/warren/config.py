@@ -158,6 +158,11 @@ AUTHENTICATION_ANSWER_S: Final = 0.25
 """How long the answer to a wrong password takes, whatever was wrong."""
 AUTHENTICATION_S_MAX: Final = 30.0
 """How long a connection may take to show who it is."""
+RIGHTS_MAX: Final = 10_000
+RIGHTS_REMEMBERED_MAX: Final = 100_000
+"""How many answers to who may do what are remembered."""
+RIGHTS_LOOK_S: Final = 0.5
+"""How soon a change of rights by another process is seen."""
 AUTHENTICATION_SIZE_MAX: Final = 64 << 10
 """The largest request of somebody who has not."""
 BROKER_WAITING_SIZE_MAX_EACH: Final = 8 << 20

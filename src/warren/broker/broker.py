@@ -20,6 +20,8 @@ from warren.broker.long_polls import LongPolls
 from warren.broker.own.appending import Appends
 from warren.broker.own.sessions import Sessions
 from warren.broker.producers import Producers
+from warren.broker.security.guards import check_owner
+from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.sasl import check_known
 from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
@@ -27,6 +29,7 @@ from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
 from warren.config import BROKER_THREADS
 from warren.errors import UnsupportedRequest
+from warren.protocol.own_schemas import OwnKey
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
@@ -54,10 +57,18 @@ class Broker:
         self.sessions, self.appends = Sessions(), Appends()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
+        self.rights = self._asked_rights()
         self.advertised = "", 0
         self.is_stopping = False
         self.connections: set[Connection] = set()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
+
+    def _asked_rights(self) -> Rights | None:
+        """Whom to ask what somebody may do; None where everybody may do everything."""
+        if not self.settings.rights:
+            return None
+        file = RightsFile(self.store.path, self.store.filesystem, self.store.clock)
+        return Rights(file, self.settings.super_users, asyncio.get_running_loop().time)
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
@@ -84,6 +95,8 @@ class Broker:
             raise UnsupportedRequest(call.request.api_key, call.request.version)
         if self.settings.sasl:
             check_known(call)
+        if self.rights is not None and call.request.api_key >= OwnKey.OPEN_SESSION:
+            check_owner(call)
         return handler(call)
 
     def serves(self, api_key: int) -> bool:

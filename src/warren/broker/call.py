@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
 from warren.protocol.codec import Buffer
 from warren.protocol.heads import Request
 
@@ -28,6 +29,15 @@ class Call:
     @property
     def version(self) -> int:
         return self.request.version
+
+    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
+        """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""
+        rights = self.broker.rights
+        return rights is None or rights.may(self.peer, operation, kind, name)
+
+    def may_create(self, topic: str) -> bool:
+        """Whether whoever asks may make this topic."""
+        return self.may(Operation.CREATE, Kind.TOPIC, topic) or self.may(Operation.CREATE, Kind.CLUSTER, CLUSTER_NAME)
 
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]

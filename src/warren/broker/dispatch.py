@@ -11,7 +11,8 @@ from warren.broker import admin, configs, fetch, metadata, offsets, produce, ver
 from warren.broker.call import Answer, Call, Handler
 from warren.broker.groups import commits, consumer_requests, listing, membership, share_requests
 from warren.broker.own.handlers import OWN_HANDLERS
-from warren.broker.security import sasl
+from warren.broker.security import acls, sasl
+from warren.broker.security.guards import guarded
 from warren.broker.transactions import requests as transactions
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
@@ -25,7 +26,8 @@ def plain(handle: Plain) -> Handler:
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
-        found = handle(call, decode_request(request.api_key, request.version, request.body))
+        asked = decode_request(request.api_key, request.version, request.body)
+        found = handle(call, asked) if call.broker.rights is None else guarded(call, asked, handle)
         if inspect.isawaitable(found):
             return _encoded(call, found)
         return encode_response(request.api_key, request.version, found)
@@ -51,6 +53,9 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         ApiKey.CREATE_TOPICS: plain(admin.create_topics),
         ApiKey.DELETE_TOPICS: plain(admin.delete_topics),
         ApiKey.CREATE_PARTITIONS: plain(admin.create_partitions),
+        ApiKey.DESCRIBE_ACLS: plain(acls.describe_acls),
+        ApiKey.CREATE_ACLS: plain(acls.create_acls),
+        ApiKey.DELETE_ACLS: plain(acls.delete_acls),
         ApiKey.SASL_HANDSHAKE: plain(sasl.sasl_handshake),
         ApiKey.SASL_AUTHENTICATE: plain(sasl.sasl_authenticate),
         ApiKey.DESCRIBE_CONFIGS: plain(configs.describe_configs),

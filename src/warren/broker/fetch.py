@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from warren.broker.call import Answer, Call
 from warren.broker.kafka_errors import Code, code_of
+from warren.broker.security.rights import Kind, Operation
 from warren.errors import NoSuchTopic, NumberRetired, WarrenError
 from warren.protocol.api import ApiKey
 from warren.protocol.codec import Buffer
@@ -80,6 +81,9 @@ def _wanted_topic(call: Call, asked: Fields) -> WantedTopic:
     except NoSuchTopic:
         code = Code.UNKNOWN_TOPIC_ID if is_by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
         return WantedTopic(name, topic_id, [_not_there(part, code) for part in asked.partitions])
+    if not call.may(Operation.READ, Kind.TOPIC, topic.name):
+        refused = [_not_there(part, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
+        return WantedTopic(name, topic_id, refused)
     parts = []
     for part in asked.partitions:
         try:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from warren.broker.call import Answer, Call
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.peer import Peer
+from warren.broker.security.rights import Kind, Operation
 from warren.config import BATCHES_LOOKED_INTO_EACH, BATCHES_LOOKED_INTO_FIRST
 from warren.errors import BadBatch, NoSuchTopic, TooLarge, WarrenError
 from warren.protocol.produce import (
@@ -70,9 +71,13 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
         if asked.topic_id or not call.broker.settings.auto_create_topics:
             code = Code.UNKNOWN_TOPIC_ID if asked.topic_id else code_of(error)
             return asked, [_refused(part.partition, code) for part in asked.partitions]
+        if not (call.may(Operation.WRITE, Kind.TOPIC, asked.name) and call.may_create(asked.name)):
+            return asked, [_refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
         return asked, [_made(call, request, asked.name, part) for part in asked.partitions]
     except WarrenError as error:
         return asked, [_refused(part.partition, code_of(error), str(error)) for part in asked.partitions]
+    if not call.may(Operation.WRITE, Kind.TOPIC, topic.name):
+        return asked, [_refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
     return asked, [_partition(call, request, topic, part) for part in asked.partitions]
 
 

@@ -8,6 +8,7 @@ import typer
 
 from warren import __version__
 from warren.cli import (
+    acl,
     archive,
     compact,
     dead,
@@ -47,6 +48,7 @@ app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
 app.command("serve")(serve.serve)
 app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
 app.command("stats")(stats.stats)
 app.command("replay")(replay.replay)
 app.command("compact")(compact.compact)

@@ -1,0 +1,218 @@
+"""Rights: who may do what to which topics and groups, as Kafka's ACLs say it; kept in a file of the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
+
+from warren.broker.peer import Peer
+from warren.clock import SYSTEM_CLOCK, Clock
+from warren.config import NAME_SIZE_MAX, RIGHTS_LOOK_S, RIGHTS_MAX, RIGHTS_REMEMBERED_MAX
+from warren.errors import BadInput, CorruptSettings
+from warren.queue import store_paths
+from warren.queue.json_file import read_json, write_json
+from warren.queue.shared_lock import SharedLock
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+
+EVERY: Final = "*"
+USER: Final = "User:"
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class Kind(IntEnum):
+    """What a right is about."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class Pattern(IntEnum):
+    """How the name in a right is meant; ANY and MATCH only look for rights."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What is done."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class Permission(IntEnum):
+    """Whether it may be done."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+IMPLYING: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
+    {
+        Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+        Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+    }
+)
+"""Who may do one of these may do that as well."""
+
+
+class Right(NamedTuple):
+    """One right, or what takes one away. `principal` is `User:` and a name; `*` stands for every name, user or host."""
+
+    kind: Kind
+    name: str
+    pattern: Pattern
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+    def checked(self) -> Self:
+        """The right itself; BadInput where it cannot be one."""
+        if Kind.ANY is self.kind or self.pattern < Pattern.LITERAL:
+            raise BadInput("a right is about one kind of thing, with a literal name or a prefix")
+        if Operation.ANY is self.operation or Permission.ANY is self.permission:
+            raise BadInput("a right allows or denies one operation, or all of them")
+        if not self.name or len(self.name.encode()) > NAME_SIZE_MAX or not self.name.isprintable():
+            raise BadInput(f"a right is about a name of 1 to {NAME_SIZE_MAX} bytes")
+        if self.kind is Kind.CLUSTER and self.name != CLUSTER_NAME:
+            raise BadInput(f"the cluster is called {CLUSTER_NAME}")
+        if not self.principal.startswith(USER) or self.principal == USER or not self.principal.isprintable():
+            raise BadInput(f"principal {self.principal!r}: expected User: and a name, or User:*")
+        if not self.host or not self.host.isprintable():
+            raise BadInput("a right is for a host, or for * of them")
+        return self
+
+    def is_about(self, kind: Kind, name: str) -> bool:
+        """Whether it speaks of the thing of this name."""
+        if kind is not self.kind:
+            return False
+        if self.pattern is Pattern.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, EVERY)
+
+    def is_for(self, peer: Peer) -> bool:
+        return self.principal in (USER + peer.user, USER + EVERY) and self.host in (peer.host, EVERY)
+
+    def to_json(self) -> dict[str, str]:
+        return {
+            name: value.name.lower() if isinstance(value, IntEnum) else value for name, value in self._asdict().items()
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_json` gave; BadInput, KeyError, TypeError or AttributeError for anything else."""
+        return cls(
+            Kind[data["kind"].upper()],
+            data["name"],
+            Pattern[data["pattern"].upper()],
+            data["principal"],
+            data["host"],
+            Operation[data["operation"].upper()],
+            Permission[data["permission"].upper()],
+        ).checked()
+
+
+class RightsFile:
+    """The rights of the store at `path`. Any thread and process."""
+
+    def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.path, self._filesystem = store_paths.rights_file(path), filesystem
+        self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
+
+    def read(self) -> list[Right]:
+        """All rights, in order."""
+        data = read_json(self._filesystem, self.path) or {}
+        try:
+            return sorted(Right.from_json(each) for each in data.get("rights", ()))
+        except (BadInput, KeyError, TypeError, AttributeError) as error:
+            raise CorruptSettings(self.path, f"a right that is none: {error}") from error
+
+    def add(self, rights: Iterable[Right]) -> None:
+        """All of these hold from now on."""
+        wanted = {right.checked() for right in rights}
+        with self._lock:
+            self._write(wanted | set(self.read()))
+
+    def remove(self, is_meant: Callable[[Right], bool]) -> list[Right]:
+        """The rights that were meant; they hold no longer."""
+        with self._lock:
+            found = self.read()
+            gone = [right for right in found if is_meant(right)]
+            if gone:
+                self._write(set(found) - set(gone))
+        return gone
+
+    def _write(self, rights: set[Right]) -> None:
+        if len(rights) > RIGHTS_MAX:
+            raise BadInput(f"there are more than {RIGHTS_MAX} rights")
+        write_json(self._filesystem, self.path, {"rights": [right.to_json() for right in sorted(rights)]})
+
+
+class Rights:
+    """Answers whether somebody may do something. For the event loop's thread alone.
+
+    What nobody was allowed is forbidden, and what is denied is forbidden whatever else is allowed. Changes to the file
+    by anybody are seen within RIGHTS_LOOK_S. A file that cannot be read allows nothing.
+    """
+
+    def __init__(self, file: RightsFile, super_users: frozenset[str], now: Callable[[], float]) -> None:
+        self.file, self._super_users, self._now = file, super_users, now
+        self._rights: list[Right] = []
+        self._known: dict[tuple[str, str, Operation, Kind, str], bool] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._look_at = now()
+
+    def may(self, peer: Peer, operation: Operation, kind: Kind, name: str) -> bool:
+        """Whether the peer may do this to the thing of this kind and name."""
+        if peer.user in self._super_users:
+            return True
+        if self._now() >= self._look_at:
+            self.refresh()
+        question = peer.user, peer.host, operation, kind, name
+        found = self._known.get(question)
+        if found is None:
+            if len(self._known) >= RIGHTS_REMEMBERED_MAX:
+                self._known.clear()
+            found = self._known[question] = self._decided(peer, operation, kind, name)
+        return found
+
+    def _decided(self, peer: Peer, operation: Operation, kind: Kind, name: str) -> bool:
+        about = [right for right in self._rights if right.is_for(peer) and right.is_about(kind, name)]
+        meant = {operation, Operation.ALL}
+        if any(right.permission is Permission.DENY and right.operation in meant for right in about):
+            return False
+        enough = meant | IMPLYING.get(operation, frozenset())
+        return any(right.permission is Permission.ALLOW and right.operation in enough for right in about)
+
+    def refresh(self) -> None:
+        """See whether the file has changed."""
+        self._look_at = self._now() + RIGHTS_LOOK_S
+        try:
+            found = os.stat(self.file.path)
+            stamp = found.st_mtime_ns, found.st_ino
+        except FileNotFoundError:
+            stamp = 0, 0
+        if stamp != self._stamp:
+            self._known.clear()
+            self._rights, self._stamp = [], stamp
+            self._rights = self.file.read()

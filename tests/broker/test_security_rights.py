@@ -1,0 +1,339 @@
+"""Rights: what nobody was allowed is refused, and one topic among several is refused alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warren
+from tests.broker.process import run_warren
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.dispatch import HANDLERS
+from warren.broker.peer import Peer
+from warren.broker.security.guards import GUARDS
+from warren.broker.security.rights import (
+    CLUSTER_NAME,
+    Kind,
+    Operation,
+    Pattern,
+    Permission,
+    Right,
+    Rights,
+    RightsFile,
+)
+from warren.broker.settings import BrokerSettings
+from warren.errors import BadInput, CorruptSettings
+from warren.protocol.api import ApiKey
+from warren.protocol.own_schemas import OwnKey
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+admin = pytest.importorskip("confluent_kafka.admin")
+kafka = pytest.importorskip("kafka")
+kafka_admin = pytest.importorskip("kafka.admin")
+kafka_errors = pytest.importorskip("kafka.errors")
+
+PASSWORD = "the password"
+REFUSED = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+EVERY_RIGHT = kafka_admin.ACLFilter(
+    principal=None,
+    host=None,
+    operation=kafka_admin.ACLOperation.ANY,
+    permission_type=kafka_admin.ACLPermissionType.ANY,
+    resource_pattern=kafka_admin.ResourcePatternFilter(
+        kafka_admin.ResourceType.ANY, None, kafka_admin.ACLResourcePatternType.ANY
+    ),
+)
+ANN = Peer("10.0.0.1", 1, user="ann")
+
+
+def right(
+    kind: Kind = Kind.TOPIC,
+    name: str = "orders",
+    pattern: Pattern = Pattern.LITERAL,
+    user: str = "ann",
+    operation: Operation = Operation.READ,
+    permission: Permission = Permission.ALLOW,
+    host: str = "*",
+) -> Right:
+    return Right(kind, name, pattern, f"User:{user}", host, operation, permission)
+
+
+def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: Kind, name: str) -> bool:
+    file = RightsFile(str(tmp_path))
+    file.add(rights)
+    return Rights(file, frozenset({"root"}), lambda: 1.0).may(ANN, operation, kind, name)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_allowed"),
+    [
+        ([], False),
+        ([right()], True),
+        ([right(user="bob")], False),
+        ([right(user="*")], True),
+        ([right(name="*")], True),
+        ([right(name="ord")], False),
+        ([right(name="ord", pattern=Pattern.PREFIXED)], True),
+        ([right(kind=Kind.GROUP)], False),
+        ([right(operation=Operation.WRITE)], False),
+        ([right(operation=Operation.ALL)], True),
+        ([right(host="10.0.0.1")], True),
+        ([right(host="10.0.0.2")], False),
+        ([right(), right(permission=Permission.DENY, user="*")], False),
+        ([right(), right(permission=Permission.DENY, operation=Operation.WRITE)], True),
+        ([right(), right(permission=Permission.DENY, operation=Operation.ALL)], False),
+    ],
+)
+def test_a_right_is_for_somebody_to_something(tmp_path: Path, given: list[Right], is_allowed: bool) -> None:
+    assert may(tmp_path, given, Operation.READ, Kind.TOPIC, "orders") is is_allowed
+
+
+def test_who_may_read_may_describe_and_not_the_other_way_round(tmp_path: Path) -> None:
+    assert may(tmp_path / "a", [right()], Operation.DESCRIBE, Kind.TOPIC, "orders")
+    describe = right(operation=Operation.DESCRIBE)
+    assert not may(tmp_path / "b", [describe], Operation.READ, Kind.TOPIC, "orders")
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+
+
+def test_super_users_may_do_everything(tmp_path: Path) -> None:
+    rights = Rights(RightsFile(str(tmp_path)), frozenset({"root"}), lambda: 1.0)
+
+    assert rights.may(Peer("h", 1, user="root"), Operation.ALTER, Kind.CLUSTER, CLUSTER_NAME)
+
+
+def test_a_change_by_another_process_is_seen(tmp_path: Path) -> None:
+    now = [1.0]
+    rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: now[0])
+    before = rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+
+    RightsFile(str(tmp_path)).add([right()])
+    now[0] = 100.0
+
+    assert (before, rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")) == (False, True)
+
+
+def test_a_file_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rights.json").write_text('{"rights": [{"kind": "moon"}]}')
+    rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0)
+
+    with pytest.raises(CorruptSettings):
+        rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+    assert not rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        right(kind=Kind.ANY),
+        right(pattern=Pattern.MATCH),
+        right(operation=Operation.ANY),
+        right(permission=Permission.ANY),
+        right(name=""),
+        right(name="a\nb"),
+        right(kind=Kind.CLUSTER),
+        right()._replace(principal="ann"),
+        right()._replace(principal="User:"),
+        right(host=""),
+    ],
+)
+def test_what_cannot_be_a_right_is_refused(tmp_path: Path, wrong: Right) -> None:
+    with pytest.raises(BadInput):
+        RightsFile(str(tmp_path)).add([wrong])
+
+
+def test_every_request_is_thought_of() -> None:
+    asks_itself = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS}
+
+    assert {key for key in HANDLERS if key < OwnKey.OPEN_SESSION} - asks_itself <= set(GUARDS)
+
+
+# --- Over the network ---
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    settings = BrokerSettings(sasl=True, rights=True, super_users=frozenset({"root"}))
+    with running_broker(tmp_path / "data", settings=settings) as running:
+        for user in ("ann", "root"):
+            running.broker.users.create(user, PASSWORD)
+        for topic in ("orders", "audit", "orders.eu"):
+            running.broker.store.topic(topic)
+        yield running
+
+
+def config(broker: RunningBroker, user: str, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": user,
+        "sasl.password": PASSWORD,
+        "error_cb": lambda error: None,
+        **more,
+    }
+
+
+def give(broker: RunningBroker, *bindings: tuple[str, str, str, str, str]) -> None:
+    """Rights of ann, given by root over the network: kind, name, pattern, operation, permission."""
+    root = admin.AdminClient(config(broker, "root"))
+    wanted = [
+        admin.AclBinding(
+            admin.ResourceType[kind],
+            name,
+            admin.ResourcePatternType[pattern],
+            "User:ann",
+            "*",
+            admin.AclOperation[operation],
+            admin.AclPermissionType[permission],
+        )
+        for kind, name, pattern, operation, permission in bindings
+    ]
+    for future in root.create_acls(wanted).values():
+        future.result(PATIENCE_S)
+
+
+def produced(broker: RunningBroker, user: str, *topics: str) -> dict[str, int | None]:
+    out = confluent_kafka.Producer(config(broker, user))
+    found: dict[str, int | None] = {}
+    for topic in topics:
+        out.produce(
+            topic,
+            b"1",
+            on_delivery=lambda error, message: found.setdefault(message.topic(), error.code() if error else None),
+        )
+    out.flush(PATIENCE_S)
+    return found
+
+
+def test_one_topic_among_several_without_the_right_is_refused_alone(broker: RunningBroker) -> None:
+    give(broker, ("TOPIC", "orders", "PREFIXED", "WRITE", "ALLOW"), ("TOPIC", "audit", "LITERAL", "DESCRIBE", "ALLOW"))
+
+    found = produced(broker, "ann", "orders", "audit", "orders.eu")
+
+    assert found == {"orders": None, "audit": REFUSED, "orders.eu": None}
+
+
+def test_topics_that_may_not_be_described_are_not_shown_and_none_is_made(broker: RunningBroker) -> None:
+    give(broker, ("TOPIC", "orders", "LITERAL", "DESCRIBE", "ALLOW"))
+    ann = admin.AdminClient(config(broker, "ann"))
+
+    shown = ann.list_topics(timeout=PATIENCE_S).topics
+    asked = ann.list_topics("audit", timeout=PATIENCE_S).topics
+    made = produced(broker, "ann", "new")
+
+    assert list(shown) == ["orders"]
+    assert asked["audit"].error.code() == REFUSED
+    assert made == {"new": REFUSED}
+    assert not broker.broker.store.has_topic("new")
+
+
+def test_a_consumer_needs_its_group_and_its_topic(broker: RunningBroker) -> None:
+    broker.broker.store.topic("orders").put(b"1")
+    more = {"group.id": "readers", "auto.offset.reset": "earliest"}
+
+    def first() -> Any:
+        into = confluent_kafka.Consumer(config(broker, "ann", **more))
+        into.subscribe(["orders"])
+        message = into.poll(PATIENCE_S)
+        into.close()
+        return message.error().code() if message.error() else message.value()
+
+    give(broker, ("TOPIC", "orders", "LITERAL", "READ", "ALLOW"))
+    without_group = first()
+    give(broker, ("GROUP", "read", "PREFIXED", "READ", "ALLOW"))
+    with_both = first()
+    give(broker, ("TOPIC", "*", "LITERAL", "READ", "DENY"))
+    denied = first()
+
+    assert without_group == confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
+    assert with_both == b"1"
+    assert denied == REFUSED
+
+
+def test_administration_needs_rights_too(broker: RunningBroker) -> None:
+    ann = admin.AdminClient(config(broker, "ann"))
+    resource = admin.ConfigResource("topic", "orders")
+    tries = [
+        ann.create_topics([admin.NewTopic("new", 1)])["new"],
+        ann.delete_topics(["orders"])["orders"],
+        ann.create_partitions([admin.NewPartitions("orders", 3)])["orders"],
+        ann.describe_configs([resource])[resource],
+    ]
+
+    codes = [future.exception(PATIENCE_S).args[0].code() for future in tries]
+
+    assert codes == [REFUSED] * 4
+    assert broker.broker.store.topics() == ["audit", "orders", "orders.eu"]
+
+
+def anything() -> tuple[Any, ...]:
+    return (
+        admin.ResourceType.ANY,
+        None,
+        admin.ResourcePatternType.ANY,
+        None,
+        None,
+        admin.AclOperation.ANY,
+        admin.AclPermissionType.ANY,
+    )
+
+
+def test_rights_are_listed_and_taken_away(broker: RunningBroker) -> None:
+    give(broker, ("TOPIC", "orders", "LITERAL", "WRITE", "ALLOW"), ("GROUP", "readers", "LITERAL", "READ", "ALLOW"))
+    root = admin.AdminClient(config(broker, "root"))
+    listed = root.describe_acls(admin.AclBindingFilter(*anything())).result(PATIENCE_S)
+    before = produced(broker, "ann", "orders")
+
+    every = admin.AclBindingFilter(*anything())
+    gone = root.delete_acls([every])[every].result(PATIENCE_S)
+
+    assert {(each.name, each.principal) for each in listed} == {("orders", "User:ann"), ("readers", "User:ann")}
+    assert len(gone) == 2
+    assert (before, produced(broker, "ann", "orders")) == ({"orders": None}, {"orders": REFUSED})
+
+
+def test_without_rights_in_the_configuration_there_is_nothing_to_ask(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "open") as running:
+        client = kafka.KafkaAdminClient(bootstrap_servers=running.address)
+
+        with pytest.raises(kafka_errors.SecurityDisabledError):
+            client.describe_acls(EVERY_RIGHT)
+        client.close()
+
+
+def test_who_may_not_look_at_rights_does_not_see_them(broker: RunningBroker) -> None:
+    client = kafka.KafkaAdminClient(
+        bootstrap_servers=broker.address,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="ann",
+        sasl_plain_password=PASSWORD,
+    )
+
+    with pytest.raises(kafka_errors.ClusterAuthorizationFailedError):
+        client.describe_acls(EVERY_RIGHT)
+    client.close()
+
+
+def test_the_command_adds_lists_and_removes_rights(tmp_path: Path) -> None:
+    warren.open(tmp_path / "data").close()
+    given = ("--user", "ann", "--topic", "orders", "--prefix", "--operation", "read", "--store", "data")
+
+    added = run_warren("acl", "add", *given, folder=tmp_path)
+    listed = run_warren("acl", "list", "--store", "data", folder=tmp_path)
+    removed = run_warren("acl", "remove", *given, folder=tmp_path)
+    wrong = run_warren("acl", "add", "--user", "ann", "--operation", "fly", "--store", "data", folder=tmp_path)
+
+    assert added.stdout == "1 right added\n"
+    assert listed.stdout.splitlines()[-1].split() == ["topic", "orders", "prefixed", "ann", "*", "read", "allow"]
+    assert removed.stdout == "1 right removed\n"
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert RightsFile(str(tmp_path / "data")).read() == []

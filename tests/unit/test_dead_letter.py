@@ -93,6 +93,20 @@ def test_a_message_that_failed_too_often_becomes_a_dead_letter(bench: Bench) -> 
     assert group.lag() == {0: 0, 1: 0}
 
 
+def test_a_message_that_is_rejected_becomes_a_dead_letter_at_its_first_attempt(bench: Bench) -> None:
+    bench.topic.put(b"never")
+    group = bench.group()
+    message = group.take()
+    assert message is not None
+
+    group.reject(message, "unreadable")
+
+    assert [letter.headers["warren.dead-reason"] for letter in bench.letters()] == [b"unreadable"]
+    assert group.take() is None
+    with pytest.raises(LeaseLost):
+        group.reject(message)
+
+
 def test_a_lease_that_ran_out_for_the_last_time_is_a_death(bench: Bench) -> None:
     bench.topic.put_many([b"a", b"b"], partition=0)
     group = bench.group()

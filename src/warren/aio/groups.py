@@ -91,6 +91,7 @@ class QueueGroup(_Consumer):
     ack = passed(queue_group.QueueGroup.ack)
     ack_many = passed(queue_group.QueueGroup.ack_many)
     nack = passed(queue_group.QueueGroup.nack)
+    reject = passed(queue_group.QueueGroup.reject)
     extend = passed(queue_group.QueueGroup.extend)
     redrive = passed(queue_group.QueueGroup.redrive)
     lag = passed(queue_group.QueueGroup.lag)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import stat
@@ -24,6 +25,7 @@ from warren.protocol.api import ApiKey
 from warren.protocol.codec import INT32
 from warren.protocol.kafka_codec import encode_request
 
+aiokafka = pytest.importorskip("aiokafka")
 confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")
 kafka = pytest.importorskip("kafka")
@@ -77,6 +79,27 @@ def test_the_right_password_lets_kafka_python_in(broker: RunningBroker, mechanis
         stored = producer.send("orders", b"1").get(PATIENCE_S)
     finally:
         producer.close()
+
+    assert stored.offset == 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_right_password_lets_aiokafka_in(broker: RunningBroker, mechanism: str) -> None:
+    async def put() -> Any:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=broker.address,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_plain_username="ann",
+            sasl_plain_password=PASSWORD,
+        )
+        await producer.start()
+        try:
+            return await producer.send_and_wait("orders", b"1")
+        finally:
+            await producer.stop()
+
+    stored = asyncio.run(put())
 
     assert stored.offset == 0
 

@@ -1,0 +1,86 @@
+"""What is written about the broker is so: commands, headers, requests, and the files for servers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import typer
+from typer.core import TyperGroup
+
+from tests.tidy.documents import rows
+from tests.tidy.source import ROOT
+from warren.broker.configuration import read_configuration
+from warren.broker.dispatch import HANDLERS
+from warren.broker.security.guards import GUARDS
+from warren.broker.service import check_address
+from warren.broker.topic_configs import CONFIGS, FIXED
+from warren.cli.main import app
+from warren.protocol.api import APIS
+
+BROKER = (ROOT / "docs/broker.md").read_text()
+DEPLOY = ROOT / "deploy"
+
+
+def commands() -> set[str]:
+    program = typer.main.get_command(app)
+    assert isinstance(program, TyperGroup)
+    found = set()
+    for name, command in program.commands.items():
+        inner = command.commands if isinstance(command, TyperGroup) else {"": command}
+        found |= {f"{name} {sub}".strip() for sub in inner}
+    return found
+
+
+def documented() -> set[str]:
+    found = set()
+    for cell, _ in rows((ROOT / "docs/cli.md").read_text(), "The commands", "command", "what it does"):
+        first, *others = [part.strip("` ") for part in cell.split(",")]
+        words = [word for word in first.split()[1:] if word.islower()]
+        found |= {" ".join(words), *(" ".join([*words[:-1], other]) for other in others)}
+    return found
+
+
+def test_the_document_of_the_command_line_names_every_command() -> None:
+    assert documented() == commands()
+
+
+def test_the_names_of_settings_are_those_of_the_code() -> None:
+    found = rows(BROKER, "Settings of topics", "name", "setting")
+
+    assert {name: setting.partition("`")[0] for name, setting in found} == {
+        name: config.setting for name, config in CONFIGS.items()
+    }
+    assert all(f"`{name}`" in BROKER for name in FIXED)
+
+
+def test_every_request_stands_with_the_right_that_it_needs() -> None:
+    text = " ".join(cell for cell, _ in rows(BROKER, "Rights", "request", "needs"))
+    free = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "DescribeCluster"}
+    like_another = {"ConsumerGroupDescribe", "ShareGroupDescribe"}
+    served = {APIS[key].name for key in HANDLERS if key in GUARDS}
+
+    assert served - set(re.findall(r"\w+", text)) == free - {"ApiVersions"} | like_another
+
+
+def test_the_configuration_for_servers_can_be_read_and_needs_no_insecure() -> None:
+    configuration = read_configuration(str(DEPLOY / "warren.toml"), {}, {})
+
+    check_address(configuration)
+
+    assert configuration.settings().rights
+    assert configuration.advertised() == ("broker.example", 9092)
+
+
+def test_the_files_for_servers_start_it_with_flags_that_there_are() -> None:
+    program = typer.main.get_command(app)
+    assert isinstance(program, TyperGroup)
+    known = {option for parameter in program.commands["serve"].params for option in parameter.opts}
+    unit, recipe = (Path(DEPLOY, name).read_text() for name in ("warren.service", "Containerfile"))
+    started = shlex.split(re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)[0])
+    entered = re.findall(r'"([^"]*)"', re.findall(r"^ENTRYPOINT (.*)$", recipe, re.MULTILINE)[0])
+
+    for words in (started, entered):
+        assert words[1] == "serve"
+        assert {word for word in words if word.startswith("--")} <= known

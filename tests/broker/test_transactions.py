@@ -160,6 +160,14 @@ def test_when_epochs_run_out_there_is_a_new_producer_id(caller: Caller, monkeypa
     assert given[1][1] == given[0][1] != given[2][1]
 
 
+def test_there_are_only_so_many_transactional_ids(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities, "TRANSACTIONAL_IDS_MAX", 2)
+
+    errors = [caller.init(name)[0] for name in ("a", "b", "c", "a")]
+
+    assert errors == [Code.NONE, Code.NONE, Code.POLICY_VIOLATION, Code.NONE]
+
+
 def test_what_no_producer_may_ask_for_is_refused(broker: RunningBroker, caller: Caller) -> None:
     who = begun(caller)
     too_long = round(KAFKA_TRANSACTION_TIMEOUT_S_MAX * 1000) + 1

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from tests.support.kafka_batches import batch_of
+from warren.broker import producers
 from warren.broker import sequences as module
 from warren.broker.kafka_errors import Code
-from warren.broker.producers import put_once
+from warren.broker.producers import learn_from, put_once, remembered
 from warren.broker.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
+from warren.storage import Log
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+from warren.storage.kafka_batch import pack_kafka
 from warren.storage.layout import KafkaBatchHead
 
 LAST = SEQUENCE_END - 1
@@ -142,6 +148,34 @@ def test_what_is_known_is_not_learned_again() -> None:
 
     assert sequences.judge(head(9)) == Seen(9, 9, 9)
     assert sequences.judge(head(10)) is None
+
+
+def test_without_a_note_only_the_last_blocks_of_a_log_are_looked_through(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "log", block_size=4096, durability="os") as log:
+        for number in range(40):
+            batch = batch_of([(None, bytes(1000), [])], producer_id=number, producer_epoch=0, base_sequence=0)
+            log.append_packed([pack_kafka(batch)])
+        with patch.object(producers, "SEQUENCES_LEARN_SIZE_MAX", 8192):
+            start, sequences = learn_from(log), remembered(log, SYSTEM_FILE_SYSTEM)
+
+        assert log.block_of(start).base_offset > log.block_of(start - 1).base_offset
+        assert {producer for producer, _, _ in sequences.batches()} == set(range(start, 40))
+        assert 2 <= len(sequences) <= 12
+        assert len(remembered(log, SYSTEM_FILE_SYSTEM)) == 40
+
+
+def test_of_an_empty_log_nothing_is_learned(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "log", durability="os") as log:
+        assert len(remembered(log, SYSTEM_FILE_SYSTEM)) == 0
+
+
+def test_batches_of_transactions_are_not_learned(tmp_path: Path) -> None:
+    batch = batch_of([(None, b"a", [])], is_transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+    with Log.open(tmp_path / "log", durability="os") as log:
+        log.append_packed([pack_kafka(batch)])
+        log.append(b"of nobody")
+
+        assert len(remembered(log, SYSTEM_FILE_SYSTEM)) == 0
 
 
 def test_a_repeat_of_what_is_on_its_way_waits_for_it_and_is_not_stored() -> None:

@@ -12,7 +12,7 @@ from warren.broker.kafka_errors import Code, code_of
 from warren.broker.transactions.open_transaction import Partition
 from warren.broker.transactions.transactional import Transactional
 from warren.config import KAFKA_TRANSACTION_TIMEOUT_S_MAX, TRANSACTIONAL_ID_SIZE_MAX
-from warren.errors import BadInput, WarrenError
+from warren.errors import BadInput, TooLarge, WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.queue.topic import Topic
 
@@ -44,6 +44,9 @@ async def init_producer_id(call: Call, request: Fields) -> Values:
             error = await producer.init(timeout_ms, request.producer_id, request.producer_epoch)
             if error is not Code.NONE:
                 return {"error_code": _told(error, call.version, INIT_FENCED_FROM), **refused}
+    except TooLarge:
+        # There are as many transactional ids as there may be.
+        return {"error_code": Code.POLICY_VIOLATION, **refused}
     except WarrenError as error:
         return {"error_code": code_of(error), **refused}
     return {"producer_id": producer.identity.producer_id, "producer_epoch": producer.identity.epoch}

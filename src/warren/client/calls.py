@@ -23,8 +23,10 @@ from warren.errors import BadInput, ConnectionLost, StoreClosed
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import VERSION, checked
 from warren.protocol.own_schemas import OwnKey
+from warren.storage.residents import process_residents
 
 SOFTWARE: Final = "warren python"
+MARKER_START_SIZE: Final = 8
 
 
 class Calls:
@@ -51,16 +53,34 @@ class Calls:
             raise BadInput(f"timeout {timeout_s!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
         self.address, self.timeout_s, self.clock = address, timeout_s, clock
         self._tls, self._user, self._password = tls, user, password
-        self._session = uuid.uuid4().bytes
-        self._mutex = threading.Lock()
-        self._idle: list[Connection] = []
-        self._handles = itertools.count(1)
+        self._handles, self._puts = itertools.count(1), itertools.count(1)
         self.store_id = ""
         self.is_closed = False
+        self.after_fork()
+        process_residents().register(self)
+
+    # --- As a resident of the process: told when it forks, asked for no files ---
+
+    file_count = 0
+
+    def rest(self) -> bool:
+        return False
+
+    def after_fork(self) -> None:
+        """A child is another client: it has connections, a session and markers of its own."""
+        self._session, self._marker = uuid.uuid4().bytes, uuid.uuid4().bytes[:MARKER_START_SIZE]
+        self._mutex = threading.Lock()
+        self._idle: list[Connection] = []
+
+    # --- Calling ---
 
     def new_handle(self) -> int:
         """A handle that this client has not used."""
         return next(self._handles)
+
+    def new_marker(self) -> bytes:
+        """Bytes that no other put has."""
+        return self._marker + next(self._puts).to_bytes(MARKER_START_SIZE, "big")
 
     def call(
         self,

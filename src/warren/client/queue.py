@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from warren.client.handle import Handle
-from warren.config import WAIT_S_MAX
 from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_api import setting_values
 from warren.protocol.own_schemas import OwnKey
-from warren.queue.rotation import checked_wait_s
+from warren.queue.waiting import Deadline, checked_count
 
 if TYPE_CHECKING:
     from warren.client.store import RemoteStore
@@ -35,7 +35,7 @@ class RemoteQueue(Generic[T]):
         loads: Callable[[bytes], T],
         settings: dict[str, Any],
     ) -> None:
-        self.name, self.maxsize = name, maxsize
+        self.name, self.maxsize = name, checked_count("maxsize", maxsize, -math.inf, math.inf)
         self._dumps, self._loads = dumps, loads
         values = {"queue": name, "maxsize": maxsize, "settings": setting_values(settings)}
         self._handle = Handle(store.calls, OwnKey.OPEN_QUEUE, values)
@@ -46,9 +46,12 @@ class RemoteQueue(Generic[T]):
             OwnKey.USE_QUEUE, {"action": action, "item": item}, wait_s, lambda found: bool(found.is_done), repeat=None
         )
 
+    def _wait_s(self, block: bool, timeout: float | None) -> float:
+        return Deadline(self._handle.calls.clock, block, timeout).left_s()
+
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item. Where the queue is full, waits for room; Full where there is none in time."""
-        if not self._use("put", _wait_s(block, timeout), self._dumps(item)).is_done:
+        if not self._use("put", self._wait_s(block, timeout), self._dumps(item)).is_done:
             raise Full
 
     def put_nowait(self, item: T) -> None:
@@ -57,7 +60,7 @@ class RemoteQueue(Generic[T]):
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove the oldest item and return it. Where there is none, waits for one; Empty where none comes in time."""
-        found = self._use("get", _wait_s(block, timeout))
+        found = self._use("get", self._wait_s(block, timeout))
         if not found.is_done:
             raise Empty
         return self._loads(found.item)
@@ -72,7 +75,7 @@ class RemoteQueue(Generic[T]):
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until every item was got and is done with, by whomever; whether that came in time."""
-        return bool(self._use("join", _wait_s(True, timeout)).is_done)
+        return bool(self._use("join", self._wait_s(True, timeout)).is_done)
 
     def qsize(self) -> int:
         """How many items are in the queue."""
@@ -86,9 +89,3 @@ class RemoteQueue(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<RemoteQueue {self.name}>"
-
-
-def _wait_s(block: bool, timeout: float | None) -> float:
-    if not block:
-        return 0.0
-    return WAIT_S_MAX if timeout is None else checked_wait_s(timeout)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import ssl
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 from warren.client.calls import Calls, same
 from warren.client.queue import RemoteQueue
@@ -36,11 +34,6 @@ class RemoteStore:
         self.calls = calls
         self._mutex = threading.Lock()
         self._topics: dict[str, RemoteTopic] = {}
-        self._marker, self._puts = uuid4().bytes[:8], itertools.count(1)
-
-    def new_marker(self) -> bytes:
-        """Bytes that no other put has."""
-        return self._marker + next(self._puts).to_bytes(8, "big")
 
     @property
     def id(self) -> str:

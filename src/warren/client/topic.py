@@ -139,7 +139,7 @@ class RemoteTopic:
         batch = single(body, key, "", headers, id, corr_offset)
         number = self.route(key) if partition is None else partition
         self._check_partition(number)
-        marker = self.store.new_marker()
+        marker = self.store.calls.new_marker()
         records = [(number, packed) for packed in self._pack(batch, tag, marker)]
         found = self._append(records, marker, is_receipt_wanted=True)
         at = positions_of(found.positions)[number]
@@ -190,7 +190,7 @@ class RemoteTopic:
         """Append a batch to each of some partitions; the number of the first message in each."""
         if tag and any(batch.tags is not None for batch in parts.values()):
             raise BadInput("give either tag, for all, or tags, one for each")
-        marker = self.store.new_marker()
+        marker = self.store.calls.new_marker()
         records = [(number, packed) for number, batch in parts.items() for packed in self._pack(batch, tag, marker)]
         return positions_of(self._append(records, marker).positions)
 
@@ -198,7 +198,7 @@ class RemoteTopic:
         """Append the rows of an Arrow record batch; the number of the first."""
         from warren.storage.arrow_packing import pack_arrow
 
-        marker = self.store.new_marker()
+        marker = self.store.calls.new_marker()
         packed = pack_arrow(batch, self._compression, self._record_size_max, marker)
         found = self._append([(partition, each) for each in packed], marker)
         return positions_of(found.positions)[partition]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, checked_choice, session_of, wait_of
+from warren.errors import BadInput
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import settings_of
 from warren.queue.durable_queue import DurableQueue
@@ -47,9 +48,12 @@ class HeldQueue:
         return (item,)
 
     def done(self) -> Found:
-        self.queue.task_done()
         with self._mutex:
+            # Of this client: others have tasks of their own, which the queue does not tell apart.
+            if not self._working:
+                raise BadInput("task_done() was called more often than items were got")
             self._working -= 1
+        self.queue.task_done()
         return (b"",)
 
     def join(self) -> Found:

@@ -178,6 +178,38 @@ def test_metadata_and_leader_epochs_come_back_as_they_were_committed(broker: Run
     assert everywhere == {"readers": committed}
 
 
+def test_a_position_that_a_transaction_may_move_is_told_when_it_is_decided(broker: RunningBroker) -> None:
+    from confluent_kafka import Producer, TopicPartition
+
+    make_topic(broker, "orders", 1)
+    produce(broker, "orders", range(5))
+    member = reader(broker)
+    consumed([member], 5)
+    writer = Producer({"bootstrap.servers": broker.address, "transactional.id": "copier"})
+    writer.init_transactions(PATIENCE_S)
+    told = []
+    with closing(Wire(broker)) as wire:
+
+        def look_up(*, is_stable: bool) -> None:
+            asked = {"group_id": "readers", "topics": [{"name": "orders", "partition_indexes": [0]}]}
+            answer = wire.ask(ApiKey.OFFSET_FETCH, 8, groups=[asked], require_stable=is_stable)
+            [part] = answer.groups[0].topics[0].partitions
+            told.append((part.error_code, part.committed_offset))
+
+        for end in (writer.abort_transaction, writer.commit_transaction):
+            writer.begin_transaction()
+            positions = [TopicPartition("orders", 0, 3)]
+            writer.send_offsets_to_transaction(positions, member.consumer_group_metadata(), PATIENCE_S)
+            look_up(is_stable=True)
+            look_up(is_stable=False)
+            end(PATIENCE_S)
+            look_up(is_stable=True)
+    member.close()
+
+    moving, nothing = (Code.UNSTABLE_OFFSET_COMMIT, -1), (Code.NONE, -1)
+    assert told == [moving, nothing, nothing, moving, nothing, (Code.NONE, 3)]
+
+
 def test_a_note_that_is_too_long_is_refused_and_the_rest_is_committed(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 2)
     partitions = [

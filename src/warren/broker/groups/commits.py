@@ -138,9 +138,10 @@ async def _topic_found(call: Call, asked: _Asked, name: str, partitions: Sequenc
     error = Code.NONE
     try:
         topic: Topic = call.broker.topics.find(name)
-        found = await call.broker.in_thread(call.broker.positions.find, topic, asked.group, partitions)
+        # First: what is committed in between is read, and what is not was seen to move.
         if asked.is_stable:
-            undecided = await call.broker.in_thread(call.broker.store.undecided, name, asked.group)
+            undecided = await call.broker.in_thread(call.broker.positions.moving, topic, asked.group)
+        found = await call.broker.in_thread(call.broker.positions.find, topic, asked.group, partitions)
     except (NoSuchTopic, BadName):
         # As Kafka says it: nothing is committed there.
         pass

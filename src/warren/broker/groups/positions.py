@@ -42,6 +42,7 @@ class Positions:
         self._mutex = threading.Lock()
         # Two who are no members do not keep each other out: one waits for the other.
         self._taking = threading.Lock()
+        self._moving: weakref.WeakKeyDictionary[object, dict[tuple[str, str], set[int]]] = weakref.WeakKeyDictionary()
         self._notes: weakref.WeakKeyDictionary[Topic, dict[str, Notes]] = weakref.WeakKeyDictionary()
 
     def commit(self, topic: Topic, group: str, positions: Mapping[int, Position], *, is_member: bool = True) -> None:
@@ -79,6 +80,17 @@ class Positions:
         with self._taking, _owned(topic, group, [partition]):
             topic.partition(partition).remove_reader(group)
         self.note(topic, group, {partition: Position(0)})
+
+    def will_move(self, transaction: object, topic: str, group: str, partitions: Collection[int]) -> None:
+        """Once it is committed, the transaction moves these; it is told by `moving` for as long as the object lives."""
+        with self._mutex:
+            self._moving.setdefault(transaction, {}).setdefault((topic, group), set()).update(partitions)
+
+    def moving(self, topic: Topic, group: str) -> set[int]:
+        """The partitions whose position a transaction may move that is not decided yet, of whichever process."""
+        with self._mutex:
+            found = [each.get((topic.name, group), set()) for each in self._moving.values()]
+        return set[int]().union(topic.store.undecided(topic.name, group), *found)
 
     def drop(self, topic: Topic, group: str) -> None:
         """The group is no more."""

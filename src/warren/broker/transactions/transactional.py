@@ -168,6 +168,7 @@ class Transactional:
         opened = self._open
         if self.state is not State.OPEN or self._is_changing or opened is None or group not in opened.groups:
             return Code.INVALID_TXN_STATE
+        self._broker.positions.will_move(opened, topic.name, group, told)
         await self._broker.in_thread(opened.commit_positions, topic, group, told)
         return Code.NONE
 

@@ -11,9 +11,14 @@ import pytest
 import warren
 from tests.broker.process import PATIENCE_S, run_warren, served_store
 from tests.broker.running import running_broker
+from warren.protocol.api import ApiKey
+from warren.protocol.kafka_codec import encode_request
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")
+
+FETCH_VERSION = 4
+LARGE = 32 << 20
 
 
 def test_what_was_acknowledged_is_there_after_a_kill_and_a_start_without_a_hand(tmp_path: Path) -> None:
@@ -64,6 +69,47 @@ def test_a_signal_ends_it_with_0_although_a_consumer_waits(tmp_path: Path, how: 
 
         assert code == 0
         assert [line["message"] for line in broker.log()] == [f"{how.name}: stopping", "stopped"]
+
+
+def unread_answer(address: str) -> socket.socket:
+    """A client that asks for more than fits between the two, and reads nothing."""
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": LARGE}
+    asked = {"max_bytes": LARGE, "topics": [{"topic": "orders", "partitions": [partition]}]}
+    body = encode_request(ApiKey.FETCH, FETCH_VERSION, asked)
+    head = bytes([0, ApiKey.FETCH, 0, FETCH_VERSION, 0, 0, 0, 1, 255, 255])
+    host, _, port = address.rpartition(":")
+    client = socket.create_connection((host, int(port)), PATIENCE_S)
+    client.sendall((len(head) + len(body)).to_bytes(4, "big") + head + body)
+    assert client.recv(1)
+    return client
+
+
+@pytest.fixture
+def large_store(tmp_path: Path) -> Path:
+    with warren.open(tmp_path / "data") as store:
+        store.topic("orders").put(bytes(LARGE // 2))
+    return tmp_path / "data"
+
+
+def test_a_client_that_does_not_read_keeps_it_no_longer_than_the_limit(large_store: Path) -> None:
+    (large_store.parent / "warren.toml").write_text("[limits]\nstop_s_max = 0.2\n")
+    with served_store(large_store) as broker, unread_answer(broker.address):
+        code = broker.end(signal.SIGTERM)
+        told = [line["message"] for line in broker.log()]
+
+    assert code == 0
+    assert told == ["SIGTERM: stopping", "1 connections were not answered in time", "stopped"]
+
+
+def test_a_second_signal_ends_it_at_once(large_store: Path) -> None:
+    with served_store(large_store) as broker, unread_answer(broker.address):
+        assert broker.process.stderr is not None
+        broker.process.send_signal(signal.SIGTERM)
+        stopping = broker.process.stderr.readline()
+        code = broker.end(signal.SIGTERM)
+
+    assert "stopping" in stopping
+    assert code == -signal.SIGTERM
 
 
 def test_a_second_broker_of_a_store_says_who_serves_it(tmp_path: Path) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warren.broker.security.scram import HASHES, Credential, nobody
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import (
     PASSWORD_SIZE_MAX,
     PASSWORD_SIZE_MIN,
-    SCRAM_ITERATIONS,
     SCRAM_SALT_SIZE,
     USER_NAME_SIZE_MAX,
     USERS_MAX,
@@ -26,7 +24,15 @@ from warren.queue.shared_lock import SharedLock
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 
 PRIVATE: Final = 0o600
+SECRET_SIZE: Final = 32
 PLAIN_CHECKED_WITH: Final = "SCRAM-SHA-256"
+
+
+class Kept(NamedTuple):
+    """What the file says. `secret` makes the salts of those who are not there, which must not change with time."""
+
+    users: dict[str, Any]
+    secret: str
 
 
 class Users:
@@ -35,11 +41,11 @@ class Users:
     def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
         self._path, self._filesystem = store_paths.users_file(path), filesystem
         self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
-        self._secret = secrets.token_bytes(32)
+        self._secret = secrets.token_hex(SECRET_SIZE)
 
     def names(self) -> list[str]:
         """All users, sorted."""
-        return sorted(self._read())
+        return sorted(self._read().users)
 
     def create(self, name: str, password: str, *, replaces: bool = False) -> None:
         """A user with this password. UserExists, unless it `replaces` the password of one who is there."""
@@ -49,26 +55,27 @@ class Users:
             for mechanism in HASHES
         }
         with self._lock:
-            users = self._read()
-            if name in users and not replaces:
+            kept = self._read()
+            if name in kept.users and not replaces:
                 raise UserExists(name)
-            if len(users) >= USERS_MAX:
+            if len(kept.users) >= USERS_MAX:
                 raise BadInput(f"there are {USERS_MAX} users, and cannot be more")
-            self._write({**users, name: made})
+            self._write(Kept({**kept.users, name: made}, kept.secret))
 
     def delete(self, name: str) -> None:
         """The user is no more; NoSuchUser where there was none."""
         with self._lock:
-            users = self._read()
-            if users.pop(name, None) is None:
+            kept = self._read()
+            if kept.users.pop(name, None) is None:
                 raise NoSuchUser(name)
-            self._write(users)
+            self._write(kept)
 
     def credential(self, name: str, mechanism: str) -> Credential:
         """What a password of the user is checked against; for nobody one that no password fits."""
-        found = self._read().get(name)
+        kept = self._read()
+        found = kept.users.get(name)
         if found is None:
-            return nobody(mechanism, self._secret, name)
+            return nobody(mechanism, kept.secret.encode(), name)
         try:
             return Credential.from_json(found[mechanism])
         except (KeyError, TypeError, ValueError) as error:
@@ -80,20 +87,20 @@ class Users:
         given = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
         return hmac.compare_digest(given.stored_key, kept.stored_key)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> Kept:
         data = read_json(self._filesystem, self._path) or {}
-        users = data.get("users", {})
-        if not isinstance(users, dict):
-            raise CorruptSettings(self._path, "its users are no object")
-        return users
+        users, secret = data.get("users", {}), data.get("secret", self._secret)
+        if not isinstance(users, dict) or not isinstance(secret, str):
+            raise CorruptSettings(self._path, "there are no users in it")
+        return Kept(users, secret)
 
-    def _write(self, users: Mapping[str, Any]) -> None:
+    def _write(self, kept: Kept) -> None:
         new_path = self._path + store_paths.NEW_SUFFIX
         with suppress(FileNotFoundError):
             os.remove(new_path)
         # It is written where nobody else could ever open it.
         os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
-        write_json(self._filesystem, self._path, {"users": users, "iterations": SCRAM_ITERATIONS})
+        write_json(self._filesystem, self._path, kept._asdict())
 
 
 def _check(name: str, password: str) -> None:

@@ -157,6 +157,31 @@ def test_a_group_goes_on_where_it_stood_also_behind_a_restart(tmp_path: Path) ->
     assert sorted(int(message.value()) for message in found) == list(range(20, 30))
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_outlive_a_restart_of_the_broker(tmp_path: Path, protocol: str) -> None:
+    with running_broker(tmp_path / "data") as running:
+        make_topic(running, "orders", 2)
+        produce(running, "orders", range(20))
+        config = {"group.protocol": protocol, "reconnect.backoff.max.ms": 200}
+        member = consumer(running, **config, **(QUICK if protocol == "classic" else {}))
+        member.subscribe(["orders"])
+        consumed([member], 20)
+        member.commit(asynchronous=False)
+        _, port = running.broker.advertised
+
+    with running_broker(tmp_path / "data", port=port) as running:
+        produce(running, "orders", range(20, 30))
+        # It is a member of the new broker's group when that has told it so.
+        again = until(
+            lambda: str(getattr(running.broker.coordinator.find("readers"), "state", "")) == "Stable", [member]
+        )
+        found = again + consumed([member], 10 - len({message.value() for message in again}), again)
+        member.commit(asynchronous=False)
+        member.close()
+
+    assert {int(message.value()) for message in found} == set(range(20, 30))
+
+
 def test_metadata_and_leader_epochs_come_back_as_they_were_committed(broker: RunningBroker) -> None:
     from kafka.structs import OffsetAndMetadata, TopicPartition
 

@@ -199,8 +199,8 @@ SHARE_TAKEN_FIRST: Final = 16
 """How many are taken first, to see how large messages are."""
 SHARE_TAKEN_MAX: Final = 20_000
 """How many messages a member of a share group may have that it has not acknowledged."""
-SHARE_LOOK_S: Final = 0.25
-"""How often a fetch of a share group that waits looks for messages that come back."""
+SHARE_LOOK_S: Final = 1.0
+"""How often a fetch of a share group that waits looks for messages whose leases ran out."""
 CLIENT_ID_SIZE_MAX: Final = 128
 """How much of what a client calls itself goes into the ids that it is given."""
 PRODUCERS_REMEMBERED_MAX: Final = 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from warren.broker.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat
 from warren.broker.groups.consumer_requests import by_topic, seen_topics
 from warren.broker.groups.membership import name_error
 from warren.broker.groups.share import ShareGroup
-from warren.broker.groups.share_sessions import ShareSession, Verdicts, release, settle, take
+from warren.broker.groups.share_sessions import Acknowledge, ShareSession, Verdicts, release, settle, take
 from warren.broker.kafka_errors import Code, code_of
 from warren.config import (
     GROUP_HEARTBEAT_S,
@@ -198,6 +199,7 @@ async def _settled(
     if not verdicts:
         return []
     errors = await call.broker.in_thread(settle, dict(group.queues), verdicts)
+    _ring(call, [message for verdict in verdicts for message, kind in verdict.said if kind is Acknowledge.RELEASE])
     return list(zip(verdicts, errors, strict=True))
 
 
@@ -216,6 +218,14 @@ async def _ended(call: Call, group: ShareGroup, member_id: str, session: ShareSe
     group.sessions.pop(member_id, None)
     messages, session.taken = session.messages, {}
     await call.broker.in_thread(release, dict(group.queues), messages)
+    _ring(call, messages)
+
+
+def _ring(call: Call, messages: Iterable[Message]) -> None:
+    """These may be taken again: whoever waits for their partitions is woken."""
+    for topic_name, partition in {(message.topic, message.partition) for message in messages}:
+        with suppress(WarrenError):
+            call.broker.long_polls.ring(call.broker.topics.find(topic_name).partition(partition))
 
 
 async def _fetched(call: Call, group: ShareGroup, session: ShareSession, request: Fields, answers: Answers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from pathlib import Path
@@ -118,6 +119,16 @@ def test_a_second_broker_of_a_store_says_who_serves_it(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr == f"{tmp_path / 'data'} is served by another broker: process {broker.process.pid}\n"
+
+
+def test_a_broker_that_answers_is_told_from_one_that_does_not(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker:
+        there = run_warren("ping", broker.address, "--json", folder=tmp_path)
+    gone = run_warren("ping", broker.address, folder=tmp_path)
+
+    assert there.returncode == 0
+    assert json.loads(there.stdout)["answers"] == 5
+    assert (gone.returncode, gone.stderr.count("\n")) == (1, 1)
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:

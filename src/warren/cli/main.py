@@ -16,6 +16,7 @@ from warren.cli import (
     doctor,
     group,
     log,
+    ping,
     pipeline,
     put,
     read,
@@ -47,6 +48,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
 app.command("serve")(serve.serve)
+app.command("ping")(ping.ping)
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
 app.command("stats")(stats.stats)

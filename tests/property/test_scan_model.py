@@ -130,7 +130,7 @@ class World:
                     self._note([fields(number, kind)], offset=receipt.offset)
             case "kafka" if self._options["version"] == 2:
                 messages = [fields(number, kind) for number in range(self.model.end, self.model.end + count)]
-                self._append_kafka(messages)
+                self._append_kafka(messages, 1 if kind.sizes == "large" else KAFKA_COUNT)
                 self._note(messages, offset=None)
             case "batch" | "kafka":
                 messages = [fields(number, kind) for number in range(self.model.end, self.model.end + count)]
@@ -153,10 +153,10 @@ class World:
         }
         self.log.append_many([message["body"] for message in messages], **given)
 
-    def _append_kafka(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """As batches that fit a block, each compressed in another way."""
-        places = range(0, len(messages), KAFKA_COUNT)
-        batches = [messages[place : place + KAFKA_COUNT] for place in places]
+    def _append_kafka(self, messages: Sequence[Mapping[str, Any]], count: int) -> None:
+        """As batches of `count`, which fit a block, each compressed in another way."""
+        places = range(0, len(messages), count)
+        batches = [messages[place : place + count] for place in places]
         self.log.append_packed(
             [packed_rows(batch, compression=(len(batch) + place) % 5) for place, batch in enumerate(batches)]
         )

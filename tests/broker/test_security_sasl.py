@@ -190,6 +190,20 @@ def test_tries_are_limited(raw: RawClient) -> None:
     assert failure(raw, "PLAIN", b"\0ann\0" + PASSWORD.encode()) == b""
 
 
+def test_who_takes_too_long_to_show_who_they_are_is_cut_off(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.broker.connection.AUTHENTICATION_S_MAX", 0.1)
+
+    with socket.create_connection((HOST, broker.broker.advertised[1]), PATIENCE_S) as silent:
+        try:
+            received = silent.recv(1)
+        except ConnectionResetError:
+            received = b""
+
+    assert received == b""
+
+
 def test_a_large_request_of_somebody_unknown_ends_the_connection(raw: RawClient) -> None:
     assert raw.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=bytes(100_000)) == b""
 

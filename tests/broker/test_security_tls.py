@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import Any
 
 import pytest
 
+import warren
+from tests.broker.process import ServedStore, served_store
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
+from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
 from warren.errors import BadConfiguration
 
@@ -48,7 +52,7 @@ def broker(tmp_path: Path, authority: Any) -> Iterator[RunningBroker]:
         yield running
 
 
-def settings(broker: RunningBroker, authority_path: str) -> dict[str, Any]:
+def settings(broker: RunningBroker | ServedStore, authority_path: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.address,
         "security.protocol": "SASL_SSL",
@@ -71,6 +75,36 @@ def test_confluent_kafka_produces_over_tls_with_a_password(
 
     assert left == 0
     assert broker.broker.store.topic("orders").partition(0).end == 1000
+
+
+def test_a_broker_process_is_as_secure_as_its_file_says(authority: Any, tmp_path: Path) -> None:
+    (tmp_path / "warren.toml").write_text(
+        f"""
+        [tls]
+        certificate = "{certificate(authority, tmp_path)}"
+        [security]
+        sasl = true
+        mechanisms = ["SCRAM-SHA-512"]
+        rights = true
+        super_users = ["ann"]
+        """
+    )
+    warren.open(tmp_path / "data").close()
+    for user in ("ann", "bob"):
+        Users(str(tmp_path / "data")).create(user, "the password")
+    found: list[Any] = []
+    with served_store(tmp_path / "data") as served:
+        for user in ("ann", "bob"):
+            out = confluent_kafka.Producer(settings(served, trusted(authority, tmp_path)) | {"sasl.username": user})
+            for _ in range(300):
+                out.produce("orders", bytes(10_000), on_delivery=lambda error, message: found.append(error))
+            assert out.flush(PATIENCE_S) == 0
+
+        code = served.end(signal.SIGTERM)
+
+    assert found[:300] == [None] * 300
+    assert {error.code() for error in found[300:]} == {confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    assert code == 0
 
 
 def test_kafka_python_produces_over_tls_with_a_password(broker: RunningBroker, authority: Any, tmp_path: Path) -> None:

@@ -223,14 +223,14 @@ class ClassicGroup:
 
     def _joined(self, member: Member, *, leader: str, skip_assignment: bool = False) -> Joined:
         protocol = self.protocol or ""
-        members = [(each.id, each.instance_id, each.metadata(protocol)) for each in self.members.values()]
+        others = self.members.values() if member.id == leader else ()
         return Joined(
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol=protocol,
             leader=leader,
             member_id=member.id,
-            members=members if member.id == leader else (),
+            members=[(each.id, each.instance_id, each.metadata(protocol)) for each in others],
             skip_assignment=skip_assignment,
         )
 

@@ -77,6 +77,25 @@ def test_a_group_goes_on_where_it_stood_with_either_protocol(broker: RunningBrok
     assert sorted(int(message.value()) for message in found_later) == list(range(150, 160))
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_partitions_that_are_added_are_owned_by_somebody_and_by_no_embedded_member(
+    broker: RunningBroker, protocol: str
+) -> None:
+    make_topic(broker, "orders", 1)
+    config = {"group.protocol": protocol} | ({"heartbeat.interval.ms": 100} if protocol == "classic" else {})
+    reader = consumer(broker, **config)
+    reader.subscribe(["orders"])
+    until(lambda: owned([reader]) == [[0]], [reader])
+
+    broker.broker.store.topic("orders").configure(partitions=3)
+    until(lambda: owned([reader]) == [[0, 1, 2]], [reader])
+    with broker.broker.store.topic("orders").group("readers") as embedded:
+        partitions = embedded.partitions
+    reader.close()
+
+    assert partitions == []
+
+
 @pytest.mark.parametrize("assignor", ["range", "uniform"])
 def test_topics_that_a_pattern_names_are_found_also_when_they_are_made_later(
     broker: RunningBroker, assignor: str

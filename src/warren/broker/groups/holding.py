@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.broker.kafka_errors import Code, code_of
@@ -161,7 +161,9 @@ class Holdings:
             await self._in_thread(holding.settle)
 
     async def _settle(self, group: str, holding: Holding) -> None:
-        await self._in_thread(holding.settle)
+        # Where the broker has no threads any more, it lets go of everything itself.
+        with suppress(RuntimeError):
+            await self._in_thread(holding.settle)
         if not holding.wanted and self._holdings.get(group) is holding:
             del self._holdings[group]
             self._coming.pop(group, None)

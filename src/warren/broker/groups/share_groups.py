@@ -90,11 +90,16 @@ class ShareGroups:
 
     async def _released(self, group: ShareGroup, messages: list[Message]) -> None:
         # First: where nobody is left, the queue groups are closed.
-        await self._in_thread(release, dict(group.queues), messages)
+        with suppress(RuntimeError):
+            await self._in_thread(release, dict(group.queues), messages)
         self.changed(group)
 
     async def _closed(self, queues: list[QueueGroup]) -> None:
-        await self._in_thread(_close, queues)
+        try:
+            await self._in_thread(_close, queues)
+        except RuntimeError:
+            # The broker has no threads any more.
+            _close(queues)
 
     def stop(self) -> None:
         """Time stands still."""

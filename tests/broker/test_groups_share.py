@@ -248,6 +248,17 @@ def test_what_was_not_taken_or_makes_no_sense_cannot_be_acknowledged(broker: Run
         assert error(0, 0, 9, 4) == Code.INVALID_REQUEST
 
 
+def test_what_is_not_there_is_not_fetched_from_and_not_remembered(broker: RunningBroker) -> None:
+    with closing(Wire(broker)) as wire:
+        beat(wire, 0)
+        answer = fetch(wire, 0, b"x" * 16)
+    group = broker.broker.coordinator.shares.find("workers")
+
+    assert {part.error_code for part in answer.responses[0].partitions} == {Code.UNKNOWN_TOPIC_ID}
+    assert group is not None
+    assert group.sessions["a"].partitions == {}
+
+
 def test_share_groups_are_described(broker: RunningBroker) -> None:
     with closing(Wire(broker)) as wire:
         beat(wire, 0)

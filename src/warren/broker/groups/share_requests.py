@@ -24,7 +24,7 @@ from warren.config import (
     SHARE_RECORDS_MAX,
     SHARE_TAKEN_MAX,
 )
-from warren.errors import NoSuchTopic, SettingsDiffer, WarrenError
+from warren.errors import NoSuchPartition, NoSuchTopic, SettingsDiffer, WarrenError
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.record_batch import build
@@ -145,8 +145,8 @@ async def share_fetch(call: Call, request: Fields) -> Values:
     group, session = found
     asked = [(bytes(topic.topic_id), part) for topic in request.topics for part in topic.partitions]
     forgotten = [(bytes(each.topic_id), number) for each in request.forgotten_topics_data for number in each.partitions]
-    session.change([(topic_id, part.partition_index) for topic_id, part in asked], forgotten)
     answers: Answers = defaultdict(dict)
+    session.change(_added(call, asked, answers), forgotten)
     for verdict, error in await _settled(call, group, session, asked):
         answers[verdict.topic_id, verdict.partition]["acknowledge_error_code"] = error
     if request.share_session_epoch == LEAVE_EPOCH:
@@ -172,6 +172,18 @@ async def share_acknowledge(call: Call, request: Fields) -> Values:
         await _ended(call, group, request.member_id, session)
     call.broker.coordinator.shares.changed(group)
     return {"responses": _by_topic(answers)}
+
+
+def _added(call: Call, asked: Iterable[tuple[bytes, Fields]], answers: Answers) -> Iterator[tuple[bytes, int]]:
+    """The partitions that are there of those that were asked for; the others are answered with an error."""
+    for topic_id, part in asked:
+        try:
+            call.broker.topics.find_by_id(topic_id).partition(part.partition_index)
+            yield topic_id, part.partition_index
+        except NoSuchTopic:
+            answers[topic_id, part.partition_index]["error_code"] = Code.UNKNOWN_TOPIC_ID
+        except NoSuchPartition:
+            answers[topic_id, part.partition_index]["error_code"] = Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _session(call: Call, request: Fields) -> tuple[ShareGroup, ShareSession] | Code:

@@ -1,0 +1,100 @@
+"""Ids of producers, and who transactional ids stand for: what was told to anybody is on disk."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warren.broker.producer_ids import ProducerIds
+from warren.broker.transactions.identities import EPOCH_MAX, NO_EPOCH, Identities, Identity
+from warren.config import PRODUCER_IDS_RESERVED
+from warren.errors import CorruptSettings, StorageFull
+from warren.queue import json_file, store_paths
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+
+
+def ids(path: Path) -> ProducerIds:
+    return ProducerIds(SYSTEM_FILE_SYSTEM, str(path))
+
+
+def identities(path: Path) -> Identities:
+    return Identities(SYSTEM_FILE_SYSTEM, str(path), ids(path))
+
+
+def test_no_id_is_given_out_twice_whoever_asks_and_however_often_it_begins_anew(tmp_path: Path) -> None:
+    given: list[int] = []
+
+    for _ in range(3):
+        counter = ids(tmp_path)
+        with ThreadPoolExecutor(4) as pool:
+            given += pool.map(lambda _, counter=counter: counter.take(), range(PRODUCER_IDS_RESERVED + 1))
+
+    assert len(set(given)) == len(given)
+
+
+def test_an_id_that_could_not_be_reserved_is_not_given_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = ids(tmp_path)
+
+    def full(*arguments: Any) -> None:
+        raise StorageFull("disk", 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(json_file, "replace_file", full)
+        with pytest.raises(StorageFull):
+            counter.take()
+
+    assert counter.take() == ids(tmp_path).take() - PRODUCER_IDS_RESERVED
+
+
+@pytest.mark.parametrize("text", ["{", '{"reserved": -1}', '{"reserved": "many"}'])
+def test_a_count_that_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path: Path, text: str) -> None:
+    ids(tmp_path).take()
+    Path(store_paths.producer_ids_file(store_paths.broker_directory(str(tmp_path)))).write_text(text)
+
+    with pytest.raises(CorruptSettings):
+        ids(tmp_path).take()
+
+
+def test_who_an_id_stands_for_is_found_again(tmp_path: Path) -> None:
+    made = identities(tmp_path).make("a/b c\n", 1000)
+
+    found = identities(tmp_path).find("a/b c\n")
+
+    assert found == made == Identity(transactional_id="a/b c\n", producer_id=0, epoch=0, timeout_ms=1000)
+    assert identities(tmp_path).find("another") is None
+
+
+def test_epochs_rise_and_then_there_is_another_producer_id(tmp_path: Path) -> None:
+    kept = identities(tmp_path)
+    made = kept.make("mine", 1000).begun()
+    last = replace(made, epoch=EPOCH_MAX)
+
+    raised = kept.raised(made, timeout_ms=2000, previous_epoch=0)
+    renewed = kept.raised(last, timeout_ms=2000, previous_epoch=EPOCH_MAX)
+
+    assert raised == replace(made, epoch=1, previous_epoch=0, timeout_ms=2000, transaction=0, is_open=False)
+    assert (renewed.epoch, renewed.previous_epoch) == (0, NO_EPOCH)
+    assert renewed.producer_id != made.producer_id
+
+
+def test_each_transaction_has_an_id_of_its_own(tmp_path: Path) -> None:
+    first = identities(tmp_path).make("mine", 1000).begun()
+    second = first.aborted().begun()
+    of_the_next_epoch = identities(tmp_path).raised(second, timeout_ms=1, previous_epoch=NO_EPOCH).begun()
+
+    assert len({each.transaction_id for each in (first, second, of_the_next_epoch)}) == 3
+    assert first.is_open
+    assert not first.aborted().is_open
+
+
+def test_a_file_that_says_something_else_is_an_error(tmp_path: Path) -> None:
+    identities(tmp_path).make("mine", 1000)
+    directory = store_paths.transactional_directory(store_paths.broker_directory(str(tmp_path)))
+    Path(store_paths.transactional_file(directory, "mine")).write_text('{"epoch": 1}')
+
+    with pytest.raises(CorruptSettings):
+        identities(tmp_path).find("mine")

@@ -25,7 +25,7 @@ from warren.broker.security.rights import (
     RightsFile,
 )
 from warren.broker.settings import BrokerSettings
-from warren.errors import BadInput, CorruptSettings
+from warren.errors import BadInput, CorruptSettings, NotAllowed
 from warren.protocol.api import ApiKey
 from warren.protocol.own_schemas import OwnKey
 
@@ -298,6 +298,29 @@ def test_rights_are_listed_and_taken_away(broker: RunningBroker) -> None:
     assert {(each.name, each.principal) for each in listed} == {("orders", "User:ann"), ("readers", "User:ann")}
     assert len(gone) == 2
     assert (before, produced(broker, "ann", "orders")) == ({"orders": None}, {"orders": REFUSED})
+
+
+def test_our_own_client_is_asked_for_rights_as_well(broker: RunningBroker) -> None:
+    give(broker, ("TOPIC", "orders", "LITERAL", "WRITE", "ALLOW"), ("TOPIC", "audit", "LITERAL", "READ", "ALLOW"))
+
+    with warren.connect(broker.address, user="ann", password=PASSWORD) as store:
+        number = store.topic("orders").put(b"1").number
+        with pytest.raises(NotAllowed):
+            store.topic("orders").last(1)
+        with pytest.raises(NotAllowed):
+            store.topic("audit").put(b"1")
+        with pytest.raises(NotAllowed):
+            store.topic("audit").group("readers")
+        with pytest.raises(NotAllowed):
+            store.topic("new")
+        with pytest.raises(NotAllowed), store.transaction() as transaction:
+            transaction.put("audit", b"1")
+        assert store.topics() == ["audit", "orders"]
+        assert store.topic("audit").last(1) == []
+
+    assert number == 0
+    assert broker.broker.store.topics() == ["audit", "orders", "orders.eu"]
+    assert broker.broker.store.topic("audit").partition(0).end == 0
 
 
 def test_without_rights_in_the_configuration_there_is_nothing_to_ask(tmp_path: Path) -> None:

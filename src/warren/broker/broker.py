@@ -20,7 +20,7 @@ from warren.broker.long_polls import LongPolls
 from warren.broker.own.appending import Appends
 from warren.broker.own.sessions import Sessions
 from warren.broker.producers import Producers
-from warren.broker.security.guards import check_owner
+from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.sasl import check_known
 from warren.broker.security.users import Users
@@ -96,7 +96,9 @@ class Broker:
         if self.settings.sasl:
             check_known(call)
         if self.rights is not None and call.request.api_key >= OwnKey.OPEN_SESSION:
-            check_owner(call)
+            refusal = own_refusal(call)
+            if refusal is not None:
+                return refusal
         return handler(call)
 
     def serves(self, api_key: int) -> bool:

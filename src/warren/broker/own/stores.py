@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import session_of
+from warren.broker.security.rights import Kind, Operation
 from warren.errors import BadInput
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import setting_values, settings_of
@@ -29,8 +30,9 @@ async def close_handle(call: Call, asked: Fields) -> Values:
 
 
 async def list_topics(call: Call, asked: Fields) -> Values:
-    """The names of all topics, sorted."""
-    return {"topics": await call.broker.in_thread(call.broker.store.topics)}
+    """The names of all topics that whoever asks may know of, sorted."""
+    names = await call.broker.in_thread(call.broker.store.topics)
+    return {"topics": [name for name in names if call.may(Operation.DESCRIBE, Kind.TOPIC, name)]}
 
 
 async def open_topic(call: Call, asked: Fields) -> Values:

@@ -43,12 +43,6 @@ def guarded(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Va
     return handle(call, request)
 
 
-def check_owner(call: Call) -> None:
-    """NotAllowed unless the peer has all rights to the cluster: our own calls open a store whole."""
-    if not call.may(Operation.ALL, Kind.CLUSTER, CLUSTER_NAME):
-        raise NotAllowed(call.request.api_key, str(call.peer))
-
-
 def _inner(guard: Guard, handle: Plain) -> Plain:
     return lambda call, request: guard(call, request, handle)
 
@@ -206,7 +200,7 @@ def _metadata(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[
         allowed = []
         for each in request.topics:
             kind, name = _topic_or_id(call, each)
-            is_made = request.allow_auto_topic_creation and each.name and not _is_there(call, name)
+            is_made = request.allow_auto_topic_creation and each.name and not is_there(call, name)
             is_allowed = call.may(Operation.DESCRIBE, kind, name) and (not is_made or call.may_create(name))
             if is_allowed or not name:
                 allowed.append(each)
@@ -218,7 +212,8 @@ def _metadata(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[
     return changed(handle(call, request), lambda found: {**found, "topics": [*_seen(call, found), *refused]})
 
 
-def _is_there(call: Call, name: str) -> bool:
+def is_there(call: Call, name: str) -> bool:
+    """Whether there is a topic of this name; there is none of a name that cannot be."""
     try:
         return call.broker.store.has_topic(name)
     except BadName:

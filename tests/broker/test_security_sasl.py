@@ -17,6 +17,7 @@ import pytest
 import warren
 from tests.broker.process import run_warren
 from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from warren.broker.kafka_errors import Code
 from warren.broker.security.sasl import TRANSITIONS, Event, SaslSession, State
 from warren.broker.security.scram import HASHES, Exchange, parse_first
 from warren.broker.security.users import Users
@@ -174,6 +175,33 @@ def test_nothing_but_versions_and_sasl_is_answered_before(raw: RawClient) -> Non
 def failure(raw: RawClient, mechanism: str, token: bytes) -> bytes:
     raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism=mechanism)
     return raw.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=token)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "values", "code"),
+    [
+        (ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "GSSAPI"}, Code.UNSUPPORTED_SASL_MECHANISM),
+        (ApiKey.SASL_HANDSHAKE, 0, {"mechanism": "PLAIN"}, Code.UNSUPPORTED_VERSION),
+        (ApiKey.SASL_AUTHENTICATE, 0, {"auth_bytes": b"\0ann\0" + PASSWORD.encode()}, Code.ILLEGAL_SASL_STATE),
+    ],
+)
+def test_a_step_that_cannot_be_is_answered_and_proves_nothing(
+    raw: RawClient, api_key: int, version: int, values: dict[str, Any], code: Code
+) -> None:
+    answer = raw.ask(api_key, version, **values)
+
+    assert answer[:2] == code.to_bytes(2, "big")
+    assert raw.ask(ApiKey.METADATA, METADATA_VERSION, topics=None) == b""
+
+
+def test_who_has_shown_who_they_are_is_answered_until_they_fail_to_show_it_again(raw: RawClient) -> None:
+    raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+    raw.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=b"\0ann\0" + PASSWORD.encode())
+    known = raw.ask(ApiKey.METADATA, METADATA_VERSION, topics=None)
+    failure(raw, "PLAIN", b"\0ann\0wrong password")
+
+    assert known
+    assert raw.ask(ApiKey.METADATA, METADATA_VERSION, topics=None) == b""
 
 
 def test_a_wrong_password_and_a_missing_user_get_the_same_answer(raw: RawClient) -> None:

@@ -145,7 +145,7 @@ def test_what_is_not_a_store_is_not_made_one(tmp_path: Path) -> None:
     done = run_warren("serve", "data", folder=tmp_path)
 
     assert done.returncode == 1
-    assert done.stderr.startswith("data is not a store: there is no such directory")
+    assert done.stderr.startswith("data is not a store: there is no such directory; with --create")
     assert not (tmp_path / "data").exists()
 
 

@@ -11,7 +11,9 @@ import warren
 from warren.broker.configuration import FILE_DEFAULT, read_configuration
 from warren.broker.logs import begin_logging
 from warren.broker.service import run
+from warren.cli.failure import fail
 from warren.cli.store import require_store
+from warren.errors import NotAStore
 
 
 def serve(
@@ -47,7 +49,14 @@ def serve(
     told = {key: value for key, value in flags.items() if value is not None}
     configuration = read_configuration(path, os.environ, told)
     if not creates:
-        require_store(data)
+        _require_store(data)
     begin_logging(configuration["broker.log_format"], configuration["broker.log_level"])
     with warren.open(data, **configuration.section("topics")) as store:
         run(store, configuration)
+
+
+def _require_store(path: str) -> None:
+    try:
+        require_store(path)
+    except NotAStore as error:
+        fail(f"{error}; with --create a store is made where there is nothing")

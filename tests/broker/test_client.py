@@ -270,6 +270,23 @@ def test_what_nobody_could_read_is_not_stored(broker: RunningBroker, store: Remo
     assert broker.broker.store.topic("orders").partition(0).end == 1
 
 
+def test_more_than_a_request_holds_is_refused_here(store: RemoteStore) -> None:
+    topic = store.topic("orders")
+
+    with pytest.raises(TooLarge, match="request"):
+        topic.put_many([bytes(30 << 20)] * 4)
+
+    assert topic.put(b"small").number == 0
+
+
+def test_a_read_of_more_than_an_answer_holds_takes_several(broker: RunningBroker, store: RemoteStore) -> None:
+    topic = store.topic("orders")
+    for _ in range(3):
+        broker.broker.store.topic("orders").put_many([bytes(1 << 20)] * 7)
+
+    assert [message.number for message in topic.partition(0).read(0)] == list(range(21))
+
+
 def test_a_topic_of_version_1_takes_puts_as_well(store: RemoteStore) -> None:
     topic = store.topic("old", version=1)
 

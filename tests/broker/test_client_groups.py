@@ -14,8 +14,18 @@ import pytest
 import warren
 from tests.broker.running import RunningBroker, running_broker
 from tests.unit.patience import WAIT_S, until
+from warren.broker.own.groups import HeldStream
 from warren.client.store import RemoteStore
-from warren.errors import BadInput, FellBehind, GroupClosed, LeaseLost, NoSuchGroup, NotOwner, SettingsDiffer
+from warren.errors import (
+    BadInput,
+    FellBehind,
+    GroupClosed,
+    LeaseLost,
+    NoSuchGroup,
+    NoSuchHandle,
+    NotOwner,
+    SettingsDiffer,
+)
 from warren.protocol.own_schemas import OwnKey
 from warren.storage import END, START
 
@@ -127,6 +137,20 @@ def test_a_read_whose_answer_was_lost_is_given_again(store: RemoteStore) -> None
 
     assert list(again.messages.numbers) == [0, 1]
     assert [message.number for message in group.read()] == [2, 3, 4]
+
+
+def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: RunningBroker) -> None:
+    topic = broker.broker.store.topic("orders")
+    held, first, second = HeldStream(topic.group("billing")), object(), object()
+    held.begin(1, first, is_retry=False)
+    held.begin(1, second, is_retry=True)
+    topic.put(b"one")
+
+    with pytest.raises(NoSuchHandle):
+        held.read(1, first, 10, 1000)
+
+    assert [message.body for message in held.read(1, second, 10, 1000)] == [b"one"]
+    held.close()
 
 
 def test_a_group_that_waits_is_woken_by_a_put(store: RemoteStore) -> None:

@@ -98,13 +98,12 @@ class Calls:
         deadline_s = self.clock.steady_s() + self.timeout_s + wait_s
         backoff_s = CLIENT_BACKOFF_S_MIN
         while True:
-            is_sent = False
+            connection: Connection | None = None
             try:
                 connection = self._connected()
-                is_sent = True
-                answer = connection.call(key, VERSION, values, self.timeout_s + wait_s)
+                answer = self._asked(connection, key, values, self.timeout_s + wait_s)
             except ConnectionLost:
-                if is_sent:
+                if connection is not None:
                     # The others are most likely broken as well, and nothing is lost with them.
                     self._drop_idle()
                     if repeat is None:
@@ -116,8 +115,21 @@ class Calls:
                 self.clock.sleep(backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(backoff_s * 2, CLIENT_BACKOFF_S_MAX)
                 continue
-            self._give_back(connection)
             return checked(answer)
+
+    def _asked(self, connection: Connection, key: OwnKey, values: Values, timeout_s: float) -> Fields:
+        try:
+            answer = connection.call(key, VERSION, values, timeout_s)
+        except BadInput:
+            # Nothing was sent.
+            self._give_back(connection)
+            raise
+        except BaseException:
+            # An answer may be under way that the next request would take for its own.
+            connection.close()
+            raise
+        self._give_back(connection)
+        return answer
 
     def waited(
         self, key: OwnKey, values: dict[str, Any], wait_s: float, is_done: Callable[[Fields], bool], **options: Any

@@ -47,11 +47,14 @@ class Handle:
         return self._tried(lambda: self.calls.waited(key, asked, wait_s, is_done, repeat=repeat))
 
     def _tried(self, attempt: Callable[[], Fields]) -> Fields:
-        try:
-            return attempt()
-        except NoSuchHandle:
-            self.opened = self._open()
-            return attempt()
+        deadline_s = self.calls.clock.steady_s() + self.calls.timeout_s
+        while True:
+            try:
+                return attempt()
+            except NoSuchHandle:
+                if self.calls.clock.steady_s() >= deadline_s:
+                    raise
+                self.opened = self._open()
 
     def close(self) -> None:
         """The broker closes it, if it can be reached; otherwise it does so by itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from warren.client.calls import same
 from warren.clock import microseconds
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 BACKWARDS_STEP: Final = 256
 NO_END: Final = -1
+
+
+class Answer(NamedTuple):
+    """Messages, the number to go on from, and whether there is something from there on."""
+
+    messages: list[Message]
+    next_number: int
+    is_more: bool
 
 
 class RemoteLog:
@@ -110,13 +118,13 @@ class RemoteLog:
             page = self._page(number, limit - len(messages), tag, 0.0, room)
             messages += page.messages
             # An answer holds so many bytes and no more: it takes several where more is wanted.
-            if not page.messages or page.next_number >= self._topic.known_end(self._partition):
+            if not page.messages or not page.is_more:
                 break
             number = page.next_number
             room = None if room is None else room - sum(len(message.body) for message in page.messages)
         return messages
 
-    def _page(self, number: int, limit: int, tag: str | None, wait_s: float, bytes_max: int | None = None) -> Page:
+    def _page(self, number: int, limit: int, tag: str | None, wait_s: float, bytes_max: int | None = None) -> Answer:
         values = {
             "topic": str(self._topic.name),
             "positions": position_values({self._partition: number}),
@@ -137,12 +145,12 @@ class RemoteLog:
         except FellBehind as error:
             raise NumberRetired(error.number, error.first) from error
         messages = messages_of(answer.messages, self._topic.name)
-        self._topic.note_end(self._partition, found["number"], is_end=not messages)
-        return Page(messages, found["number"])
+        return Answer(messages, found["number"], answer.is_more)
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
-        return self._page(number, limit, None if tag is None else tag.text, min(wait, WAIT_S_MAX))
+        found = self._page(number, limit, None if tag is None else tag.text, min(wait, WAIT_S_MAX))
+        return Page(found.messages, found.next_number)
 
     def wait(self, number: int, seconds: float) -> bool:
         """Wait until message `number` is there, at most `seconds`; whether it is."""

@@ -86,11 +86,6 @@ class RemoteTopic:
         """Where the partition ended when that was seen last."""
         return self._ends.get(partition, 0)
 
-    def note_end(self, partition: int, number: int, *, is_end: bool) -> None:
-        """The partition goes on beyond `number`, or ends there."""
-        if is_end or number > self.known_end(partition):
-            self._ends[partition] = number
-
     # --- Its partitions ---
 
     @property
@@ -219,8 +214,7 @@ class RemoteTopic:
             "records": [record_values(number, packed) for number, packed in records],
         }
         found = self.store.calls.call(OwnKey.APPEND, values, repeat=_repeated)
-        for number, at in positions_of(found.positions).items():
-            self.note_end(number, at, is_end=False)
+        self._ends.update(positions_of(found.positions))
         self._partition_count = max(self._partition_count, found.partition_count)
         return found
 

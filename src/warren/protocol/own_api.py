@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from warren.errors import BadInput, MalformedRequest
+from warren.config import FRAME_SIZE_MAX
+from warren.errors import BadInput, MalformedRequest, TooLarge
 from warren.protocol.api import APIS
 from warren.protocol.codec import CORRELATION_ID, INT32, UNREADABLE, skip_tags
 from warren.protocol.heads import Request, request_frame
@@ -19,13 +20,18 @@ ANY: Final = -1
 
 
 def request_bytes(api_key: int, version: int, correlation_id: int, client_id: str, values: Values) -> bytes:
-    """A request as it goes over the wire, its size first; BadInput where a field is not of its type."""
+    """A request as it goes over the wire, its size first; BadInput where a field is not of its type.
+
+    TooLarge where no broker would take it.
+    """
     try:
         body = encode_request(api_key, version, values)
     except (*UNREADABLE, TypeError, AttributeError, OverflowError) as error:
         raise BadInput(f"what was given cannot be sent: {error}") from error
     request = Request(api_key, version, correlation_id, client_id, memoryview(body))
     frame = request_frame(request, is_flexible=APIS[api_key].is_flexible(version))
+    if len(frame) > FRAME_SIZE_MAX:
+        raise TooLarge("request", len(frame), FRAME_SIZE_MAX)
     return INT32.pack(len(frame)) + frame
 
 

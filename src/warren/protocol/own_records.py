@@ -132,7 +132,9 @@ def _unpacked(packed: Packed) -> tuple[DiskMessage, Columns]:
 def _check(found: Columns, body_size_max: int) -> None:
     """See to it that every column can be read, without making Python values of bodies."""
     try:
-        size = int(np.diff(found.ends(SECTION_BODY_ENDS)).max(initial=0))
+        ends, size = found.ends(SECTION_BODY_ENDS), 0
+        if found.size > body_size_max:
+            size = int(np.diff(ends).max(initial=0))
         if SECTION_TAG_CODES in found:
             found.tag_codes(len(found.tags()))
         if SECTION_KEY_ENDS in found:

@@ -208,7 +208,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("timestamp", "int64"),
         field("partition_count", "int32"),
     ),
-    OwnKey.READ: (_MESSAGES, _POSITIONS, field("partition_count", "int32")),
+    OwnKey.READ: (_MESSAGES, _POSITIONS, field("partition_count", "int32"), field("is_more", "bool")),
     OwnKey.FIND_TIME: (_POSITIONS,),
     OwnKey.SCAN: (field("next", "int64"), field("arrow", "records")),
     OwnKey.PARK: (field("ids", "[]string"),),

@@ -82,10 +82,10 @@ async def awaited(
         left_s = deadline - loop.time()
         if found or left_s <= 0 or call.broker.is_stopping:
             return found
-        if session is not None and session.is_closed:
-            # Nobody is there to be answered.
-            raise NoSuchHandle(0)
         await call.broker.long_polls.wait(logs(), min(left_s, look_s))
+        if session is not None and not call.broker.sessions.has(call.peer):
+            # Nobody is there to be answered: what came meanwhile is for others.
+            raise NoSuchHandle(0)
 
 
 def checked_choice(what: str, given: str, known: Sequence[str]) -> str:

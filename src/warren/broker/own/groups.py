@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -13,7 +14,7 @@ from warren.broker.own.answering import awaited, checked_choice, limit_of, none_
 from warren.broker.own.reading import size_of
 from warren.clock import EPOCH
 from warren.config import OWN_TAKEN_MAX, READ_LIMIT_DEFAULT
-from warren.errors import BadInput, GroupClosed, LeaseLost
+from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchHandle
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
@@ -26,15 +27,47 @@ from warren.storage import END, START
 
 ACTIONS: Final = ("ack", "nack", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
+READS_REMEMBERED: Final = 16
+TRIES_REMEMBERED: Final = 10_000
+"""What so many reads of a member gave is known again, and of so many it is known which try counts."""
 Place = tuple[int, int]
 
 
 class HeldStream:
-    """A member of a stream group that a client has open. One request at a time reads; any may ask."""
+    """A member of a stream group that a client has open. Any thread may use it.
+
+    Invariant: what a read gave is known by its serial for a while. One that is asked for again is given again, and an
+    earlier try of it that still waits reads nothing any more: so nothing is passed over that the client never got.
+    """
 
     def __init__(self, group: StreamGroup) -> None:
         self.group = group
-        self.serial, self.last = -1, list[Message]()
+        self._given: OrderedDict[int, list[Message]] = OrderedDict()
+        self._tries: OrderedDict[int, object] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def begin(self, serial: int, attempt: object, *, is_retry: bool) -> None:
+        """This is the try of the read `serial` that counts."""
+        with self._mutex:
+            self._tries[serial] = attempt
+            while len(self._tries) > TRIES_REMEMBERED:
+                self._tries.popitem(last=False)
+            given = self._given.pop(serial, None)
+            if given and is_retry:
+                # The answer was lost on its way.
+                self.group.unread(given)
+
+    def read(self, serial: int, attempt: object, limit: int, size_max: int) -> list[Message]:
+        """Messages of about `size_max` bytes, without a wait. NoSuchHandle where another try counts by now."""
+        with self._mutex:
+            if self._tries.get(serial) is not attempt:
+                raise NoSuchHandle(0)
+            messages = _fitting(self.group, self.group.read(limit), size_max)
+            if messages:
+                self._given[serial] = messages
+                while len(self._given) > READS_REMEMBERED:
+                    self._given.popitem(last=False)
+            return messages
 
     def leave(self) -> bool:
         self.close()
@@ -42,6 +75,17 @@ class HeldStream:
 
     def close(self) -> None:
         self.group.close()
+
+
+def _fitting(group: StreamGroup, messages: list[Message], size_max: int) -> list[Message]:
+    """As many of the messages as are not too large together; the others are read again."""
+    size = 0
+    for count, message in enumerate(messages):
+        size += len(message.body)
+        if size > size_max and count:
+            group.unread(messages[count:])
+            return messages[:count]
+    return messages
 
 
 class HeldWork:
@@ -69,6 +113,12 @@ class HeldWork:
         if is_late:
             self.close()
         return messages
+
+    def give_back(self, messages: Sequence[Message]) -> None:
+        """Nobody got these: they are for others at once."""
+        for message in messages:
+            with suppress(LeaseLost):
+                self.settle("nack", (message,), 0.0, "")
 
     def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
         """Acknowledge, give back or extend."""
@@ -171,28 +221,15 @@ def _described(held: HeldStream | HeldWork, is_dead_wanted: bool) -> Values:
 async def read_group(call: Call, asked: Fields) -> Values:
     """Messages of the partitions that the member owns; where there is none, waits."""
     session = session_of(call)
-    held = session.find(asked.handle, HeldStream)
+    held, serial, this = session.find(asked.handle, HeldStream), asked.serial, object()
     limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked), wait_of(asked)
-    if asked.is_retry and asked.serial == held.serial:
-        # The answer was lost on its way.
-        await call.broker.in_thread(held.group.unread, held.last)
-    held.serial, held.last = asked.serial, []
+    await call.broker.in_thread(held.begin, serial, this, is_retry=asked.is_retry)
 
     async def attempt() -> list[Message]:
-        return await call.broker.in_thread(_read, held.group, limit, size)
+        return await call.broker.in_thread(held.read, serial, this, limit, size)
 
-    held.last = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
-    return {"messages": message_values(held.last)}
-
-
-def _read(group: StreamGroup, limit: int, size_max: int) -> list[Message]:
-    messages, size = group.read(limit), 0
-    for count, message in enumerate(messages):
-        size += len(message.body)
-        if size > size_max and count:
-            group.unread(messages[count:])
-            return messages[:count]
-    return messages
+    messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    return {"messages": message_values(messages)}
 
 
 async def commit_group(call: Call, asked: Fields) -> Values:
@@ -231,6 +268,8 @@ async def take(call: Call, asked: Fields) -> Values:
         return await call.broker.in_thread(held.take, limit)
 
     messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    if messages and not call.broker.sessions.has(call.peer):
+        await call.broker.in_thread(held.give_back, messages)
     return {"messages": message_values(messages)}
 
 

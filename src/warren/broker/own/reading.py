@@ -93,6 +93,7 @@ def _answer(topic: Topic, messages: list[Message], positions: Mapping[int, int])
         "messages": message_values(messages),
         "positions": position_values(positions),
         "partition_count": topic.partition_count,
+        "is_more": any(number < topic.partition(partition).end for partition, number in positions.items()),
     }
 
 

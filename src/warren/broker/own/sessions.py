@@ -117,6 +117,10 @@ class Sessions:
             raise BadInput("this call takes a session: OpenSession comes first")
         return session
 
+    def has(self, peer: Peer) -> bool:
+        """Whether the connection is still there, as part of a session."""
+        return _key(peer) in self._by_peer
+
     def leave(self, peer: Peer) -> Session | None:
         """The connection ended; the session to be closed where it was the last one."""
         session = self._by_peer.pop(_key(peer), None)

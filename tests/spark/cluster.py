@@ -80,7 +80,8 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1",
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1 "
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 

@@ -55,7 +55,9 @@ async def _waited(call: Call, topic: Topic, positions: dict[int, int], asked: Fi
     async def attempt() -> list[Message]:
         return _read(topic, positions, limit_of(asked), size_of(asked), asked.tag)
 
-    messages = await awaited(call, wait_s, lambda: [topic.partition(number) for number in positions], attempt)
+    logs = [topic.partition(number) for number in positions]
+    # A log tells of everything that a read could find: there is nothing to look for in between.
+    messages = await awaited(call, wait_s, lambda: logs, attempt, look_s=wait_s)
     return _answer(topic, messages, positions)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import warren
 from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
@@ -134,7 +135,8 @@ def test_a_note_that_says_nothing_is_made_up_for_by_the_log(durability: str, tmp
         assert bodies(broker) == [b"a"]
 
 
-def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [[], [b"x", b"y", b"z"]])
+def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: Path, others: list[bytes]) -> None:
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(3)]
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         caller.produce("orders", batches[0])
@@ -146,13 +148,16 @@ def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: 
     shutil.rmtree(tmp_path / "data/topics/orders/0")
     shutil.move(tmp_path / "before", tmp_path / "data/topics/orders/0")
     (tmp_path / "data/topics/orders/0/sequences.json").write_bytes(note)
+    with warren.open(tmp_path / "data") as store:
+        for body in others:
+            store.topic("orders").put(body)
 
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
-        caller.produce("orders", numbered_batch((9, 0), 0, b"x", b"y", b"z"))
         answers = [caller.produce("orders", batch) for batch in batches]
 
-        assert answers == [(0, 0), (0, 4), (0, 5)]
-        assert bodies(broker) == [b"0", b"x", b"y", b"z", b"1", b"2"]
+        end = 1 + len(others)
+        assert answers == [(0, 0), (0, end), (0, end + 1)]
+        assert bodies(broker) == [b"0", *others, b"1", b"2"]
 
 
 def test_what_is_sent_behind_a_batch_that_failed_does_not_get_in_before_it(

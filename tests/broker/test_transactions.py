@@ -15,6 +15,7 @@ from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.unit.patience import SHORT_S, until
 from warren.broker.kafka_errors import Code
+from warren.broker.producer_ids import ProducerIds
 from warren.broker.transactions import identities
 from warren.broker.transactions.open_transaction import OpenTransaction
 from warren.broker.transactions.states import TRANSITIONS, WAITING, Event, State, next_state
@@ -336,6 +337,9 @@ def test_an_open_transaction_is_lost_with_its_broker_and_never_half_committed(du
         assert caller.end(who, committed=True) == Code.PRODUCER_FENCED
         assert caller.init("mine", producer_id=who[1], producer_epoch=who[2]) == (0, who[1], who[2] + 1)
         assert bodies(broker) == []
+        store = broker.broker.store
+        kept = identities.Identities(store.filesystem, store.path, ProducerIds(store.filesystem, store.path))
+        assert getattr(kept.find("mine"), "epoch", None) == who[2] + 1
 
 
 def test_a_commit_whose_answer_was_lost_with_the_broker_is_answered_as_done(durability: str, tmp_path: Path) -> None:

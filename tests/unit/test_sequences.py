@@ -14,7 +14,7 @@ from tests.support.kafka_batches import batch_of
 from warren.broker import producers
 from warren.broker import sequences as module
 from warren.broker.kafka_errors import Code
-from warren.broker.producers import learn_from, put_once, remembered
+from warren.broker.producers import Known, learn_from, put_once, remembered
 from warren.broker.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
 from warren.storage import Log
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
@@ -196,6 +196,31 @@ def test_a_repeat_of_what_is_on_its_way_waits_for_it_and_is_not_stored() -> None
 
     assert asyncio.run(scenario()) == [(Code.NONE, 41)] * 2
     assert puts == [0]
+
+
+def test_a_note_ends_before_what_is_on_its_way(tmp_path: Path) -> None:
+    batch = pack_kafka(batch_of([(None, b"a", [])], producer_id=1, producer_epoch=0, base_sequence=0))
+
+    async def scenario(log: Log) -> list[int]:
+        known, go, ends = Known(Sequences()), asyncio.Event(), []
+
+        async def put() -> int:
+            # It lies in the log, and whoever waits for it is not told yet.
+            numbers = log.append_packed([batch])
+            await go.wait()
+            return numbers.start
+
+        putting = asyncio.create_task(known.put(log, head(0), put))
+        await asyncio.sleep(0)
+        ends.append(known.note(log.end)["end"])
+        go.set()
+        await putting
+        return [*ends, known.note(log.end)["end"]]
+
+    with Log.open(tmp_path / "log", durability="os") as log:
+        log.append(b"before")
+
+        assert asyncio.run(scenario(log)) == [1, 2]
 
 
 def test_what_waits_behind_a_batch_that_fails_is_refused() -> None:

@@ -86,7 +86,6 @@ class Transactional:
         self.identity = await self._broker.in_thread(
             lambda: self._identities.raised(self.identity, timeout_ms=timeout_ms, previous_epoch=previous_epoch)
         )
-        self._sequences.clear()
         self.state = State.EMPTY
         # Where this fails, those of before are fenced until the broker ends, and the next one finds a transaction open.
         await self._broker.in_thread(self._identities.keep, self.identity)

@@ -68,11 +68,12 @@ class Session:
             held = self._held.pop(handle, None)
         if held is not None and held.leave():
             with self._mutex:
-                is_over = self.is_closed
-                if not is_over:
-                    self._left.append(held)
-            if is_over:
-                _close(held)
+                self._left.append(held)
+                kept_max = 0 if self.is_closed else OWN_HANDLES_MAX
+                cut = max(0, len(self._left) - kept_max)
+                over, self._left = self._left[:cut], self._left[cut:]
+            for each in over:
+                _close(each)
 
     def close(self) -> None:
         """Close everything."""

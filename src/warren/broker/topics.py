@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from typing import Final
 
 from warren.errors import NoSuchTopic
@@ -12,6 +13,8 @@ from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 NO_ID: Final = bytes(16)
+LOOK_S: Final = 1.0
+"""How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
 
 
 class Topics:
@@ -21,6 +24,7 @@ class Topics:
         self._store = store
         self._ids: dict[str, tuple[Topic, bytes]] = {}
         self._names: dict[bytes, str] = {}
+        self._look_again_s = 0.0
 
     def names(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -46,14 +50,20 @@ class Topics:
     def find_by_id(self, topic_id: bytes) -> Topic:
         """The topic with this id; NoSuchTopic where there is none any more."""
         name = self._names.get(topic_id)
-        if name is None:
-            for other in self.names():
-                self.id_of(self.find(other))
+        if name is None and self._store.clock.steady_s() >= self._look_again_s:
+            self._look_through()
             name = self._names.get(topic_id)
         topic = None if name is None else self.find(name)
         if topic is None or self.id_of(topic) != topic_id:
             raise NoSuchTopic(topic_id.hex())
         return topic
+
+    def _look_through(self) -> None:
+        """Learn the ids of all topics: of those that other processes made nobody may have asked before."""
+        for name in self.names():
+            with suppress(NoSuchTopic):
+                self.id_of(self.find(name))
+        self._look_again_s = self._store.clock.steady_s() + LOOK_S
 
     def make(self, name: str) -> Topic:
         """The topic `name`, made where there is none."""

@@ -1,0 +1,52 @@
+"""Topics as requests name them: ids are those of topics that are there, and asking for others is cheap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.support.simulated_clock import SimulatedClock
+from warren.broker.topics import LOOK_S, Topics
+from warren.errors import NoSuchTopic
+from warren.transaction.store import Store
+
+
+def test_a_topic_is_found_by_its_id_and_another_of_its_name_is_not(tmp_path: Path) -> None:
+    with Store(tmp_path, keeps=False) as store:
+        topics = Topics(store)
+        first = topics.id_of(topics.make("orders"))
+
+        assert topics.find_by_id(first).name == "orders"
+
+        store.delete_topic("orders")
+        second = topics.id_of(topics.make("orders"))
+
+        assert second != first
+        assert topics.find_by_id(second).name == "orders"
+        with pytest.raises(NoSuchTopic):
+            topics.find_by_id(first)
+
+
+def test_ids_that_nobody_knows_are_looked_for_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimulatedClock()
+    with Store(tmp_path, keeps=False, clock=clock) as store, Store(tmp_path, keeps=False, clock=clock) as other:
+        topics, looks = Topics(store), []
+        names = topics.names
+
+        def noted_names() -> list[str]:
+            looks.append(1)
+            return names()
+
+        monkeypatch.setattr(topics, "names", noted_names)
+        for _ in range(100):
+            with pytest.raises(NoSuchTopic):
+                topics.find_by_id(uuid4().bytes)
+        assert len(looks) == 1
+
+        made = Topics(other).id_of(other.topic("orders"))
+        clock.pass_ns(int(LOOK_S * 1e9))
+
+        assert topics.find_by_id(made).name == "orders"
+        assert len(looks) == 2

@@ -11,17 +11,15 @@ TIMEOUT_S = 240
 PROGRAM = "from warren.cli.main import main; main()"
 
 
-def run_demo(directory: Path) -> str:
-    command = [sys.executable, "-c", PROGRAM, "demo", "--orders", str(ORDERS), "--dir", str(directory)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+def run_demo(folder: Path) -> str:
+    command = [sys.executable, "-c", PROGRAM, "demo", "--orders", str(ORDERS), "--dir", "demo"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert found.returncode == 0, found.stderr
     return found.stdout
 
 
 def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
-    directory = tmp_path / "demo"
-
-    shown = run_demo(directory)
+    shown = run_demo(tmp_path)
 
     assert f"{ORDERS:,} orders" in shown
     revenue = shown[shown.index("Revenue by country") : shown.index("Orders put aside")]
@@ -35,6 +33,6 @@ def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
     assert sum(int(line[1].replace(",", "")) for line in lines) == ORDERS - broken
     assert f"{ORDERS:,} messages in" in shown
     assert "verified" in shown
-    assert (directory / "revenue.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "demo" / "revenue.png").read_bytes().startswith(b"\x89PNG")
     assert "archive to Parquet" in shown
     assert max(map(len, shown.splitlines())) <= 80

@@ -42,7 +42,7 @@ def demo(
     console = Console(highlight=False)
     place = fresh_directory(directory)
     store, archive = os.path.join(place, "store"), os.path.join(place, "archive")
-    console.print(f"[bold]Warren[/]: {orders:,} orders, in {directory}/")
+    console.print(f"[bold]Warren[/]: {orders:,} orders, in {directory}/", soft_wrap=True)
     # Before a second is spent: without Spark there is nothing to show.
     if find_spec("pyspark") is None:
         raise SparkMissing

@@ -249,7 +249,7 @@ def test_overwriting_is_refused_when_the_query_is_planned(tmp_path: Path) -> Non
 
     with pytest.raises(BadOption, match=r"mode\('append'\)"):
         batch_writer(writing.schema, writing.options, True)
-    with pytest.raises(BadOption, match="update or append"):
+    with pytest.raises(BadOption, match="append, or foreachBatch for update"):
         stream_writer(writing.schema, writing.options, True)
     assert not (tmp_path / "store").exists()
 

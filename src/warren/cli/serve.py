@@ -10,7 +10,6 @@ import typer
 import warren
 from warren.broker.configuration import FILE_DEFAULT, read_configuration
 from warren.broker.logs import begin_logging
-from warren.broker.service import run
 from warren.cli.failure import fail
 from warren.cli.store import require_store
 from warren.errors import NotAStore
@@ -52,6 +51,9 @@ def serve(
         _require_store(data)
     begin_logging(configuration["broker.log_format"], configuration["broker.log_level"])
     with warren.open(data, **configuration.section("topics")) as store:
+        # Only who serves needs what the extra `broker` brings.
+        from warren.broker.service import run
+
         run(store, configuration)
 
 

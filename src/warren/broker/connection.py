@@ -52,7 +52,6 @@ class Connection(asyncio.BufferedProtocol):
             self._patience = asyncio.get_running_loop().call_later(AUTHENTICATION_S_MAX, self.abort)
         self._transport.set_write_buffer_limits(high=self._broker.limits.unsent_size_max)
         if not self._broker.admit(self):
-            LOGGER.warning("connection of %s refused: %d are open", self.peer, self._broker.limits.connections_max)
             self._transport.abort()
 
     def _welcome(self) -> None:

@@ -58,11 +58,12 @@ async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext |
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stop(name: str) -> None:
-        LOGGER.info("%s: stopping", name)
         stopping.set()
         for each in SIGNALS:
             loop.remove_signal_handler(each)
             signal.signal(each, signal.SIG_DFL)
+        # Said last: who reads it may rely on what a second signal does.
+        LOGGER.info("%s: stopping", name)
 
     for each in SIGNALS:
         loop.add_signal_handler(each, stop, each.name)

@@ -199,7 +199,12 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
 _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("is_new", "bool")),
     OwnKey.LIST_TOPICS: (field("topics", "[]string"),),
-    OwnKey.OPEN_TOPIC: (_SETTINGS, field("partitions", "[]", *_PARTITION), field("groups", "[]string")),
+    OwnKey.OPEN_TOPIC: (
+        _SETTINGS,
+        field("partitions", "[]", *_PARTITION),
+        field("groups", "[]string"),
+        field("id", "uuid"),
+    ),
     OwnKey.CONFIGURE_TOPIC: (_SETTINGS,),
     OwnKey.DELETE_TOPIC: (),
     OwnKey.APPEND: (

@@ -37,10 +37,11 @@ async def list_topics(call: Call, asked: Fields) -> Values:
 
 async def open_topic(call: Call, asked: Fields) -> Values:
     """A topic, made where there is none unless it must exist; with `is_described` all there is to know of it."""
-    return await call.broker.in_thread(_opened, call, asked)
+    topic, found = await call.broker.in_thread(_opened, call, asked)
+    return {**found, "id": call.broker.topics.id_of(topic)}
 
 
-def _opened(call: Call, asked: Fields) -> Values:
+def _opened(call: Call, asked: Fields) -> tuple[Topic, Values]:
     store = call.broker.store
     if asked.must_exist:
         topic = store.existing_topic(asked.topic)
@@ -50,7 +51,7 @@ def _opened(call: Call, asked: Fields) -> Values:
         partitions = given.pop("partitions", None)
         topic = store.topic(asked.topic, partitions, **given)
     topic.see_partitions()
-    return _described(topic) if asked.is_described else _shown(topic)
+    return topic, _described(topic) if asked.is_described else _shown(topic)
 
 
 def _shown(topic: Topic) -> Values:

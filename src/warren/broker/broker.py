@@ -18,6 +18,7 @@ from warren.broker.groups.coordinator import Coordinator
 from warren.broker.groups.positions import Positions
 from warren.broker.limits import Limits
 from warren.broker.long_polls import LongPolls
+from warren.broker.metrics import Metrics
 from warren.broker.own.appending import Appends
 from warren.broker.own.sessions import Sessions
 from warren.broker.producers import Producers
@@ -50,10 +51,11 @@ class Broker:
 
     def __init__(self, store: Store, settings: BrokerSettings, limits: Limits, tasks: asyncio.TaskGroup) -> None:
         self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
+        self.metrics = Metrics(store.clock.steady_s)
         self.topics = Topics(store)
         self.budget = Budget(limits.waiting_size_max_in_all)
         self.long_polls = LongPolls(tasks)
-        self.door = Door(self.in_thread, tasks, self.long_polls.ring)
+        self.door = Door(self.in_thread, tasks, self.long_polls.ring, self.metrics)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
@@ -78,8 +80,10 @@ class Broker:
         if self.is_stopping:
             return False
         if len(self.connections) >= self.limits.connections_max:
+            self.metrics.connections_refused += 1
             LOGGER.warning("connection of %s refused: %d are open", connection.peer, self.limits.connections_max)
             return False
+        self.metrics.connections += 1
         self.connections.add(connection)
         return True
 

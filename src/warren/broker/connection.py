@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from warren.broker.broker import Broker
 
 LOGGER: Final = logging.getLogger("warren.broker")
+UNKNOWN_KEY: Final = -1
+"""All keys that are not served are counted as one: there are more of them than anybody wants to count."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -104,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self) -> None:
         while self._waiting and not (self._is_working or self._is_writing_paused or self._is_closing):
             request, size = self._waiting.popleft()
+            begun_s = self._broker.metrics.now()
             try:
                 found = self._broker.answer(Call(self._broker, self.peer, request))
             except WarrenError as error:
@@ -111,35 +114,41 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if inspect.isawaitable(found):
                 self._is_working = True
-                self._broker.tasks.create_task(self._finish(request, size, found))
+                self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
             else:
-                self._reply(request, size, found)
+                self._reply(request, size, found, begun_s)
 
-    async def _finish(self, request: Request, size: int, answer: Awaitable[Answer]) -> None:
+    async def _finish(self, request: Request, size: int, answer: Awaitable[Answer], begun_s: float) -> None:
         try:
             found = await answer
         except WarrenError as error:
             self._refuse(request, size, error)
         except Exception:
             LOGGER.exception("request %d of %s could not be answered", request.api_key, self.peer)
+            self._broker.metrics.failed(request.api_key)
             self._give_back(size)
             self.abort()
         else:
             self._is_working = False
-            self._reply(request, size, found)
+            self._reply(request, size, found, begun_s)
             self._work()
             self._pause_or_resume()
 
-    def _reply(self, request: Request, size: int, answer: Answer) -> None:
+    def _reply(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
         self._give_back(size)
+        sent = 0
         if answer is not None and self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(response_frame(request, answer))
+            frame = response_frame(request, answer)
+            self._transport.writelines(frame)
+            sent = sum(map(len, frame))
+        self._broker.metrics.answered(request.api_key, size, sent, begun_s)
         if self._broker.is_stopping and not self._waiting and self._transport is not None:
             self._transport.close()
 
     def _refuse(self, request: Request, size: int, error: WarrenError) -> None:
         """A request that has no answer its client would understand."""
         LOGGER.warning("connection of %s closed: %s", self.peer, error)
+        self._broker.metrics.failed(request.api_key if self._broker.serves(request.api_key) else UNKNOWN_KEY)
         self._give_back(size)
         self.abort()
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from warren.broker import admin, configs, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, Call, Handler
+from warren.broker.error_codes import tells_of_error
 from warren.broker.groups import commits, consumer_requests, listing, membership, share_requests
 from warren.broker.own.handlers import OWN_HANDLERS
 from warren.broker.security import acls, sasl
@@ -30,13 +31,19 @@ def plain(handle: Plain) -> Handler:
         found = handle(call, asked) if call.broker.rights is None else guarded(call, asked, handle)
         if inspect.isawaitable(found):
             return _encoded(call, found)
-        return encode_response(request.api_key, request.version, found)
+        return _counted(call, found)
 
     return answer
 
 
 async def _encoded(call: Call, values: Awaitable[Values]) -> Answer:
-    return encode_response(call.request.api_key, call.request.version, await values)
+    return _counted(call, await values)
+
+
+def _counted(call: Call, values: Values) -> Answer:
+    if tells_of_error(values):
+        call.broker.metrics.failed(call.request.api_key)
+    return encode_response(call.request.api_key, call.request.version, values)
 
 
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(

@@ -56,8 +56,14 @@ def fetch(call: Call) -> Answer | Awaitable[Answer]:
     found = _fetched(wanted, size_max)
     wait_s = min(request.max_wait_ms / 1000, call.broker.limits.fetch_wait_s_max)
     if found.size >= request.min_bytes or found.is_urgent or wait_s <= 0 or call.broker.is_stopping:
-        return encode_fetch_response(call.version, found.topics)
+        return _answer(call, found)
     return _waited(call, wanted, size_max, request.min_bytes, wait_s)
+
+
+def _answer(call: Call, found: Fetched) -> Answer:
+    if found.is_urgent:
+        call.broker.metrics.failed(call.request.api_key)
+    return encode_fetch_response(call.version, found.topics)
 
 
 async def _waited(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float) -> Answer:
@@ -68,7 +74,7 @@ async def _waited(call: Call, wanted: Sequence[WantedTopic], size_max: int, size
         found = _fetched(wanted, size_max)
         left_s = deadline - loop.time()
         if found.size >= size_min or found.is_urgent or left_s <= 0 or call.broker.is_stopping:
-            return encode_fetch_response(call.version, found.topics)
+            return _answer(call, found)
         await call.broker.long_polls.wait(logs, left_s)
 
 

@@ -24,6 +24,7 @@ class LongPolls:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._waiting: dict[Log, set[asyncio.Future[None]]] = {}
+        self.parked_count = 0
         self._is_watching = self._is_stopped = False
         self._thread = ThreadPoolExecutor(1, "warren-watch")
 
@@ -38,12 +39,14 @@ class LongPolls:
         if not self._is_watching:
             self._is_watching = True
             self._tasks.create_task(self._watch())
+        self.parked_count += 1
         try:
             async with asyncio.timeout(seconds):
                 await rung
         except TimeoutError:
             pass
         finally:
+            self.parked_count -= 1
             for log in parked:
                 waiting = self._waiting.get(log)
                 if waiting is not None:

@@ -42,6 +42,8 @@ def produce(call: Call) -> Answer | Awaitable[Answer]:
 def _answer(
     call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[PartitionStored]]]
 ) -> Answer:
+    if any(stored.error_code for _, parts in topics for stored in parts):
+        call.broker.metrics.failed(call.request.api_key)
     if request.acks == 0:
         return None
     answers = [TopicStored(topic.name, topic.topic_id, stored) for topic, stored in topics]

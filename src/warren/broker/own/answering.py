@@ -28,7 +28,7 @@ def own(handle: OwnHandler) -> Handler:
         try:
             found = handle(call, asked)
         except WarrenError as error:
-            found = {"error": error_values(error)}
+            found = _refused(call, error)
         if inspect.isawaitable(found):
             return _later(call, found)
         return encode_response(request.api_key, request.version, found)
@@ -40,8 +40,13 @@ async def _later(call: Call, found: Awaitable[Values]) -> Answer:
     try:
         values = await found
     except WarrenError as error:
-        values = {"error": error_values(error)}
+        values = _refused(call, error)
     return encode_response(call.request.api_key, call.request.version, values)
+
+
+def _refused(call: Call, error: WarrenError) -> Values:
+    call.broker.metrics.failed(call.request.api_key)
+    return {"error": error_values(error)}
 
 
 def session_of(call: Call) -> Session:

@@ -167,6 +167,7 @@ async def sasl_authenticate(call: Call, request: Fields) -> Values:
         token, user, event = await call.broker.in_thread(session.step, bytes(request.auth_bytes))
     except WarrenError as error:
         session.failed()
+        call.broker.metrics.logins_failed += 1
         if not isinstance(error, AuthenticationFailed):
             LOGGER.error("users cannot be read: %s", error)
         LOGGER.warning("authentication failed: %s", call.peer)

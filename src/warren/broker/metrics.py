@@ -1,0 +1,87 @@
+"""What a broker has done since its start, as plain numbers: counted on the event loop, read by whoever asks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+SECONDS_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+PUTS_BOUNDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+
+
+class Histogram:
+    """How often values fell up to each of the bounds. For the event loop's thread alone."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def cumulated(self) -> list[int]:
+        """How many values there were up to each bound, and in all."""
+        return list(accumulate(self.counts))
+
+
+class ApiMetrics:
+    """Requests of one API key: those that were answered, and those of them that told of an error."""
+
+    __slots__ = ("errors", "requests", "seconds", "size_in", "size_out")
+
+    def __init__(self) -> None:
+        self.requests = self.errors = self.size_in = self.size_out = 0
+        self.seconds = Histogram(SECONDS_BOUNDS)
+
+
+class Metrics:
+    """All that is counted. For the event loop's thread alone; a number is only ever raised.
+
+    It costs less than a microsecond a request: nothing is looked up but the key of the request, and nothing is made.
+    """
+
+    __slots__ = (
+        "apis",
+        "commit_puts",
+        "commits_failed",
+        "connections",
+        "connections_refused",
+        "logins_failed",
+        "now",
+        "puts",
+    )
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.apis: dict[int, ApiMetrics] = {}
+        self.connections = self.connections_refused = self.logins_failed = 0
+        self.puts = self.commits_failed = 0
+        self.commit_puts = Histogram(PUTS_BOUNDS)
+        """Of each commit that waited for a sync, how many puts shared it."""
+
+    def answered(self, api_key: int, size_in: int, size_out: int, begun_s: float) -> None:
+        """A request was answered that was begun at `begun_s`."""
+        api = self.apis.get(api_key)
+        if api is None:
+            api = self.apis[api_key] = ApiMetrics()
+        api.requests += 1
+        api.size_in += size_in
+        api.size_out += size_out
+        api.seconds.add(self.now() - begun_s)
+
+    def failed(self, api_key: int) -> None:
+        """The answer to a request tells of an error, or there was none."""
+        api = self.apis.get(api_key)
+        if api is None:
+            api = self.apis[api_key] = ApiMetrics()
+        api.errors += 1

@@ -29,6 +29,7 @@ from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
 from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
+from warren.broker.unpacking import Unpacking
 from warren.config import BROKER_THREADS
 from warren.errors import UnsupportedRequest
 from warren.protocol.own_schemas import OwnKey
@@ -66,6 +67,7 @@ class Broker:
         self.advertised = "", 0
         self.is_stopping = False
         self.connections: set[Connection] = set()
+        self.unpacking = Unpacking()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
 
     def _asked_rights(self) -> Rights | None:
@@ -135,4 +137,5 @@ class Broker:
         self.transactions.stop()
         self.producers.close()
         self._threads.shutdown()
+        self.unpacking.close()
         self.coordinator.close()

@@ -112,6 +112,9 @@ class Connection(asyncio.BufferedProtocol):
             except WarrenError as error:
                 self._refuse(request, size, error)
                 return
+            except Exception:  # noqa: BLE001  # It is logged, and ends no other connection.
+                self._fail(request, size)
+                return
             if inspect.isawaitable(found):
                 self._is_working = True
                 self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
@@ -123,11 +126,8 @@ class Connection(asyncio.BufferedProtocol):
             found = await answer
         except WarrenError as error:
             self._refuse(request, size, error)
-        except Exception:
-            LOGGER.exception("request %d of %s could not be answered", request.api_key, self.peer)
-            self._broker.metrics.failed(request.api_key)
-            self._give_back(size)
-            self.abort()
+        except Exception:  # noqa: BLE001  # The same.
+            self._fail(request, size)
         else:
             self._is_working = False
             self._reply(request, size, found, begun_s)
@@ -149,6 +149,13 @@ class Connection(asyncio.BufferedProtocol):
         """A request that has no answer its client would understand."""
         LOGGER.warning("connection of %s closed: %s", self.peer, error)
         self._broker.metrics.failed(request.api_key if self._broker.serves(request.api_key) else UNKNOWN_KEY)
+        self._give_back(size)
+        self.abort()
+
+    def _fail(self, request: Request, size: int) -> None:
+        """A mistake of the broker's own ends the connection it was met on, and no other."""
+        LOGGER.exception("request %d of %s could not be answered", request.api_key, self.peer)
+        self._broker.metrics.failed(request.api_key)
         self._give_back(size)
         self.abort()
 

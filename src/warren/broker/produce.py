@@ -21,7 +21,7 @@ from warren.protocol.produce import (
     decode_produce,
     encode_produce_response,
 )
-from warren.protocol.record_batch import Batch, check_records, split
+from warren.protocol.record_batch import Batch, is_checked_quickly, split
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.kafka_batch import pack_kafka
@@ -95,16 +95,36 @@ async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPa
 
 def _partition(call: Call, request: ProduceRequest, topic: Topic, part: ProducedPartition) -> Stored:
     try:
-        log = topic.partition(part.partition)
-        batches = _checked(call, topic, part.records)
-        if any(batch.is_idempotent or batch.is_transactional for batch in batches):
-            return _numbered(call, request, topic, part.partition, batches)
-        records = [pack_kafka(batch.data) for batch in batches]
-        if topic.settings.durability == "commit":
-            return _stored_later(call, topic, part.partition, records)
-        return PartitionStored(part.partition, 0, call.broker.door.put_now(log, records).start, -1, log.first)
+        topic.partition(part.partition)
+        batches, large = _checked(call, topic, part.records)
+        if large:
+            return _checked_later(call, request, topic, part.partition, batches, large)
+        return _put(call, request, topic, part.partition, batches)
     except WarrenError as error:
         return _refused(part.partition, code_of(error), str(error))
+
+
+async def _checked_later(
+    call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch], large: Sequence[Batch]
+) -> PartitionStored:
+    """What unpacks to much is looked into where nobody waits for it but its producer."""
+    try:
+        for batch in large:
+            await call.broker.unpacking.check(batch)
+        stored = _put(call, request, topic, partition, batches)
+        return await stored if isinstance(stored, Coroutine) else stored
+    except WarrenError as error:
+        return _refused(partition, code_of(error), str(error))
+
+
+def _put(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
+    log = topic.partition(partition)
+    if any(batch.is_idempotent or batch.is_transactional for batch in batches):
+        return _numbered(call, request, topic, partition, batches)
+    records = [pack_kafka(batch.data) for batch in batches]
+    if topic.settings.durability == "commit":
+        return _stored_later(call, topic, partition, records)
+    return PartitionStored(partition, 0, call.broker.door.put_now(log, records).start, -1, log.first)
 
 
 async def _stored_later(call: Call, topic: Topic, partition: int, records: Sequence[Any]) -> PartitionStored:
@@ -168,16 +188,17 @@ def _outcome(partition: int, error: Code, number: int, log: Log) -> PartitionSto
     return _refused(partition, error) if error else PartitionStored(partition, 0, number, -1, log.first)
 
 
-def _checked(call: Call, topic: Topic, records: memoryview | None) -> list[Batch]:
+def _checked(call: Call, topic: Topic, records: memoryview | None) -> tuple[list[Batch], list[Batch]]:
+    """The batches, and those of them that are still to be looked into."""
     if records is None:
         raise BadBatch("there is none")
-    batches = split(records)
+    batches, large = split(records), []
     for batch in batches:
         if len(batch.data) > topic.settings.message_size_max:
             raise TooLarge("batch", len(batch.data), topic.settings.message_size_max)
-        if _is_looked_into(call.peer):
-            check_records(batch)
-    return batches
+        if _is_looked_into(call.peer) and not is_checked_quickly(batch):
+            large.append(batch)
+    return batches, large
 
 
 def _is_looked_into(peer: Peer) -> bool:

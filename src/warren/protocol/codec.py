@@ -89,6 +89,14 @@ CONTROL_KEY: Final = Struct(">hh")
 CONTROL_VALUE: Final = Struct(">hi")
 """Version, and the coordinator's epoch."""
 
+# --- The tables of Arrow's messages, which are little-endian ----------------------------------------------------------
+
+ARROW_OFFSET: Final = Struct("<I")
+ARROW_BACK: Final = Struct("<i")
+"""How far before a table the list stands that tells where its fields are."""
+ARROW_FIELD: Final = Struct("<H")
+"""Where a field stands in its table; 0 for one that is not there."""
+
 # --- Reading --------------------------------------------------------------------------------------------------------
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from warren.config import KAFKA_BATCH_COUNT_MAX, QUICK_SIZE_MAX, RAW_SIZE_MAX
 from warren.errors import BadBatch
 from warren.message import NO_CORR_OFFSET, Message
 from warren.protocol.codec import CONTROL_KEY, CONTROL_VALUE
 from warren.storage.checksum import crc32c
-from warren.storage.kafka_batch import numbered, records_of
+from warren.storage.kafka_batch import UnpacksToMore, numbered, records_of
 from warren.storage.kafka_columns import (
     CORR_OFFSET_HEADER,
     ID_HEADER,
@@ -87,6 +88,8 @@ def _cut(records: memoryview) -> Batch:
         raise BadBatch(f"format {head.magic}; only format {KAFKA_MAGIC} is taken")
     if not KAFKA_BATCH_HEAD.size < end <= len(records):
         raise BadBatch(f"a length of {head.batch_length} where {len(records)} bytes are left")
+    if head.record_count > KAFKA_BATCH_COUNT_MAX:
+        raise BadBatch(f"{head.record_count} records are over the limit of {KAFKA_BATCH_COUNT_MAX}")
     if head.record_count < 1 or head.last_offset_delta != head.record_count - 1:
         raise BadBatch(f"{head.record_count} records with a last offset of {head.last_offset_delta}")
     if head.attributes & KAFKA_COMPRESSION >= len(KAFKA_COMPRESSIONS):
@@ -104,8 +107,26 @@ def _cut(records: memoryview) -> Batch:
 
 def check_records(batch: Batch) -> None:
     """BadBatch where the records are not as many, or not such, as the head says. Unpacks what is compressed."""
+    _check_records(batch, RAW_SIZE_MAX)
+
+
+def is_checked_quickly(batch: Batch) -> bool:
+    """The same, where there is little to unpack. False where there is much, which takes a thread's time."""
     try:
-        find_places(records_of(batch.data, batch.head.record_count), batch.head.record_count)
+        _check_records(batch, QUICK_SIZE_MAX)
+    except UnpacksToMore:
+        return False
+    return True
+
+
+def _check_records(batch: Batch, size_max: int) -> None:
+    count = batch.head.record_count
+    try:
+        find_places(records_of(batch.data, count, size_max), count)
+    except UnpacksToMore as error:
+        if size_max < RAW_SIZE_MAX:
+            raise
+        raise BadBatch(str(error)) from error
     except ValueError as error:
         raise BadBatch(str(error)) from error
 

@@ -37,6 +37,10 @@ UNPACKED_RATIO: Final = 4
 """A first guess of how much compressed bytes unpack to."""
 
 
+class UnpacksToMore(ValueError):
+    """There is more in a batch than its reader wants to have in memory."""
+
+
 def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"") -> Packed:
     """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp."""
     if len(marker) > MARKER_SIZE_MAX:
@@ -60,47 +64,53 @@ def numbered(batch: memoryview, number: int) -> tuple[bytes, memoryview]:
     return KAFKA_BATCH_START.pack(number, length, leader_epoch), batch[KAFKA_BATCH_START.size :]
 
 
-def records_of(batch: Area, count: int) -> bytes | memoryview:
-    """The records of a batch, one behind the other, unpacked. ValueError where they are not there."""
+def records_of(batch: Area, count: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
+    """The records of a batch, one behind the other, unpacked. ValueError where they are not there.
+
+    UnpacksToMore where they are more than `size_max` bytes, of which no more than those were taken from memory.
+    """
     if len(batch) < KAFKA_BATCH_HEAD.size:
         raise ValueError("no head of a Kafka batch")
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
     if head.magic != KAFKA_MAGIC or head.batch_length != len(batch) - KAFKA_LENGTH_END or head.record_count != count:
         raise ValueError("the head of the Kafka batch does not fit its record")
-    return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION)
+    return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION, size_max)
 
 
-def decompress(data: memoryview, code: int) -> bytes | memoryview:
-    """What a client compressed; ValueError where it cannot have, or where there is too much of it."""
+def decompress(data: memoryview, code: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
+    """What a client compressed; ValueError where it cannot have, UnpacksToMore where there is too much of it."""
     if code >= len(KAFKA_COMPRESSIONS):
         raise ValueError(f"unknown compression {code}")
     name = KAFKA_COMPRESSIONS[code]
     if name == "none":
         return data
-    raw = _unzip(data) if name == "gzip" else _unsnap(data) if name == "snappy" else _unframe(data, name)
-    if len(raw) > RAW_SIZE_MAX:
-        raise ValueError(f"more than {RAW_SIZE_MAX} bytes when unpacked")
+    if name == "gzip":
+        raw = _unzip(data, size_max)
+    else:
+        raw = _unsnap(data, size_max) if name == "snappy" else _unframe(data, name, size_max)
+    if len(raw) > size_max:
+        raise UnpacksToMore(f"more than {size_max} bytes when unpacked")
     return raw
 
 
-def _unzip(data: memoryview) -> bytes:
+def _unzip(data: memoryview, size_max: int) -> bytes:
     unpacker = zlib.decompressobj(GZIP_WINDOW)
     try:
-        raw = unpacker.decompress(data, RAW_SIZE_MAX + 1)
+        raw = unpacker.decompress(data, size_max + 1)
     except zlib.error as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
-    if not unpacker.eof and len(raw) <= RAW_SIZE_MAX:
+    if not unpacker.eof and len(raw) <= size_max:
         raise ValueError("gzip's bytes end too early")
     return raw
 
 
-def _unframe(data: memoryview, name: str) -> bytes:
+def _unframe(data: memoryview, name: str, size_max: int) -> bytes:
     """What lies in a frame of lz4 or zstd."""
     # Imported here: PyArrow takes longer to import than a log to open.
     import pyarrow
 
     pieces: list[bytes] = []
-    room, step = RAW_SIZE_MAX + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
+    room, step = size_max + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
         # How much there is nobody says, and what is asked for is taken from memory at once.
@@ -112,11 +122,11 @@ def _unframe(data: memoryview, name: str) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unsnap(data: memoryview) -> bytes:
+def _unsnap(data: memoryview, size_max: int) -> bytes:
     """What snappy packed, in one piece, or in pieces as Kafka's Java client lays them."""
     if len(data) < XERIAL_HEAD.size or bytes(data[: len(XERIAL_NAME)]) != XERIAL_NAME:
-        return _unsnap_piece(data, RAW_SIZE_MAX)
-    pieces, position, room = [], XERIAL_HEAD.size, RAW_SIZE_MAX
+        return _unsnap_piece(data, size_max)
+    pieces, position, room = [], XERIAL_HEAD.size, size_max
     while position < len(data):
         if position + XERIAL_SIZE.size > len(data):
             raise ValueError("a size passes the end")
@@ -141,8 +151,10 @@ def _unsnap_piece(data: memoryview, room: int) -> bytes:
             break
     else:
         raise ValueError("no size before snappy's bytes")
-    if size > min(room, len(data) * SNAPPY_RATIO_MAX):
+    if size > len(data) * SNAPPY_RATIO_MAX:
         raise ValueError(f"{size} bytes when unpacked, of {len(data)}")
+    if size > room:
+        raise UnpacksToMore(f"{size} bytes when unpacked")
     try:
         raw: bytes = pyarrow.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
     except OSError as error:

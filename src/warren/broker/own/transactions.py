@@ -12,6 +12,7 @@ from warren.broker.own.parking import columns_of, due_options, put_of
 from warren.errors import TransactionError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, positions_of
+from warren.protocol.own_arrow import arrow_batches
 from warren.queue.topic import Topic
 from warren.storage.columns import Batch
 from warren.transaction.producer import Producer
@@ -85,9 +86,7 @@ async def change_transaction(call: Call, asked: Fields) -> Values:
 def _put(store: Store, transaction: Transaction, asked: Fields) -> None:
     topic, partition = store.topic(asked.topic), none_where(asked.partition, ANY)
     if asked.arrow:
-        import pyarrow
-
-        for arrow in pyarrow.ipc.open_stream(pyarrow.py_buffer(asked.arrow)):
+        for arrow in arrow_batches(asked.arrow):
             transaction.put_columns(topic, arrow, partition=partition)
         return
     batch = put_of(topic, asked)

@@ -1,0 +1,26 @@
+"""Batches that unpack to much are looked into one at a time, beside everything else: there is room for one."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from warren.protocol.record_batch import Batch, check_records
+
+
+class Unpacking:
+    """One thread, so that however many clients send little that unpacks to much, one of them at a time gets memory.
+
+    Each connection waits for at most one request, whose bytes its budget counts. For the event loop's thread.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "warren-unpacking")
+
+    async def check(self, batch: Batch) -> None:
+        """BadBatch where the records are not such as the head of the batch says."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, check_records, batch)
+
+    def close(self) -> None:
+        """Begin nothing more; what was begun is finished first."""
+        self._thread.shutdown(cancel_futures=True)

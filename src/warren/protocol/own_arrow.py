@@ -1,0 +1,67 @@
+"""Arrow batches that a client sends: checked to the last byte, and taken as they lie, never unpacked.
+
+What is compressed says by itself how much memory it wants, so nothing that is compressed is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from warren.errors import BadInput
+from warren.protocol.codec import ARROW_BACK, ARROW_FIELD, ARROW_OFFSET, UNREADABLE, Buffer
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SIZES_SIZE: Final = 2 * ARROW_FIELD.size
+"""What stands before the fields in the list of a table."""
+HEADER_TYPE, HEADER = 1, 2
+DICTIONARY: Final = 2
+DICTIONARY_DATA: Final = 1
+RECORD_BATCH: Final = 3
+COMPRESSION: Final = 3
+
+
+def arrow_batches(data: Buffer) -> Iterator[pyarrow.RecordBatch]:
+    """The record batches of an Arrow stream. BadInput where it is none, or is compressed."""
+    # Imported here: PyArrow takes longer to import than a log to open.
+    import pyarrow
+
+    buffer = pyarrow.py_buffer(data)
+    try:
+        _refuse_compressed(buffer)
+        for batch in pyarrow.ipc.open_stream(buffer):
+            batch.validate(full=True)
+            yield batch
+    except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
+        raise BadInput(f"this is no stream of Arrow batches: {error}") from error
+
+
+def _refuse_compressed(buffer: pyarrow.Buffer) -> None:
+    import pyarrow
+
+    messages = pyarrow.ipc.MessageReader.open_stream(buffer)
+    while (message := next(messages, None)) is not None:
+        table = memoryview(message.metadata)
+        root = _followed(table, 0)
+        kind = table[_field(table, root, HEADER_TYPE)]
+        header = _followed(table, _field(table, root, HEADER))
+        if kind == DICTIONARY:
+            header = _followed(table, _field(table, header, DICTIONARY_DATA))
+        if kind in (DICTIONARY, RECORD_BATCH) and _field(table, header, COMPRESSION) != header:
+            raise ValueError("its batches are compressed")
+
+
+def _followed(table: memoryview, position: int) -> int:
+    """Where the offset at this position leads."""
+    return position + int(ARROW_OFFSET.unpack_from(table, position)[0])
+
+
+def _field(table: memoryview, at: int, field: int) -> int:
+    """Where a field of the table at `at` stands; `at` itself where it is not there."""
+    fields = at - int(ARROW_BACK.unpack_from(table, at)[0])
+    place = SIZES_SIZE + field * ARROW_FIELD.size
+    if place >= ARROW_FIELD.unpack_from(table, fields)[0]:
+        return at
+    return at + int(ARROW_FIELD.unpack_from(table, fields + place)[0])

@@ -14,7 +14,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-core test-spark check format bench bench-spark crash soak
+.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ format: $(VENV)/.dev ## rewrite the source in the house format
 
 bench: $(VENV)/.bench ## measure, print one table and write JSON
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-broker: $(VENV)/.bench ## measure the broker over loopback, beside Redis and NATS
+	@sh benchmarks/broker/install-redis.sh
+	$(BIN)/python -m benchmarks.broker $(ARGS)
 
 bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark's own formats
 	$(BIN)/python -m benchmarks.spark $(ARGS)

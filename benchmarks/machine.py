@@ -24,9 +24,10 @@ def machine_facts(directory: Path) -> dict[str, str]:
         "load": f"{os.getloadavg()[0]:.1f}",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(directory),
+        "disk": _disk(directory),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
-        **{name: found for name in PACKAGES if (found := _version(name))},
+        **{name: found for name in PACKAGES if (found := version_of(name))},
     }
 
 
@@ -50,7 +51,23 @@ def _file_system(directory: Path) -> str:
     return max(fitting, key=lambda mount: len(mount[1]))[2]
 
 
-def _version(package: str) -> str:
+def _disk(directory: Path) -> str:
+    """The kind of disk that `directory` is on; empty where the system does not tell."""
+    device = os.stat(directory).st_dev
+    try:
+        place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve(strict=True)
+        queue = next(path for path in (place / "queue", place.parent / "queue") if path.is_dir())
+        is_rotating = (queue / "rotational").read_text().strip() == "1"
+    except (OSError, StopIteration):
+        return ""
+    if "virtio" in str(place):
+        # What lies beneath it the machine does not know, whatever it is told.
+        return "virtual"
+    return "rotating" if is_rotating else "solid state"
+
+
+def version_of(package: str) -> str:
+    """The version that is installed; empty where none is."""
     try:
         return version(package)
     except PackageNotFoundError:

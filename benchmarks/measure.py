@@ -93,13 +93,15 @@ class Contestant(NamedTuple):
     run: Callable[[], float]
 
 
-def rates(contestants: Sequence[Contestant], rounds: int) -> list[Figure]:
-    """How many a second each contestant does at best."""
+def rates(
+    contestants: Sequence[Contestant], rounds: int, pick: Callable[[Sequence[float]], float] = min
+) -> list[Figure]:
+    """How many a second each contestant does: at best, or in the round that `pick` picks by its seconds."""
     seconds = _take_turns([contestant.run for contestant in contestants], rounds)
     return [
         Figure(
             name=contestant.name,
-            value=contestant.repeats / min(taken),
+            value=contestant.repeats / pick(taken),
             unit="/s",
             samples=[contestant.repeats / one for one in taken],
             facts={"count": contestant.repeats},

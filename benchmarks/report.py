@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.measure import Row
 
 README: Final = Path(__file__).with_name("README.md")
-RESULTS_START: Final = "<!-- results: start (python -m {program} --write-readme) -->"
+RESULTS_START: Final = "<!-- results: start (python -m {program} {option}) -->"
 RESULTS_END: Final = "<!-- results: end -->"
 VERDICTS: Final[Mapping[bool | None, str]] = {True: "yes", False: "NO", None: ""}
 COLORS: Final[Mapping[bool | None, str]] = {True: "green", False: "bold red", None: "dim"}
@@ -56,9 +56,9 @@ class Report:
         }
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
-    def write_readme(self, program: str, path: Path = README) -> None:
-        """Put the rows in the place of the results of this program that stand there."""
-        start = RESULTS_START.format(program=program)
+    def write_into(self, path: Path, program: str, option: str) -> None:
+        """Put the rows in the place of the results of this program that stand in a document."""
+        start = RESULTS_START.format(program=program, option=option)
         before, _, rest = path.read_text().partition(start)
         _, found, after = rest.partition(RESULTS_END)
         assert found, f"{path.name} has the two lines that the results stand between"

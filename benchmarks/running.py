@@ -6,41 +6,55 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.machine import machine_facts
 from benchmarks.measure import NotMeasured
-from benchmarks.report import Report
+from benchmarks.report import README, Report
 from benchmarks.workspace import FULL, QUICK, Contest, Workspace
 
 RESULTS: Final = Path(__file__).parent / "results"
 WIDTH_PIPED: Final = 140
 BUSY_LOAD: Final = 0.5
+Facts = Callable[[Path], Mapping[str, str]]
 
 
-def parse_arguments(program: str, results: str) -> argparse.Namespace:
+class Document(NamedTuple):
+    """Where the table of a program stands, and the option that puts it there."""
+
+    path: Path
+    option: str
+
+
+IN_README: Final = Document(README, "--write-readme")
+
+
+def parse_arguments(program: str, results: str, document: Document) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description="Measure Warren and print one table.")
     parser.add_argument("--quick", action="store_true", help="small counts: a minute, and figures to look at only")
     parser.add_argument("--only", default="", metavar="NAME", help="only what starts with NAME, as in 'appends.single'")
     parser.add_argument("--json", type=Path, default=RESULTS / results, metavar="PATH", help="where every figure goes")
     parser.add_argument("--dir", type=Path, default=None, metavar="PATH", help="where the data lie during the run")
-    parser.add_argument("--write-readme", action="store_true", help="put the table into benchmarks/README.md")
+    name = document.path.relative_to(RESULTS.parent.parent)
+    parser.add_argument(document.option, dest="writes", action="store_true", help=f"put the table into {name}")
     parser.add_argument("--list", action="store_true", help="print the names, and measure nothing")
     arguments = parser.parse_args()
-    if arguments.write_readme and arguments.only:
-        parser.error("--write-readme replaces the whole table, and goes with a whole run")
+    if arguments.writes and arguments.only:
+        parser.error(f"{document.option} replaces the whole table, and goes with a whole run")
     return arguments
 
 
-def run(contests: Sequence[Contest], directory: Path, console: Console, *, is_quick: bool) -> Report:
+def run(
+    contests: Sequence[Contest], directory: Path, console: Console, *, is_quick: bool, facts: Facts = machine_facts
+) -> Report:
     """Measure `contests` one after the other."""
-    report = Report(machine=machine_facts(directory), is_quick=is_quick)
+    report = Report(machine=facts(directory), is_quick=is_quick)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     start = perf_counter()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -60,9 +74,19 @@ def run(contests: Sequence[Contest], directory: Path, console: Console, *, is_qu
     return report
 
 
-def main(program: str, every: Sequence[Contest], results: str) -> int:
-    """Run the contests that the command line names; `results` is the file that the figures go to."""
-    arguments = parse_arguments(program, results)
+def main(
+    program: str,
+    every: Sequence[Contest],
+    results: str,
+    *,
+    document: Document = IN_README,
+    facts: Facts = machine_facts,
+) -> int:
+    """Run the contests that the command line names; `results` is the file that the figures go to.
+
+    `facts` says what they depend on, given the directory of the run.
+    """
+    arguments = parse_arguments(program, results, document)
     contests = [contest for contest in every if contest.name.startswith(arguments.only)]
     if not contests:
         print(f"no benchmark starts with {arguments.only!r}; --list shows the names", file=sys.stderr)
@@ -76,10 +100,10 @@ def main(program: str, every: Sequence[Contest], results: str) -> int:
     if os.getloadavg()[0] > BUSY_LOAD:
         console.print(f"[yellow]The machine is busy (load {os.getloadavg()[0]:.1f}): the ratios will be rough.[/]")
     with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=arguments.dir) as directory:
-        report = run(contests, Path(directory), console, is_quick=arguments.quick)
+        report = run(contests, Path(directory), console, is_quick=arguments.quick, facts=facts)
     console.print(report.table())
     console.print(f"{report.seconds:.0f} s; every figure is in {arguments.json}", soft_wrap=True)
     report.write_json(arguments.json)
-    if arguments.write_readme:
-        report.write_readme(program)
+    if arguments.writes:
+        report.write_into(document.path, program, document.option)
     return 0

@@ -34,15 +34,22 @@ def test_a_quick_run_writes_every_figure_and_leaves_no_data(tmp_path: Path) -> N
         assert row["what"] in table
 
 
-@pytest.mark.parametrize("program", ["benchmarks", "benchmarks.spark"])
-def test_every_benchmark_stands_in_the_readme_with_its_command(program: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "document", "option"),
+    [
+        ("benchmarks", "benchmarks/README.md", "--write-readme"),
+        ("benchmarks.spark", "benchmarks/README.md", "--write-readme"),
+        ("benchmarks.broker", "docs/performance.md", "--write-docs"),
+    ],
+)
+def test_every_benchmark_stands_in_the_readme_with_its_command(program: str, document: str, option: str) -> None:
     if program == "benchmarks.spark":
         pytest.importorskip("pyspark")
 
     names = run_benchmarks("--list", program=program).split()
 
     assert [name for name in names if f"`python -m {program} --only {name}`" not in README] == []
-    assert f"<!-- results: start (python -m {program} --write-readme) -->" in README
+    assert f"<!-- results: start (python -m {program} {option}) -->" in (ROOT / document).read_text()
 
 
 def test_a_name_that_no_benchmark_has_is_an_error() -> None:

@@ -1,0 +1,1 @@
+"""What Warren's broker does over loopback, beside Redis Streams and NATS JetStream."""

@@ -1,0 +1,68 @@
+"""What the figures depend on: the machine, how long its disk takes for a sync, and the version of each contender."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Final
+
+from benchmarks.machine import machine_facts, version_of
+
+PACKAGES: Final = ("confluent-kafka", "redis", "hiredis", "nats-py", "uvloop")
+SYNCS: Final = 50
+SYNCED_SIZE: Final = 4096
+
+
+def facts(directory: Path) -> dict[str, str]:
+    found = {name: text for name, text in machine_facts(directory).items() if not _is_of_others(name)}
+    found["fdatasync"] = f"{_sync_s(directory) * 1000:.2f} ms (p50 of {SYNCS})"
+    found |= {name: version_of(name) for name in PACKAGES}
+    found["librdkafka"] = _librdkafka()
+    found["redis-server"] = _told("redis-server", r"v=(\S+)")
+    found["nats-server"] = _told("nats-server", r"v(\S+)")
+    return found
+
+
+def _is_of_others(name: str) -> bool:
+    """Whether it stands for a contender of the other benchmarks."""
+    return name in ("sqlite", "persist-queue", "litequeue", "diskcache")
+
+
+def _librdkafka() -> str:
+    try:
+        from confluent_kafka import libversion
+    except ImportError:
+        return ""
+    return str(libversion()[0])
+
+
+def _told(program: str, pattern: str) -> str:
+    """The version that a program tells; empty where it is not there."""
+    beside = Path(sys.executable).with_name(program)
+    path = str(beside) if beside.exists() else shutil.which(program)
+    if path is None:
+        return ""
+    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(pattern, told)
+    return found[1] if found else ""
+
+
+def _sync_s(directory: Path) -> float:
+    """What a sync of a small write to a file that has its length takes, in the middle."""
+    taken = []
+    with open(directory / "synced", "w+b", buffering=0) as file:
+        os.posix_fallocate(file.fileno(), 0, SYNCS * SYNCED_SIZE)
+        os.fsync(file.fileno())
+        for _ in range(SYNCS):
+            start = perf_counter()
+            file.write(b"x" * SYNCED_SIZE)
+            os.fdatasync(file.fileno())
+            taken.append(perf_counter() - start)
+    os.unlink(directory / "synced")
+    return median(taken)

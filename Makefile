@@ -14,7 +14,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak
+.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,9 @@ crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
 
 soak: $(VENV)/.dev ## kill processes in the middle of a mixed run, a thousand times, and check its history
 	$(BIN)/python -m tests.soak $(ARGS)
+
+fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }

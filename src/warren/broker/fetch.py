@@ -87,6 +87,8 @@ def _wanted_topic(call: Call, asked: Fields) -> WantedTopic:
     except NoSuchTopic:
         code = Code.UNKNOWN_TOPIC_ID if is_by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
         return WantedTopic(name, topic_id, [_not_there(part, code) for part in asked.partitions])
+    except WarrenError as error:
+        return WantedTopic(name, topic_id, [_not_there(part, code_of(error)) for part in asked.partitions])
     if not call.may(Operation.READ, Kind.TOPIC, topic.name):
         refused = [_not_there(part, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
         return WantedTopic(name, topic_id, refused)

@@ -95,7 +95,8 @@ def open_settings(
 
 
 def read_settings(filesystem: FileSystem, topic_directory: str, group: str) -> GroupSettings | None:
-    """The settings of a group; None where there is no such group."""
+    """The settings of a group; None where there is no such group, and BadName where there can be none."""
+    checked_name("group", group, GROUP_NAME_SIZE_MAX)
     path = store_paths.group_file(store_paths.group_directory(topic_directory, group))
     data = read_json(filesystem, path)
     return None if data is None else GroupSettings.from_json(path, data)

@@ -1,0 +1,17 @@
+"""Whatever a stranger sends, the broker stays up and small, and others are served; `make fuzz` goes on for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.run import fuzz
+
+
+@pytest.mark.parametrize(("seed", "is_secured", "rounds"), [(1, False, 100), (2, True, 40)])
+def test_nobody_else_notices_what_a_stranger_sends(tmp_path: Path, seed: int, is_secured: bool, rounds: int) -> None:
+    outcome = fuzz(tmp_path, seed, rounds=rounds, is_secured=is_secured)
+
+    assert outcome.faults == [], f"seed {seed}"
+    assert outcome.witnessed >= rounds

@@ -1,0 +1,163 @@
+"""A valid request of every key in every version, which speaks of topics, groups and members that may be there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tests.support.kafka_batches import batch_of
+from tests.unit.protocol_values import message_named
+from warren.protocol.api import APIS, Api
+from warren.protocol.heads import Request, request_frame
+from warren.protocol.kafka_codec import Fields, encode_request
+from warren.protocol.own_records import pack, record_values
+from warren.protocol.schemas import STRUCT, Field
+from warren.storage.columns import Batch
+
+TOPICS: Final = ("fuzz-a", "fuzz-b", "fuzz-c")
+WITNESS_TOPIC: Final = "witness"
+GROUPS: Final = ("fuzz-stream", "fuzz-queue", "fuzz-share")
+SUBSCRIPTION: Final = b"\0\0\0\0\0\1\0\6fuzz-a\xff\xff\xff\xff"
+HOSTILE_TEXTS: Final = ("", ".", "..", "../../etc/passwd", "/", "a" * 300, "ä\0☃", "\r\nx: y", "${jndi:x}", "%s%n")
+TEXTS: Final[Mapping[str, Sequence[str]]] = {
+    "group": GROUPS,
+    "group_id": GROUPS,
+    "transactional_id": ("fuzz-tx", "fuzz-tx-2"),
+    "v3_and_below_transactional_id": ("fuzz-tx", "fuzz-tx-2"),
+    "mechanism": ("PLAIN", "SCRAM-SHA-256", "GSSAPI"),
+    "protocol_type": ("consumer",),
+    "protocol_name": ("range",),
+    "mode": ("stream", "queue"),
+    "action": ("ack", "nack", "extend", "commit", "abort", "prepare", "put", "get", "done", "list", "size"),
+    "to": ("first", "end", "time", "number"),
+    "resource_name": (*TOPICS, "0", "kafka-cluster"),
+    "principal": ("User:ann", "User:*"),
+    "host": ("*",),
+    "value": ("1", "-1", "os", "commit", "1048576", "none"),
+    "server_assignor": ("uniform", "range"),
+}
+NUMBERS: Final[Mapping[str, Sequence[int]]] = {
+    "acks": (-1, 1, 0),
+    "num_partitions": (1, 2),
+    "count": (1, 2, 3),
+    "replication_factor": (1, -1),
+    "max_wait_ms": (0, 5),
+    "wait_ms": (0, 5),
+    "min_bytes": (0, 1),
+    "max_bytes": (1 << 20, 1, 0),
+    "bytes_max": (1 << 20, 1),
+    "partition_max_bytes": (1 << 20, 1),
+    "session_timeout_ms": (6000,),
+    "rebalance_timeout_ms": (50,),
+    "timeout_ms": (1000, 0),
+    "transaction_timeout_ms": (1000,),
+    "resource_type": (2, 3, 4, 32),
+    "operation": (1, 2, 3, 4),
+    "permission_type": (2, 3),
+    "partition": (0, 1, 2, -1),
+    "partition_index": (0, 1, 2),
+    "index": (0, 1, 2),
+    "member_epoch": (0, 1, -1),
+    "share_session_epoch": (0, 1, -1),
+    "config_operation": (0, 1, 2, 3),
+    "handle": (1, 2, 3),
+}
+ODD_NUMBERS: Final = (0, 1, -1, 2, 100, 1 << 40, (1 << 63) - 1, -(1 << 63))
+LEARNED_MAX: Final = 20
+
+
+class Knowledge:
+    """What the answers told, by the names of their fields: ids of members, producers and topics, epochs, numbers."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Any]] = {}
+
+    def learn(self, answer: Fields) -> None:
+        if WITNESS_TOPIC in [value for value in vars(answer).values() if isinstance(value, str)]:
+            # What the other client has may be deleted by whoever knows of it.
+            return
+        for name, value in vars(answer).items():
+            if isinstance(value, Fields):
+                self.learn(value)
+            elif isinstance(value, list):
+                for one in value[:LEARNED_MAX]:
+                    if isinstance(one, Fields):
+                        self.learn(one)
+            elif isinstance(value, int | str) or (isinstance(value, bytes) and len(value) == 16):
+                self._found.setdefault(name, []).append(value)
+                del self._found[name][:-LEARNED_MAX]
+
+    def find(self, name: str, kind: str, chance: random.Random) -> Any:
+        """Something of this name and kind that was told; None where nothing was."""
+        wanted = str if kind == "string" else bytes if kind == "uuid" else int
+        known = [value for value in self._found.get(name, ()) if isinstance(value, wanted)]
+        return chance.choice(known) if known else None
+
+
+def values_for(fields: Sequence[Field], version: int, chance: random.Random, known: Knowledge) -> dict[str, Any]:
+    """A value for each field that the version carries."""
+    return {field.name: _value(field, version, chance, known) for field in fields if version in field.versions}
+
+
+def _value(field: Field, version: int, chance: random.Random, known: Knowledge) -> Any:
+    if version in field.nullable and chance.random() < 0.15:
+        return None
+    if field.is_array:
+        one = field._replace(is_array=False, nullable=field.nullable._replace(first=0, last=-1))
+        return [_value(one, version, chance, known) for _ in range(chance.choice((1, 1, 1, 2, 0)))]
+    if field.kind == STRUCT:
+        if {one.name for one in field.fields} == {"partition", "message_count", "checksum", "payload"}:
+            return _packed(chance)
+        return values_for(field.fields, version, chance, known)
+    if field.name not in NUMBERS and chance.random() < 0.8:
+        told = known.find(field.name, field.kind, chance)
+        if told is not None and _fits(field, told):
+            return told
+    return _primitive(field, chance)
+
+
+def _primitive(field: Field, chance: random.Random) -> Any:
+    match field.kind:
+        case "bool":
+            return chance.random() < 0.5
+        case "uuid":
+            return chance.choice((bytes(16), chance.randbytes(16)))
+        case "float64":
+            return chance.choice((0.0, 1.0, 30.0, -1.0, float("nan"), float("inf"), 1e300))
+        case "string":
+            return chance.choice(HOSTILE_TEXTS if chance.random() < 0.05 else TEXTS.get(field.name, TOPICS))
+        case "records":
+            return batch_of([(b"k", b"v%d" % number, []) for number in range(3)], compression=chance.randrange(5))
+        case "bytes":
+            return chance.choice((SUBSCRIPTION, b"", b"\0ann\0wrong", chance.randbytes(20)))
+    odd = [number for number in ODD_NUMBERS if _fits(field, number)]
+    if field.name in NUMBERS:
+        return chance.choice(NUMBERS[field.name] if chance.random() < 0.95 else odd)
+    return chance.choice((0, 0, 1, *odd))
+
+
+def _fits(field: Field, value: Any) -> bool:
+    bits = {"int8": 7, "int16": 15, "uint16": 15, "int32": 31, "int64": 63}.get(field.kind)
+    return bits is None or -(1 << bits) <= value < 1 << bits
+
+
+def _packed(chance: random.Random) -> dict[str, Any]:
+    """A record as our own calls carry it."""
+    [packed] = pack(Batch([b"a", b"b", b"c"]))
+    return dict(record_values(chance.choice((0, 1)), packed))
+
+
+def valid_request(api: Api, version: int, chance: random.Random, known: Knowledge) -> bytes:
+    """The body of a request."""
+    fields = message_named(f"{api.name}Request").fields
+    return encode_request(api.key, version, values_for(fields, version, chance, known))
+
+
+def framed(api_key: int, version: int, body: bytes, correlation_id: int = 1, client_id: str | None = "fuzz") -> bytes:
+    """The request as it stands in a frame, without the size before it."""
+    api = APIS.get(api_key)
+    is_flexible = api is not None and api.is_flexible(version)
+    return request_frame(
+        Request(api_key, version, correlation_id, client_id, memoryview(body)), is_flexible=is_flexible
+    )

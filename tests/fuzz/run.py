@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 import warren
 from tests.broker.process import run_warren
+from tests.broker.watched import Usage, WatchedBroker, watched_broker
 from tests.fuzz.attacks import Attacker, Login
-from tests.fuzz.target import Target, Usage, Witness, attacked_broker
+from tests.fuzz.witness import Witness
 from warren.errors import CorruptRecord
 
 MEMORY_MAX: Final = 900 << 20
@@ -50,7 +51,7 @@ def fuzz(
     if is_secured:
         warren.open(path).close()
         run_warren("user", "create", ANN.user, "--store", str(path), folder=directory, given=ANN.password + "\n")
-    with attacked_broker(path, **variables) as target:
+    with watched_broker(path, "--durability", "os", variables=variables) as target:
         witness = Witness(target.port, ANN if is_secured else None)
         witness.step()
         first = target.usage()
@@ -61,7 +62,7 @@ def fuzz(
         last = _settled(target, witness, first)
         faults += _judge(target, first, last)
         witness.close()
-        code = target.stop() if target.is_running else -1
+        code = target.end() if target.is_running else -1
         faults += [f"it ended with {code}"] * (code != 0) + target.errors()
     count = witness.count
     faults += _verify(path, count)
@@ -73,7 +74,7 @@ def _who(is_secured: bool) -> list[Login | None]:
 
 
 def _attack(
-    target: Target,
+    target: WatchedBroker,
     witness: Witness,
     attackers: list[Attacker],
     rounds: int,
@@ -99,7 +100,7 @@ def _attack(
     return faults, attacks
 
 
-def _settled(target: Target, witness: Witness, first: Usage) -> Usage:
+def _settled(target: WatchedBroker, witness: Witness, first: Usage) -> Usage:
     """What it takes when those that attacked are gone and their topics are deleted."""
     deadline = time.monotonic() + SETTLE_S
     while target.is_running:
@@ -112,7 +113,7 @@ def _settled(target: Target, witness: Witness, first: Usage) -> Usage:
     return first
 
 
-def _judge(target: Target, first: Usage, last: Usage) -> list[str]:
+def _judge(target: WatchedBroker, first: Usage, last: Usage) -> list[str]:
     if not target.is_running:
         return ["the broker is gone"]
     limits = (

@@ -34,7 +34,7 @@ def test_what_the_file_says_becomes_options() -> None:
         headers=True,
     )
 
-    assert options(definition(topics=["a", "b"]), "/data") == {
+    assert options(definition(topics=["a", "b"]), {"path": "/data"}) == {
         "path": "/data",
         "topics": "a,b",
         "startingOffsets": "earliest",
@@ -42,7 +42,7 @@ def test_what_the_file_says_becomes_options() -> None:
         "includeHeaders": "false",
         "group": "p",
     }
-    assert options(full, "/data") == {
+    assert options(full, {"path": "/data"}) == {
         "path": "/data",
         "topicsPattern": "orders.*",
         "tag": "eu.#",
@@ -67,8 +67,8 @@ def test_numbers_are_offsets_and_times_are_times() -> None:
 def test_dead_letters_are_read_with_headers_under_a_group_of_their_own() -> None:
     from warren.spark.pipelines.source import letters_options
 
-    grouped = letters_options(definition(topics=["a"]), "/data")
-    ungrouped = letters_options(definition(topics=["a"], group=""), "/data")
+    grouped = letters_options(definition(topics=["a"]), {"path": "/data"})
+    ungrouped = letters_options(definition(topics=["a"], group=""), {"path": "/data"})
 
     assert (grouped["group"], grouped["includeHeaders"]) == ("p.dead", "true")
     assert "group" not in ungrouped
@@ -85,6 +85,6 @@ def test_only_the_columns_that_are_wanted_are_read() -> None:
     assert schema(definition(topics=["a"], columns=["tag"])).names == ["value", "tag"]
     assert schema(definition(**json, columns=["value"], steps=letters)).names == ["value"]
     assert schema(definition(**json, columns=["key"])).names == ["topic", "partition", "offset", "key", "value"]
-    assert options(definition(topics=["a"], columns=["headers"]), "/data")["includeHeaders"] == "true"
+    assert options(definition(topics=["a"], columns=["headers"]), {"path": "/data"})["includeHeaders"] == "true"
     with pytest.raises(BadPipeline, match=r"source.columns: a message has no 'tags', but topic, "):
         schema(definition(topics=["a"], columns=["tags"]))

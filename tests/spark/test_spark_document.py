@@ -15,6 +15,7 @@ from warren.spark.columns import MESSAGE_COLUMNS
 from warren.spark.options import READ_OPTIONS
 from warren.spark.sink_columns import ROLES
 from warren.spark.sink_options import WRITE_OPTIONS
+from warren.spark.store_options import STORE_OPTIONS
 
 DOCUMENT: Final = (ROOT / "docs/spark.md").read_text()
 
@@ -45,5 +46,7 @@ def test_the_columns_are_those_of_the_code() -> None:
 
 
 def test_the_options_are_those_of_the_code() -> None:
-    assert rows(DOCUMENT, "Options for reading", "option") == [[option] for option in READ_OPTIONS]
-    assert rows(DOCUMENT, "Options for writing", "option") == [[option] for option in WRITE_OPTIONS]
+    assert rows(DOCUMENT, "Options for the store", "option") == [[option] for option in STORE_OPTIONS]
+    reading, writing = (rows(DOCUMENT, f"Options for {what}", "option") for what in ("reading", "writing"))
+    assert reading == [[option] for option in READ_OPTIONS if option not in STORE_OPTIONS]
+    assert writing == [[option] for option in WRITE_OPTIONS if option not in STORE_OPTIONS]

@@ -55,20 +55,20 @@ def schema_of(text: str) -> StructType:
     return StructType([StructField(name, KINDS[kind]) for name, kind in fields])
 
 
-def source(store: Path | str, **options: object) -> WarrenDataSource:
-    """The source that Spark makes of options: their names come in lower case."""
-    texts = {"path": str(store), **{name.lower(): str(value) for name, value in options.items()}}
-    return WarrenDataSource(texts)
+def source(store: Path | str | None, **options: object) -> WarrenDataSource:
+    """The source that Spark makes of options: their names come in lower case. Without a store these name its broker."""
+    path = {} if store is None else {"path": str(store)}
+    return WarrenDataSource({**path, **{name.lower(): str(value) for name, value in options.items()}})
 
 
-def batch_reader(store: Path | str, schema: str | None = None, **options: object) -> BatchReader:
+def batch_reader(store: Path | str | None, schema: str | None = None, **options: object) -> BatchReader:
     made = source(store, **options)
     reader = made.reader(made.schema() if schema is None else schema_of(schema))
     assert isinstance(reader, BatchReader)
     return reader
 
 
-def stream_reader(store: Path | str, schema: str | None = None, **options: object) -> StreamReader:
+def stream_reader(store: Path | str | None, schema: str | None = None, **options: object) -> StreamReader:
     made = source(store, **options)
     reader = made.streamReader(made.schema() if schema is None else schema_of(schema))
     assert isinstance(reader, StreamReader)
@@ -87,7 +87,7 @@ def rows_of(reader: BatchReader, filters: list[Filter] | None = None) -> list[di
     return [row for batch in batches_of(reader, filters) for row in batch.to_pylist()]
 
 
-def read_rows(store: Path | str, schema: str | None = None, **options: object) -> list[dict[str, Any]]:
+def read_rows(store: Path | str | None, schema: str | None = None, **options: object) -> list[dict[str, Any]]:
     """The rows of a batch read."""
     return rows_of(batch_reader(store, schema, **options))
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.simulated_clock import START_NS, SimulatedClock
 from warren.errors import BadOption, MalformedFilter
 from warren.spark.bounds import EARLIEST, LATEST
-from warren.spark.options import READ_OPTIONS, ReadOptions, check_known, store_path
+from warren.spark.broker_reach import BrokerReach
+from warren.spark.file_reach import FileReach
+from warren.spark.given import Given
+from warren.spark.options import READ_OPTIONS, ReadOptions, check_known
+from warren.spark.store_options import reach_of
 
 NOW_US = START_NS // 1000
 
@@ -51,10 +57,9 @@ def test_what_kafka_or_spark_itself_needs_is_taken_and_has_no_effect(option: str
     assert parsed(**{option: "x"}) == parsed()
 
 
-@pytest.mark.parametrize(("option", "reason"), [("servers", "needs the broker"), ("minOffsetsPerTrigger", "trigger's")])
-def test_what_is_not_possible_is_refused_with_the_reason(option: str, reason: str) -> None:
-    with pytest.raises(BadOption, match=reason):
-        parsed(**{option: "x"})
+def test_what_is_not_possible_is_refused_with_the_reason() -> None:
+    with pytest.raises(BadOption, match="trigger's"):
+        parsed(minOffsetsPerTrigger="x")
 
 
 def test_who_writes_checks_options_of_its_own_in_the_same_way() -> None:
@@ -66,13 +71,52 @@ def test_who_writes_checks_options_of_its_own_in_the_same_way() -> None:
 
 @pytest.mark.parametrize(("path", "directory"), [("data", "data"), ("/a b", "/a b"), ("file:/a%20b", "/a b")])
 def test_the_path_is_a_directory(path: str, directory: str) -> None:
-    assert store_path({"path": path}) == directory
+    assert reach_of(Given({"path": path}, 0)) == FileReach(directory)
 
 
 @pytest.mark.parametrize(("path", "reason"), [("", "it is missing"), ("s3://bucket/data", "mounted")])
 def test_a_path_that_is_none_is_refused(path: str, reason: str) -> None:
     with pytest.raises(BadOption, match=reason):
-        store_path({"path": path})
+        reach_of(Given({"path": path}, 0))
+
+
+@pytest.mark.parametrize("option", ["servers", "kafka.bootstrap.servers"])
+def test_instead_of_a_path_a_broker_is_named_as_a_query_for_kafka_does(option: str) -> None:
+    reach = reach_of(Given({option: " host:9092 "}, 0))
+
+    assert reach == BrokerReach(servers="host:9092")
+
+
+def test_who_connects_is_told_by_options_and_a_password_is_shown_to_nobody(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("open sesame \n")
+    given = {"servers": "h", "user": "spark", "tls": "true", "tlsca": "ca.pem", "timeout": "2.5"}
+
+    reach = reach_of(Given({**given, "passwordfile": str(tmp_path / "secret")}, 0))
+
+    assert reach == reach_of(Given({**given, "password": "open sesame "}, 0))
+    assert isinstance(reach, BrokerReach)
+    assert (reach.password, reach.is_tls, reach.authority, reach.timeout_s) == ("open sesame ", True, "ca.pem", 2.5)
+    assert "sesame" not in f"{reach!r} {reach}"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"path": "data", "servers": "h"}, "'servers': path is given as well"),
+        ({}, "'path': it is missing: .* or its broker with servers"),
+        ({"servers": "a:1,b:2"}, "a store has one broker"),
+        ({"servers": "host:port"}, "'servers': address 'host:port'"),
+        ({"path": "data", "user": "u"}, "'user': it goes with servers"),
+        ({"servers": "h", "user": "u"}, "'password': it is missing"),
+        ({"servers": "h", "password": "p"}, "'user': it is missing"),
+        ({"servers": "h", "user": "u", "passwordfile": "/no/such"}, "'passwordFile': '/no/such': No such file"),
+        ({"servers": "h", "user": "u", "password": "p", "passwordfile": "f"}, "'passwordFile': password is given"),
+        ({"servers": "h", "timeout": "0"}, "'timeout'"),
+    ],
+)
+def test_a_store_that_is_not_named_well_is_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        reach_of(Given(options, 0))
 
 
 # --- Topics ---

@@ -251,7 +251,7 @@ def test_columns_that_make_no_message_are_refused(
         ({"topic": "a/b"}, "'topic': topic name 'a/b'"),
         ({"path": ""}, "'path': it is missing"),
         ({"path": "hdfs://there"}, "'path'"),
-        ({"servers": "localhost"}, "'servers'"),
+        ({"servers": "localhost"}, "'servers': path is given as well"),
         ({"partitions": "0"}, "'partitions'"),
         ({"partitions": "1001"}, "'partitions'"),
         ({"valueFormat": "avro"}, "expected one of binary, text, json"),

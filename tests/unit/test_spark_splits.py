@@ -14,6 +14,7 @@ from tests.unit.spark_reads import batch_reader, read_rows
 from tests.unit.stores import quick_store
 from warren.config import SPARK_TASK_ROWS_MAX, SPARK_TASK_ROWS_MIN
 from warren.queue.store import Store
+from warren.spark.file_reach import FileReach
 from warren.spark.log_range import LogRange
 from warren.spark.splits import Piece, Task, planned, task_count
 
@@ -25,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def log_range(partition: int, start: int, end: int) -> LogRange:
-    return LogRange(path="p", topic="t", topic_id="i", partition=partition, start=start, end=end)
+    return LogRange(reach=FileReach("p"), topic="t", topic_id="i", partition=partition, start=start, end=end)
 
 
 def exactly(part: LogRange, number: int) -> int:

@@ -18,9 +18,10 @@ from tests.unit.stores import quick_store
 from warren.errors import BadInput, DataLost, NoSuchTopic, NotALog, TopicLost
 from warren.queue.store import Store
 from warren.spark.admission import number_within, shares, size_between
-from warren.spark.offsets import NoLog, OpenLogs, Place
+from warren.spark.file_reach import FileLog
+from warren.spark.offsets import OpenLogs, Place
+from warren.spark.reach import HeldLog
 from warren.spark.stream_offsets import NOT_BEGUN
-from warren.storage import Log
 
 
 @pytest.fixture
@@ -180,12 +181,12 @@ def test_a_limit_of_bytes_is_kept_with_whole_records(store: Store) -> None:
     log = store.topic("orders").partition(0)
     for number in range(20):
         log.append(b"%0100d" % number)
-    size = size_between(log, 0, 1)
+    size = size_between(FileLog(log), 0, 1)
 
-    assert number_within(log, 0, 20, 3 * size) == 3
-    assert number_within(log, 0, 20, 4 * size - 1) == 3
-    assert number_within(log, 5, 20, 1) == 6
-    assert number_within(log, 5, 20, 1 << 30) == 20
+    assert number_within(FileLog(log), 0, 20, 3 * size) == 3
+    assert number_within(FileLog(log), 0, 20, 4 * size - 1) == 3
+    assert number_within(FileLog(log), 5, 20, 1) == 6
+    assert number_within(FileLog(log), 5, 20, 1 << 30) == 20
     assert Query(store).step(ReadMaxBytes(3 * size)) == places(0, 0, 1, 2)
 
 
@@ -215,7 +216,7 @@ def test_limits_come_from_options_and_both_are_kept(store: Store) -> None:
     log = store.topic("orders").partition(0)
     for number in range(20):
         log.append(b"%0100d" % number)
-    size = size_between(log, 0, 1)
+    size = size_between(FileLog(log), 0, 1)
 
     rows = Query(store, maxOffsetsPerTrigger=7)
     both = Query(store, maxOffsetsPerTrigger=7, maxBytesPerTrigger=3 * size)
@@ -262,7 +263,7 @@ def test_a_log_that_goes_while_progress_is_told_does_not_stop_a_query(
     query.step()
     log_of = OpenLogs.log
 
-    def gone(logs: OpenLogs, place: Place, topic_id: str) -> Log | NoLog:
+    def gone(logs: OpenLogs, place: Place, topic_id: str) -> HeldLog:
         if place.partition == 1:
             raise NotALog("orders/1", "there is no index")
         return log_of(logs, place, topic_id)

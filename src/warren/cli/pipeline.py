@@ -17,7 +17,7 @@ from warren.cli.show import table, write_json
 from warren.cli.store import STORE_VARIABLE, AsJson, require_store
 from warren.errors import BadInput
 from warren.spark.pipelines.definition import Definition
-from warren.spark.pipelines.place import checkpoint_of, store_of
+from warren.spark.pipelines.place import place_of
 
 app = typer.Typer(
     cls=FailureGroup, help="Run pipelines: from topics, through Spark, to topics and files.", no_args_is_help=True
@@ -63,7 +63,9 @@ def run(
     twice either way: the next run goes on where this one stopped.
     """
     definition = Definition.read(file).triggered(trigger)
-    require_store(store_of(definition, store))
+    directory = place_of(definition, store).directory
+    if directory is not None:
+        require_store(directory)
     settings = _settings(conf or [])
     import warren.spark
     from warren.spark.pipelines.attendance import attend
@@ -120,8 +122,8 @@ def submit(
     import warren.spark
     from warren.spark.pipelines.submission import submission
 
-    place = store_of(definition, store)
-    command = submission(definition, master, store=place, deploy_mode=deploy_mode, conf=_settings(conf or []))
+    place = place_of(definition, store)
+    command = submission(definition, master, place=place, deploy_mode=deploy_mode, conf=_settings(conf or []))
     if is_printed:
         typer.echo(shlex.join(command))
         return
@@ -144,13 +146,13 @@ def _settings(given: list[str]) -> dict[str, str]:
 
 def _facts(definition: Definition, store: str | None) -> dict[str, Any]:
     source, sink = definition.source, definition.sink
-    place = store_of(definition, store)
+    place = place_of(definition, store)
     target = next(name for name in ("topic", "parquet", "table", "console") if getattr(sink, name))
     value = getattr(sink, target)
     return {
         "file": definition.file,
-        "store": place,
-        "checkpoint": checkpoint_of(definition, place),
+        "store": place.told,
+        "checkpoint": place.checkpoint(definition),
         "trigger": definition.pipeline.trigger,
         "reads": f"{', '.join(source.topics) or source.topics_pattern}, as {source.format}, from {source.starting}",
         "group": definition.group or "none",

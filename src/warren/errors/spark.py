@@ -103,6 +103,20 @@ class BadColumn(BadInput):
         self.column, self.reason = column, reason
 
 
+class BrokerUnreached(SparkError):
+    """A process of Spark, on the host that is named, gets no answer from the broker of a store."""
+
+    code = "broker_unreached"
+    retryable = True
+
+    def __init__(self, servers: str, host: str, reason: str) -> None:
+        super().__init__(
+            f"the host {host} gets no answer from the broker at {servers}: {reason}; on a cluster the driver and every "
+            "worker must reach it under that name"
+        )
+        self.servers, self.host, self.reason = servers, host, reason
+
+
 class MalformedValue(StoreError):
     """A value that is not what the query says it is."""
 

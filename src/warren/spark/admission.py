@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from warren.spark.offsets import Numbered
-from warren.storage import Log
+from warren.spark.reach import HeldLog, Numbered
 
 ARCHIVED_SIZE_GUESS: Final = 256
 """What a message of an archive counts for where bytes are limited: files tell their sizes compressed."""
@@ -41,31 +40,24 @@ def size_between(held: Numbered, start: int, end: int) -> int:
     """How many bytes the records of a log take from `start` up to `end`; for what an archive holds, a guess."""
     if start >= end:
         return 0
-    if not isinstance(held, Log):
+    if not isinstance(held, HeldLog):
         return (end - start) * ARCHIVED_SIZE_GUESS
-    return _offset(held, end) - _offset(held, start)
+    return held.offset_of(end) - held.offset_of(start)
 
 
 def number_within(held: Numbered, start: int, end: int, size_max: int) -> int:
     """The largest number up to which the records from `start` on take at most `size_max` bytes: one record at least."""
-    if not isinstance(held, Log):
+    if not isinstance(held, HeldLog):
         return min(end, start + max(1, size_max // ARCHIVED_SIZE_GUESS))
-    first = _offset(held, start)
+    first = held.offset_of(start)
 
     def after(offset: int) -> int:
         """The first number whose record begins behind `offset`."""
-        return start + bisect_right(range(start, end), offset, key=lambda number: _offset(held, number))
+        return start + bisect_right(range(start, end), offset, key=lambda number: held.offset_of(number))
 
     within = after(first + size_max)
-    if within == end and _offset(held, end) <= first + size_max:
+    if within == end and held.offset_of(end) <= first + size_max:
         return end
     # The record that holds the last number that begins within the limit goes beyond it, unless it is the first.
-    last = after(_offset(held, within - 1) - 1)
+    last = after(held.offset_of(within - 1) - 1)
     return last if last > start else after(first)
-
-
-def _offset(log: Log, number: int) -> int:
-    """The offset of the record that holds message `number`; where the log ends for its end."""
-    if number >= log.end:
-        return log.block_of(number - 1).end_offset
-    return log.block_of(number).base_offset + log.standing(number).position

@@ -9,13 +9,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from warren.spark.catalog import Catalog
 from warren.spark.filters import Narrowing
 from warren.spark.holdings import Holdings
 from warren.spark.machine import cores
-from warren.spark.offsets import Numbered, Place, end_number, start_number
+from warren.spark.offsets import Place, end_number, start_number
 from warren.spark.options import ReadOptions
 from warren.spark.projection import projection_for
+from warren.spark.reach import Numbered, Topics
 from warren.spark.splits import Piece, Task, planned, task_count
 
 
@@ -48,10 +48,10 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """What the tasks read; one that reads nothing where there is nothing."""
-        catalog = Catalog(self._options.path)
         options = self._options
-        with closing(Holdings(catalog, options.archive, fail_on_data_loss=options.fail_on_data_loss)) as holdings:
-            pieces = [piece for chosen in self._places(catalog) for piece in self._pieces(*chosen, holdings)]
+        topics = options.reach.topics()
+        with closing(Holdings(options, topics)) as holdings:
+            pieces = [piece for chosen in self._places(topics) for piece in self._pieces(*chosen, holdings)]
             count = task_count(sum(map(len, pieces)), cores(), options.partitions_min)
             tasks = planned(pieces, count, holdings.logs.record_start)
         return list(tasks or [Task([])])
@@ -61,11 +61,11 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, Task)
         return partition.read(self._projection, self._narrowing.tag)
 
-    def _places(self, catalog: Catalog) -> Iterator[tuple[Place, str]]:
+    def _places(self, topics: Topics) -> Iterator[tuple[Place, str]]:
         choice = self._options.choice
-        for topic in choice.topics(catalog):
-            topic_id = catalog.topic_id(topic)
-            for partition in choice.partitions(catalog, topic):
+        for topic in choice.topics(topics):
+            topic_id = topics.topic_id(topic)
+            for partition in choice.partitions(topics, topic):
                 if self._narrowing.has(topic, partition):
                     yield Place(topic, partition), topic_id
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warren.spark.catalog import Catalog
 from warren.spark.log_range import LogRange
-from warren.spark.offsets import Numbered, OpenLogs, Place
+from warren.spark.offsets import OpenLogs, Place
+from warren.spark.options import ReadOptions
+from warren.spark.reach import Numbered, Topics
 from warren.spark.splits import Piece
 
 if TYPE_CHECKING:
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
 class Holdings:
     """Tells where the messages of a partition begin and end, and what to read for some of them. One thread."""
 
-    def __init__(self, catalog: Catalog, archive: str | None, *, fail_on_data_loss: bool) -> None:
-        self._catalog, self._directory, self._fail_on_data_loss = catalog, archive, fail_on_data_loss
-        self.logs = OpenLogs(catalog)
+    def __init__(self, options: ReadOptions, topics: Topics) -> None:
+        self._reach, self._topics = options.reach, topics
+        self._directory, self._fail_on_data_loss = options.archive, options.fail_on_data_loss
+        self.logs = OpenLogs(topics)
         self._archive: Archive | None = None
 
     def refresh(self) -> None:
-        """Look at the archive anew when it is needed next: files of an old manifest may be gone."""
+        """Look at store and archive anew when they are needed next: files of an old manifest may be gone."""
+        self._topics.refresh()
         self._archive = None
 
     def numbered(self, place: Place, topic_id: str) -> Numbered:
@@ -42,7 +45,7 @@ class Holdings:
     def log_range(self, place: Place, topic_id: str, start: int, end: int) -> LogRange:
         """The messages from `start` up to `end`, read from the log."""
         return LogRange(
-            path=self._catalog.path,
+            reach=self._reach,
             topic=place.topic,
             topic_id=topic_id,
             partition=place.partition,

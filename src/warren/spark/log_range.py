@@ -1,18 +1,17 @@
-"""A range of one partition's log, as a task reads it from the block files."""
+"""A range of one partition's log, as a task reads it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from warren.config import SPARK_BATCH_ROWS_MIN
 from warren.errors import DataLost, NoSuchTopic, NumberRetired, TopicLost
-from warren.spark.catalog import Catalog
-from warren.storage import Log
+from warren.spark.reach import HeldLog, Reach
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ class LogRange:
     Without `fail_on_data_loss` what retention removed since is passed over, with a warning.
     """
 
-    path: str
+    reach: Reach
     topic: str
     topic_id: str
     partition: int
@@ -37,23 +36,21 @@ class LogRange:
 
     def read(self, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
         """The messages that pass the filter, as a scan gives them."""
-        catalog = Catalog(self.path)
+        topics = self.reach.topics()
         try:
-            is_replaced = catalog.topic_id(self.topic) != self.topic_id
+            is_replaced = topics.topic_id(self.topic) != self.topic_id
         except NoSuchTopic:
             raise TopicLost(self.topic, is_replaced=False) from None
         if is_replaced:
             raise TopicLost(self.topic, is_replaced=True)
-        with catalog.log(self.topic, self.partition) as log:
+        with closing(topics.held(self.topic, self.partition)) as log:
             yield from self._scan(log, columns, tag)
 
-    def _scan(self, log: Log, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
+    def _scan(self, log: HeldLog, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
         start = self.start
         while start < self.end:
             try:
-                yield from log.scan(
-                    start, self.end, columns=columns, tag=tag, rows_min=SPARK_BATCH_ROWS_MIN, skips=True
-                )
+                yield from log.scan(start, self.end, columns, tag)
                 return
             except NumberRetired as error:
                 if self.fail_on_data_loss:

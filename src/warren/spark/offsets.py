@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from warren.errors import DataLost, NotALog
+from warren.errors import DataLost
 from warren.spark.bounds import EARLIEST, LATEST, Bound
-from warren.spark.catalog import Catalog
+from warren.spark.file_reach import NoLog
 from warren.spark.log_range import LogRange
-from warren.storage import Log
+from warren.spark.reach import HeldLog, Numbered, Topics
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -21,57 +21,24 @@ class Place(NamedTuple):
     partition: int
 
 
-class Numbered(Protocol):
-    """What has messages from `first` up to `end`, and finds them by time: a log, or an archive and a log as one."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    def find_time(self, when: int) -> int: ...
-
-
-class NoLog:
-    """The log of a partition to which nobody has put anything yet: it has no files."""
-
-    first = end = 0
-
-    def find_time(self, when: int) -> int:
-        """Nothing is at or after any time."""
-        return 0
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
 class OpenLogs:
     """The logs of a store that a driver looks at, each opened once. One thread; a log whose topic is gone is let go."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._logs: dict[tuple[Place, str], Log | NoLog] = {}
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._logs: dict[tuple[Place, str], HeldLog] = {}
 
-    def log(self, place: Place, topic_id: str) -> Log | NoLog:
+    def log(self, place: Place, topic_id: str) -> HeldLog:
         """The log of a partition of the topic that has this id now."""
         known = self._logs.get((place, topic_id))
         if known is None or isinstance(known, NoLog):
             self.forget(place.topic, but=topic_id)
-            known = self._logs[place, topic_id] = self._opened(place)
+            known = self._logs[place, topic_id] = self._topics.held(*place)
         return known
 
-    def _opened(self, place: Place) -> Log | NoLog:
-        try:
-            return self._catalog.log(*place)
-        except NotALog:
-            return NoLog()
-
     def record_start(self, part: LogRange, number: int) -> int:
-        """The number of the first message of the record that holds `number`."""
-        log = self.log(Place(part.topic, part.partition), part.topic_id)
-        if isinstance(log, NoLog):
-            return number
-        _, block, position = log.standing(number)
-        return log.number_at(block, position)
+        """Where to cut a range, at `number` or before: where a record starts that would have to be read twice."""
+        return self.log(Place(part.topic, part.partition), part.topic_id).record_start(number)
 
     def forget(self, topic: str, *, but: str = "") -> None:
         """Close the logs of a topic of another id than `but`."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
-from urllib.parse import unquote, urlparse
 
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import GROUP_NAME_SIZE_MAX, SPARK_TASKS_MAX
@@ -17,11 +16,13 @@ from warren.errors import BadName, BadOption
 from warren.queue.names import checked_name
 from warren.spark.bounds import EARLIEST, LATEST, Bound, offsets_bound, time_bound, times_bound
 from warren.spark.given import Given
+from warren.spark.reach import Reach
+from warren.spark.store_options import STORE_OPTIONS, reach_of
 from warren.spark.topic_choice import TopicChoice
 from warren.storage.tags import TagFilter
 
 READ_OPTIONS: Final = (
-    "path",
+    *STORE_OPTIONS,
     "topics",
     "topicsPattern",
     "subscribe",
@@ -61,7 +62,6 @@ WITHOUT_MEANING: Final = frozenset(
 """What a query written for Kafka may carry, beside all that begins with `kafka.`: there is no broker to tell it to."""
 REFUSED: Final = MappingProxyType(
     {
-        "servers": "reading through a broker is not possible yet: that needs the broker. Give the store's `path`",
         "minoffsetspertrigger": "a micro-batch takes what is there; choose the trigger's interval instead",
         "maxtriggerdelay": "a micro-batch takes what is there; choose the trigger's interval instead",
     }
@@ -91,30 +91,11 @@ def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
         raise BadOption(option, f"it is not known; {hint}")
 
 
-def store_path(options: Mapping[str, str]) -> str:
-    """The directory of the store; what a table of Spark's catalog calls `file:/data` is `/data`."""
-    text = options.get("path", "").strip()
-    if not text:
-        # Spark hands the options of CREATE TABLE to nobody who reads the table.
-        raise BadOption(
-            "path",
-            "it is missing: give the store's directory, by option or as in load('data'). In SQL use CREATE TEMPORARY "
-            "VIEW, or SELECT ... FROM table WITH (path = 'data', topics = 'orders'): Spark does not pass on the "
-            "options of CREATE TABLE",
-        )
-    parsed = urlparse(text)
-    if parsed.scheme == "file":
-        return unquote(parsed.path)
-    if re.match(r"[a-z][a-z0-9+.-]+:/", text, re.IGNORECASE):
-        raise BadOption("path", f"{text!r}: a store is a directory of a file system that every worker has mounted")
-    return text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """What a query that reads asks for. Nothing of it has been looked for yet."""
 
-    path: str
+    reach: Reach
     choice: TopicChoice
     tag: str | None
     start: Bound
@@ -139,7 +120,7 @@ class ReadOptions:
         given = Given({key.lower(): value for key, value in options.items()}, clock.now_ns() // 1000)
         names = given.text("messageColumns")
         return cls(
-            path=store_path(given.options),
+            reach=reach_of(given),
             choice=_choice(given),
             tag=_tag(given),
             start=_start(given, is_stream=is_stream),

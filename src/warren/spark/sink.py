@@ -12,12 +12,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from warren.errors import BadOption, BadRow, NotWrittenYet, WarrenError
-from warren.spark.kept_stores import made_store, process_stores
+from warren.spark.reach import AnyStore
 from warren.spark.sink_columns import SinkColumns
 from warren.spark.sink_options import WriteOptions
 from warren.spark.staging import BatchName, Task, stage
 from warren.transaction.states import State
-from warren.transaction.store import Store
 
 
 def batch_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> BatchWriter:
@@ -52,11 +51,11 @@ class Sink:
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         self._options = options
         self._columns = SinkColumns.of(schema, options)
-        self._store_id = made_store(options.path)
+        self._store_id = options.reach.store_id()
         self._run = uuid4().hex[:16]
 
-    def _store(self) -> Store:
-        return process_stores().get(self._options.path, self._store_id)
+    def _store(self) -> AnyStore:
+        return self._options.reach.store(self._store_id)
 
     def _stage(self, batches: Iterator[pa.RecordBatch], name: BatchName, task: Task) -> Staged:
         # A task without rows, as most of a small micro-batch are, has no need of the store.
@@ -69,7 +68,7 @@ class Sink:
         except BadRow:
             raise
         except BaseException:
-            process_stores().drop(self._options.path)
+            self._options.reach.drop()
             raise
         return Staged(id, task.query)
 
@@ -85,11 +84,11 @@ class Sink:
             # What attempts that failed, and earlier runs, left behind.
             store.abort_prepared(name.prefix, before=name.end)
         except BaseException:
-            process_stores().drop(self._options.path)
+            self._options.reach.drop()
             raise
         if state is not State.DONE:
-            process_stores().drop(self._options.path)
-            raise NotWrittenYet(self._options.path, store.last_failure)
+            self._options.reach.drop()
+            raise NotWrittenYet(str(self._options.reach), store.last_failure)
 
     def _abort(self, name: BatchName) -> None:
         # Whatever cannot be aborted now goes with the next batch, or when its time is over.

@@ -10,10 +10,12 @@ from warren.config import APPLICATION_NAME_SIZE_MAX, PARTITIONS_MAX
 from warren.errors import BadName, BadOption
 from warren.queue.names import checked_name
 from warren.spark.given import Given
-from warren.spark.options import check_known, store_path
+from warren.spark.options import check_known
+from warren.spark.reach import Reach
+from warren.spark.store_options import STORE_OPTIONS, reach_of
 
 WRITE_OPTIONS: Final = (
-    "path",
+    *STORE_OPTIONS,
     "topic",
     "partitions",
     "valueFormat",
@@ -37,7 +39,7 @@ class WriteOptions:
     `application` and `version` name a batch for whoever may write it again; both are given, or neither.
     """
 
-    path: str
+    reach: Reach
     topic: str | None
     partitions: int | None
     value_format: WriteFormat
@@ -53,7 +55,7 @@ class WriteOptions:
         names = given.options.get("messagecolumns")
         application, version = _transaction(given, is_stream=is_stream)
         return cls(
-            path=store_path(given.options),
+            reach=reach_of(given),
             topic=_topic(given),
             partitions=given.whole("partitions", most=PARTITIONS_MAX),
             value_format=given.one_of("valueFormat", WRITE_FORMATS),

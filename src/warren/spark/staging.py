@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -14,9 +14,12 @@ from pyspark import TaskContext
 
 from warren.config import SPARK_STAGE_ROWS_MAX, SPARK_STAGE_SIZE_TARGET, SPARK_STAGING_TIMEOUT_S
 from warren.errors import BadInput, BadRow, NoSuchPartition, WarrenError
+from warren.spark.reach import AnyStore
 from warren.spark.sink_columns import Rows, SinkColumns
-from warren.transaction.store import Store
-from warren.transaction.transaction import Transaction
+
+if TYPE_CHECKING:
+    from warren.client.transaction import RemoteTransaction
+    from warren.transaction.transaction import Transaction
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -75,7 +78,7 @@ class BatchName:
 
 
 def stage(
-    store: Store, id: str, columns: SinkColumns, batches: Iterable[pa.RecordBatch], partitions: int | None
+    store: AnyStore, id: str, columns: SinkColumns, batches: Iterable[pa.RecordBatch], partitions: int | None
 ) -> int:
     """Stage rows under `id`: on disk when this returns, and to be seen by nobody. How many they were.
 
@@ -101,12 +104,10 @@ def stage(
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches, where they are small; none that is empty."""
+    """The same rows in batches of about the same size: small ones joined, large ones cut, and none that is empty."""
     waiting: list[pa.RecordBatch] = []
     size = count = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in (part for whole in batches for part in _cut(whole)):
         if waiting and (size + batch.nbytes > SPARK_STAGE_SIZE_TARGET or count + batch.num_rows > SPARK_STAGE_ROWS_MAX):
             yield _one(waiting)
             waiting, size, count = [], 0, 0
@@ -114,6 +115,16 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size, count = size + batch.nbytes, count + batch.num_rows
     if waiting:
         yield _one(waiting)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in parts of about the size that is staged at once; none where there is none."""
+    if batch.nbytes > SPARK_STAGE_SIZE_TARGET and batch.num_rows > 1:
+        middle = batch.num_rows // 2
+        yield from _cut(batch.slice(0, middle))
+        yield from _cut(batch.slice(middle))
+    elif batch.num_rows:
+        yield batch
 
 
 @contextmanager
@@ -131,15 +142,15 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _make_topic(store: Store, topic: str, partitions: int | None) -> None:
+def _make_topic(store: AnyStore, topic: str, partitions: int | None) -> None:
     if store.has_topic(topic):
         # The store may be open for long, and the topic have other settings, or more partitions, by now.
-        store.refresh_topic(store.topic(topic))
+        store.topic(topic).refresh()
     else:
         store.topic(topic, partitions=partitions)
 
 
-def _put(tx: Transaction, rows: Rows) -> None:
+def _put(tx: Transaction | RemoteTransaction, rows: Rows) -> None:
     if rows.due_us is None:
         tx.put_columns(rows.topic, rows.batch, partition=rows.partition)
         return

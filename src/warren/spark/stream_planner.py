@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 
 from warren.errors import GONE, DataLost, NoSuchTopic, TopicLost
 from warren.spark.admission import number_within, shares, size_between
-from warren.spark.catalog import Catalog
 from warren.spark.holdings import Holdings
 from warren.spark.machine import cores
-from warren.spark.offsets import NoLog, Numbered, Place, start_number
+from warren.spark.offsets import Place, start_number
 from warren.spark.options import ReadOptions
+from warren.spark.reach import HeldLog, Numbered
 from warren.spark.splits import Piece, Task, planned, task_count
 from warren.spark.stream_offsets import StreamOffset
-from warren.storage import Log
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -43,8 +42,8 @@ class StreamPlanner:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._catalog = Catalog(options.path)
-        self._holdings = Holdings(self._catalog, options.archive, fail_on_data_loss=options.fail_on_data_loss)
+        self._topics = options.reach.topics()
+        self._holdings = Holdings(options, self._topics)
 
     def close(self) -> None:
         self._holdings.close()
@@ -53,6 +52,7 @@ class StreamPlanner:
 
     def ends(self) -> StreamOffset:
         """Where the chosen logs end now. One that goes at this moment is left out: the next batch tells."""
+        self._topics.refresh()
         ids, numbers = self._ids(), {}
         for place in self._places(ids):
             with suppress(*GONE):
@@ -64,8 +64,8 @@ class StreamPlanner:
 
         With a `target` the stream goes no further than that.
         """
-        ids = self._ids()
         self._holdings.refresh()
+        ids = self._ids()
         begins = self._begins(start, ids, target)
         known = start.numbers if start is not None else {}
         kept = {place: known[place] for place in self._still_there(start, ids)}
@@ -81,9 +81,9 @@ class StreamPlanner:
     def _ids(self) -> dict[str, str]:
         """The ids of the chosen topics. One that is named and not there has none."""
         ids = {}
-        for topic in self._options.choice.topics(self._catalog):
+        for topic in self._options.choice.topics(self._topics):
             try:
-                ids[topic] = self._catalog.topic_id(topic)
+                ids[topic] = self._topics.topic_id(topic)
             except NoSuchTopic:
                 continue
         return ids
@@ -91,10 +91,10 @@ class StreamPlanner:
     def _places(self, ids: Mapping[str, str]) -> Iterator[Place]:
         choice = self._options.choice
         for topic in ids:
-            for partition in choice.partitions(self._catalog, topic):
+            for partition in choice.partitions(self._topics, topic):
                 yield Place(topic, partition)
 
-    def _log(self, place: Place, ids: Mapping[str, str]) -> Log | NoLog:
+    def _log(self, place: Place, ids: Mapping[str, str]) -> HeldLog:
         return self._holdings.logs.log(place, ids[place.topic])
 
     def _held(self, place: Place, topic_id: str, number: int) -> Numbered:
@@ -107,7 +107,7 @@ class StreamPlanner:
     ) -> dict[Place, int]:
         """The partitions that the stream has not begun yet, and where it begins them."""
         if start is None:
-            missing = [topic for topic in self._options.choice.topics(self._catalog) if topic not in ids]
+            missing = [topic for topic in self._options.choice.topics(self._topics) if topic not in ids]
             if missing:
                 raise NoSuchTopic(missing[0])
         begins = {}
@@ -139,7 +139,7 @@ class StreamPlanner:
     def _check_topic(self, topic: str, topic_id: str) -> bool:
         """Whether the topic is there and is the same; TopicLost where it is not, unless that may be."""
         try:
-            is_replaced = self._catalog.topic_id(topic) != topic_id
+            is_replaced = self._topics.topic_id(topic) != topic_id
         except NoSuchTopic:
             is_replaced = None
         if is_replaced is False:

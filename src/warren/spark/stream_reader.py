@@ -104,5 +104,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.group is None or offset is None:
             return
         if self._progress is None:
-            self._progress = GroupProgress(self._options.path, self._options.group)
+            self._progress = GroupProgress(self._options.reach, self._options.group)
         self._progress.commit(offset)

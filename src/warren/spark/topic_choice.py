@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from warren.errors import NoSuchPartition
-from warren.spark.catalog import Catalog
+from warren.spark.reach import Topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,16 +18,16 @@ class TopicChoice:
     pattern: str | None = None
     assigned: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
-    def topics(self, catalog: Catalog) -> list[str]:
+    def topics(self, found: Topics) -> list[str]:
         """The topics that are chosen now; one named that is not there is among them."""
         if self.pattern is not None:
-            found = re.compile(self.pattern)
-            return [name for name in catalog.topics() if found.fullmatch(name)]
+            pattern = re.compile(self.pattern)
+            return [name for name in found.topics() if pattern.fullmatch(name)]
         return list(self.names or self.assigned)
 
-    def partitions(self, catalog: Catalog, topic: str) -> Sequence[int]:
+    def partitions(self, found: Topics, topic: str) -> Sequence[int]:
         """The partitions of `topic` that are chosen now. NoSuchTopic where it is not there."""
-        count = catalog.settings(topic).partitions
+        count = found.partition_count(topic)
         chosen = self.assigned.get(topic)
         if chosen is None:
             return range(count)

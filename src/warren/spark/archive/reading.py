@@ -18,7 +18,7 @@ from warren.spark.archive.errors import ArchiveDamaged, ArchiveGap, ArchiveOfAno
 from warren.spark.archive.manifest import ArchivedFile, Manifest, require_manifest
 from warren.spark.archive.shape import archived_columns, scanned
 from warren.spark.archive.staging import located
-from warren.spark.offsets import Numbered
+from warren.spark.reach import Numbered
 from warren.storage.tags import TagFilter
 
 PIECE_ROWS_MAX: Final = 1 << 20

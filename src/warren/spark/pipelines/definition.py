@@ -30,8 +30,14 @@ class Head:
         "available-now",
     )
     store: str | None = setting(keys.text, "the directory of the store; `--store` and `WARREN_STORE` go before it")
+    servers: str | None = setting(keys.text, "instead: the broker that serves the store, as `host:9092`")
+    user: str | None = setting(keys.text, "with `servers`: who connects")
+    password_file: str | None = setting(keys.text, "with `servers`: the file that holds the password")
+    tls: bool = setting(keys.flag, "with `servers`: connect with TLS", False)
+    tls_ca: str | None = setting(keys.text, "with `servers`: TLS, with whom to trust, as a file of certificates")
     checkpoint: str | None = setting(
-        keys.text, "where Spark notes how far it came; else `pipelines/<name>/checkpoint` in the store"
+        keys.text,
+        "where Spark notes how far it came; else `pipelines/<name>/checkpoint` in the store, or beside the file",
     )
 
 
@@ -104,6 +110,7 @@ class Sink:
 SECTIONS: Final[Mapping[str, type]] = {"pipeline": Head, "source": Source, "step": Step, "sink": Sink}
 ACTIONS: Final = ("sql", "dedupe", "python", "dead_letter")
 TARGETS: Final = ("topic", "parquet", "table", "console")
+BROKER_KEYS: Final = ("user", "password_file", "tls", "tls_ca")
 TOPIC_KEYS: Final = ("format", "key", "tag", "id", "partitions")
 
 
@@ -187,10 +194,19 @@ class Definition:
     def _check(self) -> None:
         if not self.name:
             raise self.complaint("pipeline.name", "is missing: what is the pipeline called?")
+        self._check_store()
         self._check_source()
         for number, step in enumerate(self.steps, 1):
             self._check_step(number, step)
         self._check_sink()
+
+    def _check_store(self) -> None:
+        head = self.pipeline
+        if head.servers is not None and head.store is not None:
+            raise self.complaint("pipeline.servers", "give either store or servers: where are the messages?")
+        given = next((name for name in BROKER_KEYS if getattr(head, name)), None)
+        if given is not None and head.servers is None:
+            raise self.complaint(f"pipeline.{given}", "goes with servers: a directory has no such thing")
 
     def _check_source(self) -> None:
         source = self.source

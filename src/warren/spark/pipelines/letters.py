@@ -6,6 +6,7 @@ exactly once whatever the sink of the rows is, also where the rows are aggregate
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,14 +29,14 @@ KEPT_SIZE_MAX: Final = HEADERS_SIZE_MAX - 4096
 HEADER_COST: Final = 8
 
 
-def started(spark: SparkSession, definition: Definition, store: str, checkpoint: str) -> StreamingQuery:
+def started(spark: SparkSession, definition: Definition, store: Mapping[str, str], checkpoint: str) -> StreamingQuery:
     """The query that puts messages aside, running."""
     reader = spark.readStream.format("warren").options(**letters_options(definition, store))
     fields = [field for field in message_schema(include_headers=True) if field.name in READ]
     found = letters(reader.schema(StructType(fields)).load(), definition)
     writer = triggered(found.writeStream, definition.pipeline.trigger).queryName(definition.name + LETTERS_SUFFIX)
     writer = writer.option("checkpointLocation", checkpoint).outputMode("append")
-    return writer.format("warren").options(path=store, topic=str(definition.dead_letter)).start()
+    return writer.format("warren").options(**store, topic=str(definition.dead_letter)).start()
 
 
 def letters(frame: DataFrame, definition: Definition) -> DataFrame:

@@ -15,16 +15,14 @@ from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_LOOK_S, PIPELINE_STOP_S_MAX
 from warren.errors import PipelineBusy
 from warren.queue import store_paths
-from warren.spark.catalog import Catalog
 from warren.spark.group_progress import GroupProgress
 from warren.spark.pipelines import letters, parsing, sink, source, steps
 from warren.spark.pipelines.definition import Definition
 from warren.spark.pipelines.failure import failed
-from warren.spark.pipelines.place import checkpoint_of, store_of
+from warren.spark.pipelines.place import PipelinePlace, place_of
 from warren.spark.pipelines.progress import Progress, offset_of
 from warren.spark.pipelines.source import LETTERS_SUFFIX
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, Lock
-from warren.transaction.store import Store
 
 ROWS: Final = "rows"
 LETTERS: Final = "dead-letters"
@@ -39,10 +37,10 @@ class Running:
     """
 
     def __init__(
-        self, definition: Definition, store: str, queries: list[StreamingQuery], lock: Lock, clock: Clock
+        self, definition: Definition, place: PipelinePlace, queries: list[StreamingQuery], lock: Lock, clock: Clock
     ) -> None:
         self.definition, self.queries = definition, queries
-        self._store, self._lock, self._clock = store, lock, clock
+        self._place, self._lock, self._clock = place, lock, clock
         self._progress = Progress()
 
     @property
@@ -117,7 +115,7 @@ class Running:
         for query, group in zip(self.queries, groups, strict=False):
             told: Mapping[str, Any] = query.lastProgress or {}
             ends = [offset_of(each.get("endOffset")) for each in told.get("sources", ())]
-            shown = GroupProgress(self._store, group)
+            shown = GroupProgress(self._place.reach(), group)
             for end in ends:
                 if end is not None:
                     shown.commit(end)
@@ -143,19 +141,19 @@ def start(
         definition = Definition.of(definition)
     elif not isinstance(definition, Definition):
         definition = Definition.read(definition)
-    place = store_of(definition, store)
-    catalog = Catalog(place)
+    place = place_of(definition, store)
+    topics = place.reach().topics()
     for topic in definition.source.topics:
-        catalog.topic_id(topic)
+        topics.topic_id(topic)
     lock = _locked(definition, place)
     queries: list[StreamingQuery] = []
     try:
         _make_topics(definition, place)
-        checkpoint = checkpoint_of(definition, place)
+        checkpoint = place.checkpoint(definition)
         if definition.dead_letter:
-            queries.append(letters.started(spark, definition, place, os.path.join(checkpoint, LETTERS)))
-        rows = rows_of(spark, definition, place)
-        queries.insert(0, sink.started(rows, definition, place, os.path.join(checkpoint, ROWS)))
+            queries.append(letters.started(spark, definition, place.options, os.path.join(checkpoint, LETTERS)))
+        rows = rows_of(spark, definition, place.options)
+        queries.insert(0, sink.started(rows, definition, place.options, os.path.join(checkpoint, ROWS)))
     except BaseException:
         for query in queries:
             query.stop()
@@ -172,7 +170,7 @@ def silence(spark: SparkSession) -> None:
         spark.sparkContext.setLogLevel("OFF")
 
 
-def rows_of(spark: SparkSession, definition: Definition, store: str) -> Any:
+def rows_of(spark: SparkSession, definition: Definition, store: Mapping[str, str]) -> Any:
     """The rows that the pipeline writes, as a DataFrame that nobody has started yet."""
     messages = source.messages(spark, definition, store)
     if definition.source.format != "binary":
@@ -180,24 +178,26 @@ def rows_of(spark: SparkSession, definition: Definition, store: str) -> Any:
     return steps.transformed(messages, definition)
 
 
-def _locked(definition: Definition, store: str) -> Lock:
+def _locked(definition: Definition, place: PipelinePlace) -> Lock:
     """The lock of the pipeline, held. PipelineBusy where somebody runs it."""
-    directory = store_paths.pipeline_directory(store, definition.name)
-    SYSTEM_FILE_SYSTEM.make_directory(directory)
-    lock = SYSTEM_FILE_SYSTEM.lock(store_paths.pipeline_lock(directory))
+    SYSTEM_FILE_SYSTEM.make_directory(place.memory)
+    lock = SYSTEM_FILE_SYSTEM.lock(store_paths.pipeline_lock(place.memory))
     if not lock.try_acquire():
         lock.close()
-        raise PipelineBusy(definition.name, store)
+        raise PipelineBusy(definition.name, place.told)
     return lock
 
 
-def _make_topics(definition: Definition, store: str) -> None:
+def _make_topics(definition: Definition, place: PipelinePlace) -> None:
     """Make the topics that are written to, where they are missing."""
     wanted = {definition.sink.topic: definition.sink.partitions, definition.dead_letter: None}
-    with Store(store, keeps=False) as opened:
-        for name, partitions in wanted.items():
-            if name is not None and not opened.has_topic(name):
-                opened.topic(name, partitions)
+    reach = place.reach()
+    store = reach.store(reach.store_id())
+    for name, partitions in wanted.items():
+        if name is not None and not store.has_topic(name):
+            store.topic(name, partitions)
+    # Another process may serve or replace the store while the pipeline runs: nothing is kept here.
+    reach.drop()
 
 
 def _batch(query: StreamingQuery) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.errors import AnalysisException
@@ -27,7 +27,7 @@ QUERY_ID: Final = "sql.streaming.queryId"
 """Where Spark says, to whoever writes a batch, which query it belongs to."""
 
 
-def started(frame: DataFrame, definition: Definition, store: str, checkpoint: str) -> StreamingQuery:
+def started(frame: DataFrame, definition: Definition, store: Mapping[str, str], checkpoint: str) -> StreamingQuery:
     """The query that writes the rows, running. BadPipeline where Spark refuses to run it."""
     sink = definition.sink
     rows = frame if sink.topic is None else to_messages(frame, definition)
@@ -74,14 +74,14 @@ def to_messages(frame: DataFrame, definition: Definition) -> DataFrame:
 
 
 def _begun(
-    session: SparkSession, writer: DataStreamWriter, definition: Definition, store: str, mode: str
+    session: SparkSession, writer: DataStreamWriter, definition: Definition, store: Mapping[str, str], mode: str
 ) -> StreamingQuery:
     sink = definition.sink
     if sink.partition_by is not None:
         writer = writer.partitionBy(*sink.partition_by)
     if sink.topic is not None:
         if mode == "append":
-            return writer.format("warren").options(path=store, topic=sink.topic).start()
+            return writer.format("warren").options(**store, topic=sink.topic).start()
         if not hasattr(session, "sparkContext"):
             reason = f"{mode} cannot be written to a topic over Spark Connect; add a watermark, and use append"
             raise definition.complaint("sink.mode", reason)
@@ -94,13 +94,13 @@ def _begun(
     return writer.format("console").option("truncate", "false").start()
 
 
-def _batch_writer(store: str, topic: str) -> Callable[[DataFrame, int], None]:
+def _batch_writer(store: Mapping[str, str], topic: str) -> Callable[[DataFrame, int], None]:
     """Writes a batch once, however often Spark runs it: it is known by the query, whose id is in the checkpoint."""
 
     def write(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         assert query, "Spark names the query in the thread of its batch"
-        writer = frame.write.format("warren").options(path=store, topic=topic, txnAppId=query, txnVersion=str(batch))
+        writer = frame.write.format("warren").options(**store, topic=topic, txnAppId=query, txnVersion=str(batch))
         writer.mode("append").save()
 
     return write

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ LETTERS_SUFFIX: Final = ".dead"
 """After the group of a pipeline: the group of the query that looks for dead letters."""
 
 
-def messages(spark: SparkSession, definition: Definition, store: str) -> DataFrame:
+def messages(spark: SparkSession, definition: Definition, store: Mapping[str, str]) -> DataFrame:
     """The stream of messages, with the columns that are wanted of them. BadPipeline for one that they do not have."""
     reader = spark.readStream.format("warren").options(**options(definition, store))
     return reader.schema(schema(definition)).load()
@@ -36,8 +37,8 @@ def schema(definition: Definition) -> StructType:
     return StructType([field for field in every if field.name in wanted])
 
 
-def options(definition: Definition, store: str) -> dict[str, str]:
-    """What the source is told."""
+def options(definition: Definition, store: Mapping[str, str]) -> dict[str, str]:
+    """What the source is told; `store` are the options that name the store."""
     source = definition.source
     given = {
         "topics": ",".join(source.topics) or None,
@@ -51,10 +52,10 @@ def options(definition: Definition, store: str) -> dict[str, str]:
         "archive": source.archive and definition.located(source.archive),
         **starting(source.starting),
     }
-    return {"path": store} | {name: str(value) for name, value in given.items() if value is not None}
+    return dict(store) | {name: str(value) for name, value in given.items() if value is not None}
 
 
-def letters_options(definition: Definition, store: str) -> dict[str, str]:
+def letters_options(definition: Definition, store: Mapping[str, str]) -> dict[str, str]:
     """What the source of the dead letters is told: the same messages with their headers, under a group of its own."""
     found = options(definition, store) | {"includeHeaders": "true"}
     return found | {"group": found["group"] + LETTERS_SUFFIX} if "group" in found else found

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from warren.queue import store_paths
 from warren.spark.pipelines.definition import Definition
+from warren.spark.pipelines.place import PipelinePlace
 from warren.spark.shipping import package_zip, submit_command
 
 PROGRAM: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submitted.py")
@@ -15,13 +15,14 @@ FILES: Final = "spark.files"
 
 
 def submission(
-    definition: Definition, master: str, *, store: str, deploy_mode: str | None, conf: Mapping[str, str]
+    definition: Definition, master: str, *, place: PipelinePlace, deploy_mode: str | None, conf: Mapping[str, str]
 ) -> list[str]:
-    """The command. It ships Warren as a zip, which is made below the store, the file, and the modules that it names."""
-    package = package_zip(store_paths.pipeline_directory(store, definition.name))
+    """The command. It ships Warren as a zip, made where the pipeline has its memory, the file, and its modules."""
+    package = package_zip(place.memory)
     given = [conf[FILES]] if FILES in conf else []
     settings = {**conf, FILES: ",".join([*given, *shipped(definition)])}
-    arguments = [os.path.basename(definition.file), "--store", store, "--trigger", definition.pipeline.trigger]
+    store = [] if place.directory is None else ["--store", place.directory]
+    arguments = [os.path.basename(definition.file), *store, "--trigger", definition.pipeline.trigger]
     program = [PROGRAM, *arguments, "--directory", definition.directory]
     return submit_command(program, master, settings, package=package, deploy_mode=deploy_mode)
 

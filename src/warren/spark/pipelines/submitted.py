@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the pipeline that the arguments name; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", help="the name of the shipped pipeline file")
-    parser.add_argument("--store", required=True)
+    parser.add_argument("--store", help="the directory of the store; none where the file names a broker")
     parser.add_argument("--trigger", required=True)
     parser.add_argument("--directory", required=True, help="what paths in the file are relative to")
     given = parser.parse_args(arguments)

@@ -51,6 +51,6 @@ def connect(
     `tls=True` the broker shows a certificate that this machine trusts; a context of your own says whom else to trust.
     """
     # Imported here: whoever works on files of their own needs no network.
-    from warren.client.store import connect_to
+    from warren.client import store
 
-    return connect_to(address, timeout, tls, user, password)
+    return store.connect(address, timeout=timeout, tls=tls, user=user, password=password)

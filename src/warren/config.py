@@ -220,11 +220,18 @@ OWN_TAKEN_MAX: Final = 1_000_000
 """How many messages that a client took and has not settled are given back when it is gone."""
 OWN_RETRIED_MAX: Final = 10_000
 """How many repeated appends are remembered, in case the first try arrives later."""
+OWN_SESSION_S: Final = 10.0
+"""For how long a session outlasts its last connection, so that a client whose connection broke finds all it held."""
+OWN_ANSWERS_MAX: Final = 2_000
+OWN_ANSWERS_SIZE_MAX: Final = 128 << 20
+"""How many answers of a session are kept for calls that are sent again, and how many bytes of those of all sessions."""
 CLIENT_TIMEOUT_S_DEFAULT: Final = 30.0
 CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0
 CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
+AIO_WAITS_MAX: Final = 1_000
+"""How many tasks of a client wait at the broker at once, each over a connection of its own; the others wait here."""
 KAFKA_BATCH_COUNT_MAX: Final = 1 << 20
 """Records in a batch of a Kafka client: as many as librdkafka can be told to put there."""
 QUICK_SIZE_MAX: Final = 4 << 20

@@ -126,14 +126,26 @@ def test_an_open_transaction_is_aborted_when_its_client_is_gone(broker: RunningB
     assert bodies(other, "out") == []
 
 
-def test_a_transaction_whose_connections_were_cut_says_that_it_came_to_nothing(
-    broker: RunningBroker, store: RemoteStore
-) -> None:
+def test_a_transaction_outlasts_its_connections(broker: RunningBroker, store: RemoteStore) -> None:
+    tx = store.transaction()
+    tx.put("out", b"one")
+
+    for body in (b"two", b"three"):
+        store.calls._drop_idle()
+        until(lambda: not broker.broker.connections)
+        tx.put("out", body)
+    tx.commit()
+
+    assert bodies(store, "out") == [b"one", b"two", b"three"]
+
+
+def test_a_transaction_whose_session_ended_says_that_it_came_to_nothing(store: RemoteStore) -> None:
     tx = store.transaction()
     tx.put("out", b"never")
 
     store.calls._drop_idle()
-    until(lambda: not broker.broker.connections)
+    # A client that is away for longer than its session lasts finds none.
+    store.calls._session = bytes(16)
 
     with pytest.raises(TransactionAborted):
         tx.put("out", b"never")

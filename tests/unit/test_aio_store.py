@@ -60,8 +60,31 @@ def test_errors_come_through(tmp_path: Path) -> None:
             group = await topic.group("billing")
             with pytest.raises(BadInput, match="wait"):
                 await group.read(wait=-1)
+
+    run(work())
+
+
+def test_settings_that_cannot_be_are_refused_on_opening(tmp_path: Path) -> None:
+    async def work() -> None:
         with pytest.raises(BadInput, match="durability"):
             await warren.aio.open(tmp_path, durability="never")
+
+    run(work())
+
+
+def test_many_requests_at_once_are_answered_by_tasks_of_the_same_loop(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with warren.aio.open(tmp_path, durability="os") as store:
+            topic = await store.topic("sums")
+            group = await topic.group("calculators", mode="queue")
+            asking = [asyncio.create_task(topic.request(b"%d" % number, timeout=PATIENCE_S)) for number in range(12)]
+            for _ in asking:
+                message = await group.take(wait=PATIENCE_S)
+                assert message is not None
+                await asyncio.to_thread(message.reply, message.body * 2)
+                await group.ack(message)
+
+            assert [reply.body for reply in await asyncio.gather(*asking)] == [b"%d" % n * 2 for n in range(12)]
 
     run(work())
 

@@ -4,7 +4,7 @@ from warren.aio.durable_queue import DurableQueue
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.handover_queue import HandoverQueue, handover
 from warren.aio.memory_queue import MemoryQueue, memory
-from warren.aio.store import Store, Transaction, open
+from warren.aio.store import Store, Transaction, connect, open
 from warren.aio.topic import Topic
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "StreamGroup",
     "Topic",
     "Transaction",
+    "connect",
     "handover",
     "memory",
     "open",

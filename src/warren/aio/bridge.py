@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from warren.clock import SYSTEM_CLOCK
 from warren.config import WAIT_S_MAX
-from warren.errors import BadInput
+from warren.errors import BadInput, StoreClosed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,29 +22,53 @@ SLICE_S: Final = 0.1
 """How long a thread waits at a stretch: a task that is cancelled ends no later."""
 
 
+def nothing(found: object) -> None:
+    """What was found needs no undoing."""
+
+
+def checked_seconds(seconds: float) -> float:
+    """For how long a task may wait; else BadInput."""
+    if not 0 <= seconds <= WAIT_S_MAX:
+        raise BadInput(f"wait {seconds!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
+    return seconds
+
+
 class Bridge:
     """The threads of one store. Tasks of one event loop may call it."""
 
     def __init__(self) -> None:
         self._calls = ThreadPoolExecutor(CALL_THREADS, "warren-aio")
         self._waits = ThreadPoolExecutor(WAIT_THREADS, "warren-aio-wait")
+        self._name = ""
 
     async def call(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """Call `function` in a thread. A task that is cancelled meanwhile does not undo it."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._calls, functools.partial(function, *arguments, **options))
+        return await self._begin(self._calls, functools.partial(function, *arguments, **options))
 
-    async def wait(self, function: Callable[[float], R], seconds: float, undo: Callable[[R], object]) -> R:
-        """Call `function` with a part of `seconds` at a time until it gives something that is true, or they are over.
+    def _begin(self, threads: ThreadPoolExecutor, work: Callable[[], R]) -> asyncio.Future[R]:
+        try:
+            return asyncio.get_running_loop().run_in_executor(threads, work)
+        except RuntimeError as error:
+            raise StoreClosed(self._name) from error
 
-        What it gave to a task that was cancelled meanwhile is handed to `undo`.
+    async def wait(
+        self,
+        method: Callable[..., R],
+        *arguments: Any,
+        seconds: float,
+        undo: Callable[[R], object] = nothing,
+        **options: Any,
+    ) -> R:
+        """Call `method` with a part of `seconds` at a time until it gives something that is true, or they are over.
+
+        They are its argument `wait`. What it gave to a task that was cancelled meanwhile is handed to `undo`.
         """
-        if not 0 <= seconds <= WAIT_S_MAX:
-            raise BadInput(f"wait {seconds!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
-        loop, end_s = asyncio.get_running_loop(), SYSTEM_CLOCK.steady_s() + seconds
+        checked_seconds(seconds)
+        end_s = SYSTEM_CLOCK.steady_s() + seconds
         while True:
             left_s = max(0.0, end_s - SYSTEM_CLOCK.steady_s())
-            future = loop.run_in_executor(self._waits, function, min(left_s, SLICE_S))
+            slice_of = functools.partial(method, *arguments, **options, wait=min(left_s, SLICE_S))
+            future = self._begin(self._waits, slice_of)
             try:
                 found = await asyncio.shield(future)
             except asyncio.CancelledError:
@@ -55,8 +79,9 @@ class Bridge:
             if found or left_s <= SLICE_S:
                 return found
 
-    def close(self) -> None:
-        """No thread is left when what they do has ended."""
+    def close(self, name: str = "") -> None:
+        """No thread is left when what they do has ended. Whoever comes later is told that store `name` is closed."""
+        self._name = name
         self._calls.shutdown(wait=False)
         self._waits.shutdown(wait=False)
 
@@ -72,11 +97,13 @@ class Twin:
 
 
 def passed(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The method of a Twin that calls `method` of its synchronous object in a thread."""
+    """The method of a Twin that calls the method of this name of its synchronous object in a thread."""
+    name = method.__name__
 
     @functools.wraps(method)
     async def call(twin: Any, /, *arguments: P.args, **options: P.kwargs) -> R:
-        result: R = await twin._bridge.call(functools.partial(method, twin.sync, *arguments, **options))
+        # That object may be one over the network, which has the same methods and another class.
+        result: R = await twin._bridge.call(getattr(twin.sync, name), *arguments, **options)
         return result
 
     return call

@@ -11,13 +11,6 @@ from warren.config import WAIT_S_MAX
 from warren.queue import durable_queue
 
 
-class _Got:
-    """An item that was got: true, whatever the item is."""
-
-    def __init__(self, item: Any) -> None:
-        self.item = item
-
-
 class DurableQueue(Twin):
     """A queue in a store, for the tasks of an event loop, and for every other process that has it open."""
 
@@ -25,15 +18,8 @@ class DurableQueue(Twin):
 
     async def put(self, item: Any) -> None:
         """Add an item. Where the queue is full, waits for room."""
-        while not await self._bridge.wait(lambda seconds: self._put(item, seconds), WAIT_S_MAX, _nothing):
+        while not await self._bridge.wait(self.sync.offer, item, seconds=WAIT_S_MAX):
             pass
-
-    def _put(self, item: Any, seconds: float) -> bool:
-        try:
-            self.sync.put(item, timeout=seconds)
-        except Full:
-            return False
-        return True
 
     async def put_nowait(self, item: Any) -> None:
         """Add an item; `asyncio.QueueFull` where there is no room."""
@@ -47,19 +33,13 @@ class DurableQueue(Twin):
 
         What a task had got that is cancelled meanwhile is put in again, at the end.
         """
-        while not (found := await self._bridge.wait(self._get, WAIT_S_MAX, self._put_back)):
+        while not (found := await self._bridge.wait(self.sync.poll, seconds=WAIT_S_MAX, undo=self._put_back)):
             pass
-        return found.item
+        return found[0]
 
-    def _get(self, seconds: float) -> _Got | None:
-        try:
-            return _Got(self.sync.get(timeout=seconds))
-        except Empty:
-            return None
-
-    def _put_back(self, got: _Got | None) -> None:
+    def _put_back(self, got: tuple[Any] | None) -> None:
         if got is not None:
-            self.sync.put(got.item)
+            self.sync.put(got[0])
             self.sync.task_done()
 
     async def get_nowait(self) -> Any:
@@ -71,14 +51,10 @@ class DurableQueue(Twin):
 
     async def join(self) -> None:
         """Wait until every item was got and is done with, in whatever process."""
-        while not await self._bridge.wait(self.sync.join, WAIT_S_MAX, _nothing):
+        while not await self._bridge.wait(self.sync.finish, seconds=WAIT_S_MAX):
             pass
 
     qsize = passed(durable_queue.DurableQueue.qsize)
     empty = passed(durable_queue.DurableQueue.empty)
     full = passed(durable_queue.DurableQueue.full)
     task_done = passed(durable_queue.DurableQueue.task_done)
-
-
-def _nothing(found: bool) -> None:
-    """A put that was made, or an end that was seen, needs no undoing."""

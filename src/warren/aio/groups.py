@@ -38,7 +38,7 @@ class StreamGroup(_Consumer):
 
     async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
         """As `StreamGroup.read`. What a task that is cancelled had read is read again."""
-        return await self._bridge.wait(lambda seconds: self.sync.read(limit, seconds), wait, self.sync.unread)
+        return await self._bridge.wait(self.sync.read, limit, seconds=wait, undo=self.sync.unread)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Message after message, without end. `commit` commits up to the message that was given last."""
@@ -71,7 +71,7 @@ class QueueGroup(_Consumer):
     async def take(self, limit: int | None = None, wait: float = 0.0) -> Message | list[Message] | None:
         """As `QueueGroup.take`. What a task that is cancelled had taken is given back."""
         count = 1 if limit is None else limit
-        found = await self._bridge.wait(lambda seconds: self.sync.take(count, seconds), wait, self._give_back)
+        found: list[Message] = await self._bridge.wait(self.sync.take, count, seconds=wait, undo=self._give_back)
         if limit is None:
             return found[0] if found else None
         return found
@@ -105,7 +105,7 @@ class Broadcast(Twin):
 
     async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
         """As `Broadcast.read`. What a task that is cancelled had read is gone for this listener."""
-        return await self._bridge.wait(lambda seconds: self.sync.read(limit, seconds), wait, lambda messages: None)
+        return await self._bridge.wait(self.sync.read, limit, seconds=wait)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Everything from now on."""

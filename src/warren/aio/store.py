@@ -1,10 +1,10 @@
-"""The asyncio twin of a store and of its transactions: `async with warren.aio.open("data") as store`."""
+"""The asyncio twin of a store, here or behind a broker, and of its transactions."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
@@ -82,7 +82,7 @@ class Store(Twin):
     async def close(self) -> None:
         """Close all topics."""
         await self._bridge.call(self.sync.close)
-        self._bridge.close()
+        self._bridge.close(repr(self.sync))
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,12 +96,12 @@ class Store(Twin):
 class Opening:
     """A store that is about to be opened: to be awaited, or used with `async with`."""
 
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
-        self._open = functools.partial(store.open, path, **options)
+    def __init__(self, open_store: Callable[[], Any], make_bridge: Callable[[], Bridge]) -> None:
+        self._open, self._make_bridge = open_store, make_bridge
         self._store: Store | None = None
 
     async def _opened(self) -> Store:
-        bridge = Bridge()
+        bridge = self._make_bridge()
         try:
             self._store = Store(await bridge.call(self._open), bridge)
         except BaseException:
@@ -124,4 +124,16 @@ class Opening:
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
     """The store in the directory `path`, made where there is none: `async with warren.aio.open("data") as store`."""
-    return Opening(path, options)
+    return Opening(functools.partial(store.open, path, **options), Bridge)
+
+
+def connect(address: str, **options: Any) -> Opening:
+    """The store behind the broker at `address`: `async with warren.aio.connect("host:9092") as store`.
+
+    The options are those of `warren.connect`.
+    """
+    # Imported here: whoever works on files of their own needs no network.
+    from warren.aio.remote import RemoteBridge
+    from warren.client.store import connect
+
+    return Opening(functools.partial(connect, address, **options), RemoteBridge)

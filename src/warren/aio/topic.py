@@ -15,6 +15,7 @@ from warren.queue.delayed import Delayed, Scheduled
 from warren.queue.groups import GroupOptions
 from warren.queue.message_fields import Columns, Fields
 from warren.queue.positions import Where
+from warren.queue.request import ask
 from warren.queue.settings import TopicSettings
 
 PAGE: Final = 256
@@ -73,7 +74,22 @@ class Topic(Twin):
         put_many: Callable[..., Sequence[Place] | list[Delayed]] = self.sync.put_many
         return await self._bridge.call(put_many, bodies, **options)
 
-    request = passed(topic.Topic.request)
+    async def request(
+        self,
+        body: bytes,
+        *,
+        timeout: float = 30.0,
+        key: bytes | None = None,
+        tag: str = "",
+        headers: Mapping[str, bytes] | None = None,
+    ) -> Message:
+        """As `Topic.request`."""
+        question = await self._bridge.call(ask, self.sync, body, timeout, key, tag, headers)
+        found = await self._bridge.wait(
+            question.log.read_page, question.number, limit=1, tag=question.filter, seconds=timeout
+        )
+        return question.answer(found)
+
     cancel = passed(topic.Topic.cancel)
 
     # --- Consuming ---

@@ -20,7 +20,7 @@ from warren.broker.limits import Limits
 from warren.broker.long_polls import LongPolls
 from warren.broker.metrics import Metrics
 from warren.broker.own.appending import Appends
-from warren.broker.own.sessions import Sessions
+from warren.broker.own.sessions import Session, Sessions
 from warren.broker.producers import Producers
 from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
@@ -60,7 +60,7 @@ class Broker:
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
-        self.sessions, self.appends = Sessions(), Appends()
+        self.sessions, self.appends = Sessions(self._end), Appends()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
         self.rights = self._asked_rights()
@@ -92,13 +92,15 @@ class Broker:
     def forget(self, connection: Connection) -> None:
         """The connection is no more."""
         self.connections.discard(connection)
-        session = self.sessions.leave(connection.peer)
-        if session is not None:
-            try:
-                self._threads.submit(session.close)
-            except RuntimeError:
-                # The last threads are gone with the broker: what is held is closed here and now.
-                session.close()
+        self.sessions.leave(connection.peer)
+
+    def _end(self, session: Session) -> None:
+        """Nobody comes back to what the session holds."""
+        try:
+            self._threads.submit(session.close)
+        except RuntimeError:
+            # The last threads are gone with the broker: what is held is closed here and now.
+            session.close()
 
     def answer(self, call: Call) -> Answer | Awaitable[Answer]:
         """The answer to a request, now or later; UnsupportedRequest where nobody has one."""
@@ -134,6 +136,7 @@ class Broker:
         """Let go of everything but the store."""
         for connection in list(self.connections):
             connection.abort()
+        self.sessions.close()
         self.transactions.stop()
         self.producers.close()
         self._threads.shutdown()

@@ -28,11 +28,15 @@ class LongPolls:
         self._is_watching = self._is_stopped = False
         self._thread = ThreadPoolExecutor(1, "warren-watch")
 
-    async def wait(self, logs: Iterable[Log], seconds: float) -> None:
-        """Return when one of the logs has grown, or after `seconds`. Whoever calls has looked, and looks again."""
+    async def wait(self, logs: Iterable[Log], seconds: float, rung: asyncio.Future[None] | None = None) -> None:
+        """Return when one of the logs has grown, or after `seconds`. Whoever calls has looked, and looks again.
+
+        A caller who may be woken by something else gives the future that is set then.
+        """
         if self._is_stopped:
             return
-        rung = asyncio.get_running_loop().create_future()
+        if rung is None:
+            rung = asyncio.get_running_loop().create_future()
         parked = list(logs)
         for log in parked:
             self._waiting.setdefault(log, set()).add(rung)

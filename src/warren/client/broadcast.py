@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from warren.client.calls import same
+from warren.client.steps import Steps, stepwise
 from warren.clock import microseconds
 from warren.config import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.errors import BadInput, FellBehind
@@ -54,7 +55,8 @@ class RemoteBroadcast:
             return {part.partition: min(start, part.end) for part in shown}
         return self._topic.find_time(microseconds(start))
 
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    @stepwise
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> Steps[list[Message]]:
         """Up to `limit` messages; where there is none, waits up to `wait` seconds for one.
 
         FellBehind where retention removed what came next: the call after it goes on with the first message still there.
@@ -78,7 +80,8 @@ class RemoteBroadcast:
             return bool(answer.messages.records)
 
         try:
-            answer = self._topic.store.calls.waited(OwnKey.READ, values, checked_wait_s(wait), is_done, repeat=same)
+            calls = self._topic.store.calls
+            answer = yield from calls.waiting(OwnKey.READ, values, checked_wait_s(wait), is_done, repeat=same)
         except FellBehind as error:
             self._positions[error.partition] = error.first
             raise

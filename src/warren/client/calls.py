@@ -7,10 +7,12 @@ import random
 import ssl
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from warren.client.connection import Connection, parse_address
+from warren.client.steps import Hurry, Pause, Steps, run
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import (
     CLIENT_BACKOFF_S_MAX,
@@ -19,21 +21,33 @@ from warren.config import (
     OWN_WAIT_S_MAX,
     WAIT_S_MAX,
 )
-from warren.errors import BadInput, ConnectionLost, StoreClosed
+from warren.errors import BadInput, ConnectionLost, OutcomeUnknown, StoreClosed, WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import VERSION, checked
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.own_schemas import NUMBERED, OwnKey
 from warren.storage.residents import process_residents
 
 SOFTWARE: Final = "warren python"
+NUMBER: Final = "call_number"
+NO_HANDLE: Final = 0
+CHANGING: Final = NUMBERED - {OwnKey.TAKE} | {OwnKey.APPEND}
+"""What happens twice, or not at all, where it is not known whether it has happened."""
+UNREPEATABLE: Final = NUMBERED - {
+    OwnKey.TAKE,
+    OwnKey.BEGIN_TRANSACTION,
+    OwnKey.CHANGE_TRANSACTION,
+}
+"""What must not be sent again to a broker that has forgotten the session. Of the others it says that all is gone."""
 MARKER_START_SIZE: Final = 8
+Repeat = Callable[[Values], Values]
+"""Makes of a request the one that is sent when it may have arrived before."""
 
 
 class Calls:
     """The connections of one client, which share a session. Any thread may call; each call has a connection to itself.
 
-    A call whose connection breaks is tried again until `timeout_s` have passed, where that does no harm: either nobody
-    has seen it yet, or `repeat` says how it is told apart from the first try.
+    A call whose connection breaks is tried again until `timeout_s` have passed: either nobody has seen it yet, or it is
+    known again by what it carries, or it can be done twice without harm.
     """
 
     def __init__(
@@ -70,7 +84,12 @@ class Calls:
         """A child is another client: it has connections, a session and markers of its own."""
         self._session, self._marker = uuid.uuid4().bytes, uuid.uuid4().bytes[:MARKER_START_SIZE]
         self._mutex = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._open_numbers: dict[int, None] = {}
+        """Of calls that may be sent again, the lowest first."""
         self._idle: list[Connection] = []
+        self._parked: set[Connection] = set()
+        """Those whose answer is waited for, perhaps for long."""
 
     # --- Calling ---
 
@@ -82,48 +101,97 @@ class Calls:
         """Bytes that no other put has."""
         return self._marker + next(self._puts).to_bytes(MARKER_START_SIZE, "big")
 
-    def call(
+    def call(self, key: OwnKey, values: Values, *, repeat: Repeat | None = None) -> Fields:
+        """The answer to one of our own calls; its error is raised.
+
+        `repeat` makes the request that is sent when an earlier one may have arrived. Without it the call is numbered,
+        if it can be: the broker knows it again. OutcomeUnknown where neither helps, because the broker has forgotten
+        the session or cannot be reached, and what was asked for changes something.
+        """
+        return run(self.calling(key, values, repeat=repeat))
+
+    def calling(
         self,
         key: OwnKey,
         values: Values,
         *,
         wait_s: float = 0.0,
-        repeat: Callable[[Values], Values] | None = None,
-    ) -> Fields:
-        """The answer to one of our own calls; its error is raised.
+        repeat: Repeat | None = None,
+        is_tried_once: bool = False,
+    ) -> Steps[Fields]:
+        """The steps of a call. `wait_s` is for how long the broker may wait before it answers."""
+        if repeat is None and key in NUMBERED and NUMBER not in values:
+            with self._numbering(values) as numbered:
+                return (yield from self._trying(key, numbered, wait_s, None, is_tried_once))
+        return (yield from self._trying(key, values, wait_s, repeat, is_tried_once))
 
-        `wait_s` is for how long the broker may wait before it answers. `repeat` makes the request that is sent when an
-        earlier one may have arrived: ConnectionLost where there is none.
-        """
+    @contextmanager
+    def _numbering(self, values: Values) -> Iterator[dict[str, Any]]:
+        """The values of a call with its number, which is that of an open call until it was answered."""
+        with self._mutex:
+            number = next(self._numbers)
+            self._open_numbers[number] = None
+            first = next(iter(self._open_numbers))
+        try:
+            yield {**values, NUMBER: number, "answered_below": first}
+        finally:
+            with self._mutex:
+                del self._open_numbers[number]
+
+    def _trying(
+        self, key: OwnKey, values: Values, wait_s: float, repeat: Repeat | None, is_tried_once: bool
+    ) -> Steps[Fields]:
         deadline_s = self.clock.steady_s() + self.timeout_s + wait_s
-        backoff_s = CLIENT_BACKOFF_S_MIN
+        backoff_s, sent_in = CLIENT_BACKOFF_S_MIN, -1
         while True:
             connection: Connection | None = None
             try:
                 connection = self._connected()
-                answer = self._asked(connection, key, values, self.timeout_s + wait_s)
-            except ConnectionLost:
+                if sent_in not in (-1, connection.incarnation) and key in UNREPEATABLE:
+                    self._give_back(connection)
+                    raise OutcomeUnknown(self.address, "the broker has forgotten what this client had asked for")
+                answer = yield from self._asking(connection, key, values, wait_s)
+            except OutcomeUnknown:
+                raise
+            except ConnectionLost as error:
                 if connection is not None:
                     # The others are most likely broken as well, and nothing is lost with them.
                     self._drop_idle()
-                    if repeat is None:
+                    sent_in = connection.incarnation
+                    if repeat is not None:
+                        values = repeat(values)
+                    elif NUMBER not in values:
                         raise
-                    values = repeat(values)
-                if self.clock.steady_s() + backoff_s >= deadline_s:
+                if is_tried_once or self.clock.steady_s() + backoff_s >= deadline_s:
+                    if sent_in != -1 and key in CHANGING:
+                        raise OutcomeUnknown(self.address, error.reason) from error
                     raise
                 # Not all clients at once.
-                self.clock.sleep(backoff_s * random.uniform(0.5, 1.0))
+                yield Pause(self.clock, backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(backoff_s * 2, CLIENT_BACKOFF_S_MAX)
                 continue
             return checked(answer)
 
-    def _asked(self, connection: Connection, key: OwnKey, values: Values, timeout_s: float) -> Fields:
+    def _asking(self, connection: Connection, key: OwnKey, values: Values, wait_s: float) -> Steps[Fields]:
         try:
-            answer = connection.call(key, VERSION, values, timeout_s)
+            connection.send(key, VERSION, values, self.timeout_s + wait_s)
+            if wait_s:
+                self._parked.add(connection)
+                try:
+                    yield connection
+                except Hurry:
+                    # What has come already is for nobody else.
+                    if not connection.has_come():
+                        raise
+                finally:
+                    self._parked.discard(connection)
+            answer = connection.receive()
         except BadInput:
             # Nothing was sent.
             self._give_back(connection)
             raise
+        except TimeoutError as error:
+            raise connection.lost(error) from error
         except BaseException:
             # An answer may be under way that the next request would take for its own.
             connection.close()
@@ -131,16 +199,29 @@ class Calls:
         self._give_back(connection)
         return answer
 
-    def waited(
-        self, key: OwnKey, values: dict[str, Any], wait_s: float, is_done: Callable[[Fields], bool], **options: Any
-    ) -> Fields:
-        """The answer of a call that waits at the broker, asked again until it is done or `wait_s` have passed."""
+    def waiting(
+        self,
+        key: OwnKey,
+        values: dict[str, Any],
+        wait_s: float,
+        is_done: Callable[[Fields], bool],
+        *,
+        repeat: Repeat | None = None,
+    ) -> Steps[Fields]:
+        """The steps of a call that waits at the broker, asked again until it is done or `wait_s` have passed."""
         deadline_s = self.clock.steady_s() + wait_s
         while True:
             left_s = max(0.0, deadline_s - self.clock.steady_s())
             part_s = min(left_s, OWN_WAIT_S_MAX)
             asked = {**values, "wait_ms": round(part_s * 1000)}
-            answer = self.call(key, asked, wait_s=part_s, **options)
+            with self._numbering(asked) if repeat is None else nullcontext(asked) as asked:
+                try:
+                    answer = yield from self.calling(key, asked, wait_s=part_s, repeat=repeat)
+                except Hurry:
+                    # What came at the last moment is asked for once more, or it would be nobody's.
+                    deadline_s, again = 0.0, {**asked, "wait_ms": 0}
+                    again = again if repeat is None else dict(repeat(again))
+                    answer = yield from self.calling(key, again, repeat=repeat, is_tried_once=True)
             if is_done(answer) or deadline_s <= self.clock.steady_s():
                 return answer
 
@@ -161,6 +242,7 @@ class Calls:
                 OwnKey.OPEN_SESSION, VERSION, {"session": self._session, "software": SOFTWARE}, self.timeout_s
             )
             self.store_id = checked(opened).store_id
+            connection.incarnation = opened.incarnation
         except BaseException:
             connection.close()
             raise
@@ -182,8 +264,15 @@ class Calls:
     def close(self) -> None:
         """The broker frees what this client held. Closing twice does no harm."""
         with self._mutex:
-            self.is_closed = True
+            is_first, self.is_closed = not self.is_closed, True
+            idle, parked = self._idle[-1:], list(self._parked)
+        if is_first and idle:
+            # Where it cannot be told, the broker finds out by itself after a while.
+            with suppress(WarrenError):
+                idle[0].call(OwnKey.CLOSE_HANDLE, VERSION, {"handle": NO_HANDLE}, self.timeout_s)
         self._drop_idle()
+        for connection in parked:
+            connection.shut()
 
 
 def same(values: Values) -> Values:

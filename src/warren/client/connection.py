@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import select
 import socket
 import ssl
+from contextlib import suppress
 from typing import Final
 
 from warren.errors import BadInput, ConnectionLost, LoginFailed, ProtocolError
@@ -35,7 +37,7 @@ class Connection:
     """One socket. One thread at a time; after any error it is of no more use."""
 
     def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
-        self.address = address
+        self.address, self.timeout_s = address, timeout_s
         host, port = parse_address(address)
         try:
             plain = socket.create_connection((host, port), timeout_s)
@@ -45,6 +47,9 @@ class Connection:
             raise ConnectionLost(address, str(error)) from error
         self._frames = FrameReader()
         self._correlation_ids = itertools.count(1)
+        self._asked = 0, 0, 0
+        self.incarnation = 0
+        """Of the session that it belongs to."""
 
     def login(self, user: str, password: str) -> None:
         """Say who is there; LoginFailed where the broker does not take it."""
@@ -58,16 +63,46 @@ class Connection:
 
     def call(self, api_key: int, version: int, values: Values, timeout_s: float) -> Fields:
         """The answer to a request, which comes within `timeout_s` (0: within that of the connection)."""
+        self.send(api_key, version, values, timeout_s)
+        return self.receive()
+
+    def send(self, api_key: int, version: int, values: Values, timeout_s: float) -> None:
+        """Send a request, whose answer `receive` gives."""
         correlation_id = next(self._correlation_ids)
         data = request_bytes(api_key, version, correlation_id, CLIENT_ID, values)
+        self._asked, self.timeout_s = (api_key, version, correlation_id), timeout_s or self.timeout_s
         try:
-            if timeout_s:
-                self._socket.settimeout(timeout_s)
+            self._socket.settimeout(self.timeout_s)
             self._socket.sendall(data)
-            return read_answer(api_key, version, correlation_id, self._receive())
+        except OSError as error:
+            raise self.lost(error) from error
+
+    def receive(self) -> Fields:
+        """The answer to the request that was sent last."""
+        try:
+            return read_answer(*self._asked, self._receive())
         except (OSError, ProtocolError) as error:
-            self.close()
-            raise ConnectionLost(self.address, str(error) or type(error).__name__) from error
+            raise self.lost(error) from error
+
+    def lost(self, error: Exception) -> ConnectionLost:
+        """The error to raise where the connection broke of another."""
+        self.close()
+        return ConnectionLost(self.address, str(error) or type(error).__name__)
+
+    def fileno(self) -> int:
+        """What can be read when an answer is there; -1 when it is closed."""
+        return self._socket.fileno()
+
+    def has_come(self) -> bool:
+        """Whether there is something of an answer, or the connection broke."""
+        polled = select.poll()
+        polled.register(self._socket, select.POLLIN)
+        return bool(polled.poll(0))
+
+    def shut(self) -> None:
+        """Whoever waits for an answer, in whatever thread, waits no more."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _receive(self) -> memoryview:
         while True:

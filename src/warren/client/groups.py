@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from warren.client.handle import Handle
+from warren.client.steps import Steps, run, stepwise
 from warren.clock import microseconds
 from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import BadInput, GroupClosed, StoreClosed
@@ -110,7 +111,8 @@ class StreamMember(Member):
 
     # --- Reading ---
 
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    @stepwise
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> Steps[list[Message]]:
         """Up to `limit` messages of the partitions that this member owns, ordered within each partition."""
         checked_limit(limit)
         wait_s = checked_wait_s(wait)
@@ -119,15 +121,15 @@ class StreamMember(Member):
             count = min(limit, len(self._ahead))
             messages = [self._ahead.pop() for _ in range(count)]
         while len(messages) < limit:
-            more = self._read(limit - len(messages), 0.0 if messages else wait_s)
+            more = yield from self._reading(limit - len(messages), 0.0 if messages else wait_s)
             messages += more
             if not more:
                 break
         return messages
 
-    def _read(self, limit: int, wait_s: float) -> list[Message]:
+    def _reading(self, limit: int, wait_s: float) -> Steps[list[Message]]:
         values = {"limit": limit, "serial": next(self._serials)}
-        answer = self.handle.waited(
+        answer = yield from self.handle.waiting(
             OwnKey.READ_GROUP, values, wait_s, lambda found: bool(found.messages.records), repeat=_read_again
         )
         return self._messages(answer)
@@ -141,11 +143,16 @@ class StreamMember(Member):
                 yield message
                 continue
             try:
-                found = self._read(ITERATION_LIMIT, ITERATION_WAIT_S)
+                found = run(self._reading(ITERATION_LIMIT, ITERATION_WAIT_S))
             except (GroupClosed, StoreClosed):
                 return
             with self._mutex:
                 self._ahead = found[::-1]
+
+    def unread(self, messages: Sequence[Message]) -> None:
+        """These, which the latest `read` gave, are given again."""
+        with self._mutex:
+            self._ahead += reversed(messages)
 
     # --- Committing and going elsewhere ---
 
@@ -228,12 +235,17 @@ class QueueWorker(Member):
     def take(self, limit: None = None, wait: float = 0.0) -> Message | None: ...
     @overload
     def take(self, limit: int, wait: float = 0.0) -> list[Message]: ...
-    def take(self, limit: int | None = None, wait: float = 0.0) -> Message | list[Message] | None:
+    @stepwise  # type: ignore[misc]  # what it gives says nothing of `self`
+    def take(self, limit: int | None = None, wait: float = 0.0) -> Steps[Message | list[Message] | None]:
         """Lease a message, or up to `limit` of them. Where there is none, wait up to `wait` seconds for one."""
         self._check_open()
         count = 1 if limit is None else checked_limit(limit)
-        answer = self.handle.waited(
-            OwnKey.TAKE, {"limit": count}, checked_wait_s(wait), lambda found: bool(found.messages.records)
+        answer = yield from self.handle.waiting(
+            OwnKey.TAKE,
+            {"limit": count},
+            checked_wait_s(wait),
+            lambda found: bool(found.messages.records),
+            repeat=None,
         )
         messages = self._messages(answer)
         if limit is None:
@@ -279,7 +291,6 @@ class QueueWorker(Member):
             "seconds": float(seconds),
             "reason": reason,
         }
-        # Not sent again: whether it was done the first time could not be told from a lease that was lost.
         self.handle.call(OwnKey.SETTLE, values, repeat=None)
 
     @property

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from warren.client.calls import Calls, same
+from warren.client.calls import Calls, Repeat, same
+from warren.client.steps import Steps, run
 from warren.errors import ConnectionLost, NoSuchHandle, StoreClosed
-from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_schemas import OwnKey
-
-Repeat = Callable[[Values], Values]
 
 
 class Handle:
@@ -31,9 +30,10 @@ class Handle:
 
     def call(self, key: OwnKey, values: dict[str, Any], *, repeat: Repeat | None = same) -> Fields:
         """The answer to a call that names the handle."""
-        return self._tried(lambda: self.calls.call(key, {**values, "handle": self.number}, repeat=repeat))
+        asked = {**values, "handle": self.number}
+        return run(self._trying(lambda: self.calls.calling(key, asked, repeat=repeat)))
 
-    def waited(
+    def waiting(
         self,
         key: OwnKey,
         values: dict[str, Any],
@@ -41,16 +41,16 @@ class Handle:
         is_done: Callable[[Fields], bool],
         *,
         repeat: Repeat | None = same,
-    ) -> Fields:
-        """The same for a call that waits at the broker."""
+    ) -> Steps[Fields]:
+        """The steps of one that waits at the broker."""
         asked = {**values, "handle": self.number}
-        return self._tried(lambda: self.calls.waited(key, asked, wait_s, is_done, repeat=repeat))
+        return self._trying(lambda: self.calls.waiting(key, asked, wait_s, is_done, repeat=repeat))
 
-    def _tried(self, attempt: Callable[[], Fields]) -> Fields:
+    def _trying(self, attempt: Callable[[], Steps[Fields]]) -> Steps[Fields]:
         deadline_s = self.calls.clock.steady_s() + self.calls.timeout_s
         while True:
             try:
-                return attempt()
+                return (yield from attempt())
             except NoSuchHandle:
                 if self.calls.clock.steady_s() >= deadline_s:
                     raise

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from warren.client.calls import same
+from warren.client.steps import Steps, run, stepwise
 from warren.clock import microseconds
 from warren.config import READ_LIMIT_DEFAULT, SCAN_IN_PLACE_ROWS_MIN, WAIT_S_MAX
 from warren.errors import FellBehind, NumberRetired
@@ -115,7 +116,7 @@ class RemoteLog:
         messages: list[Message] = []
         room = bytes_max
         while len(messages) < limit and (room is None or room > 0 or not messages):
-            page = self._page(number, limit - len(messages), tag, 0.0, room)
+            page = run(self._page(number, limit - len(messages), tag, 0.0, room))
             messages += page.messages
             # An answer holds so many bytes and no more: it takes several where more is wanted.
             if not page.messages or not page.is_more:
@@ -124,7 +125,9 @@ class RemoteLog:
             room = None if room is None else room - sum(len(message.body) for message in page.messages)
         return messages
 
-    def _page(self, number: int, limit: int, tag: str | None, wait_s: float, bytes_max: int | None = None) -> Answer:
+    def _page(
+        self, number: int, limit: int, tag: str | None, wait_s: float, bytes_max: int | None = None
+    ) -> Steps[Answer]:
         values = {
             "topic": str(self._topic.name),
             "positions": position_values({self._partition: number}),
@@ -141,20 +144,21 @@ class RemoteLog:
             return bool(answer.messages.records)
 
         try:
-            answer = self._topic.store.calls.waited(OwnKey.READ, values, wait_s, is_done, repeat=same)
+            answer = yield from self._topic.store.calls.waiting(OwnKey.READ, values, wait_s, is_done, repeat=same)
         except FellBehind as error:
             raise NumberRetired(error.number, error.first) from error
         messages = messages_of(answer.messages, self._topic.name)
         return Answer(messages, found["number"], answer.is_more)
 
-    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:
+    @stepwise
+    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Steps[Page]:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
-        found = self._page(number, limit, None if tag is None else tag.text, min(wait, WAIT_S_MAX))
+        found = yield from self._page(number, limit, None if tag is None else tag.text, min(wait, WAIT_S_MAX))
         return Page(found.messages, found.next_number)
 
     def wait(self, number: int, seconds: float) -> bool:
         """Wait until message `number` is there, at most `seconds`; whether it is."""
-        return bool(self._page(number, 1, None, min(seconds, WAIT_S_MAX)).messages)
+        return bool(run(self._page(number, 1, None, min(seconds, WAIT_S_MAX))).messages)
 
     def backwards(self, number: int | None = None) -> Iterator[Message]:
         """Messages from `number` down to the first; from the last one where no number is given."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from queue import Empty, Full
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from warren.client.calls import same
 from warren.client.handle import Handle
+from warren.client.steps import Steps, run, stepwise
 from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_api import setting_values
 from warren.protocol.own_schemas import OwnKey
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
     from warren.client.store import RemoteStore
 
 T = TypeVar("T")
+CHANGES: Final = frozenset(("put", "get", "done"))
+"""What must not be done twice."""
 
 
 class RemoteQueue(Generic[T]):
     """A queue in the store of a broker. Any thread may put and get.
 
-    An item is in the queue when `put` returns, and out of it, for good, when the broker has given it: where the
-    connection breaks at that moment, the item is lost with it. Use a queue group where it must not be.
+    An item is in the queue when `put` returns, and out of it, for good, when the broker has given it: a client that
+    dies at that moment, or finds that its broker has, takes the item along. Use a queue group where it must not be.
     """
 
     def __init__(
@@ -40,46 +44,70 @@ class RemoteQueue(Generic[T]):
         values = {"queue": name, "maxsize": maxsize, "settings": setting_values(settings)}
         self._handle = Handle(store.calls, OwnKey.OPEN_QUEUE, values)
 
-    def _use(self, action: str, wait_s: float = 0.0, item: bytes = b"") -> Fields:
-        # Not sent again: an item would be there, or gone, twice.
-        return self._handle.waited(
-            OwnKey.USE_QUEUE, {"action": action, "item": item}, wait_s, lambda found: bool(found.is_done), repeat=None
-        )
+    def _using(self, action: str, wait_s: float = 0.0, item: bytes = b"") -> Steps[Fields]:
+        values, repeat = {"action": action, "item": item}, None if action in CHANGES else same
+        return self._handle.waiting(OwnKey.USE_QUEUE, values, wait_s, lambda found: bool(found.is_done), repeat=repeat)
 
     def _wait_s(self, block: bool, timeout: float | None) -> float:
         return Deadline(self._handle.calls.clock, block, timeout).left_s()
 
+    # --- Putting ---
+
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item. Where the queue is full, waits for room; Full where there is none in time."""
-        if not self._use("put", self._wait_s(block, timeout), self._dumps(item)).is_done:
+        if not self.offer(item, self._wait_s(block, timeout)):
             raise Full
+
+    @stepwise
+    def offer(self, item: T, wait: float) -> Steps[bool]:
+        """Add an item where there is room within `wait` seconds; whether there was."""
+        found = yield from self._using("put", wait, self._dumps(item))
+        return bool(found.is_done)
 
     def put_nowait(self, item: T) -> None:
         """Add an item; Full where there is no room."""
         self.put(item, block=False)
 
+    # --- Getting ---
+
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove the oldest item and return it. Where there is none, waits for one; Empty where none comes in time."""
-        found = self._use("get", self._wait_s(block, timeout))
-        if not found.is_done:
+        found = self.poll(self._wait_s(block, timeout))
+        if found is None:
             raise Empty
-        return self._loads(found.item)
+        return found[0]
+
+    @stepwise
+    def poll(self, wait: float) -> Steps[tuple[T] | None]:
+        """Remove the oldest item, alone in a tuple; None where none comes within `wait` seconds."""
+        found = yield from self._using("get", wait)
+        return (self._loads(found.item),) if found.is_done else None
 
     def get_nowait(self) -> T:
         """Remove the oldest item and return it; Empty where there is none."""
         return self.get(block=False)
 
+    # --- Tasks ---
+
     def task_done(self) -> None:
         """An item that was got is done with; ValueError where none is left to be."""
-        self._use("done")
+        run(self._using("done"))
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until every item was got and is done with, by whomever; whether that came in time."""
-        return bool(self._use("join", self._wait_s(True, timeout)).is_done)
+        return self.finish(self._wait_s(True, timeout))
+
+    @stepwise
+    def finish(self, wait: float) -> Steps[bool]:
+        """`join` for at most `wait` seconds."""
+        found = yield from self._using("join", wait)
+        return bool(found.is_done)
+
+    # --- How many there are ---
 
     def qsize(self) -> int:
         """How many items are in the queue."""
-        return int(self._use("size").count)
+        return int(run(self._using("size")).count)
 
     def empty(self) -> bool:
         return not self.qsize()

@@ -196,12 +196,17 @@ class RemoteStore:
         return f"<RemoteStore {self.calls.address}{' closed' if self.is_closed else ''}>"
 
 
-def connect_to(
-    address: str, timeout_s: float | None, tls: ssl.SSLContext | bool | None, user: str | None, password: str | None
+def connect(
+    address: str,
+    *,
+    timeout: float | None = None,
+    tls: ssl.SSLContext | bool | None = None,
+    user: str | None = None,
+    password: str | None = None,
 ) -> RemoteStore:
-    """A client that has reached its broker; what `warren.connect` does."""
+    """A client that has reached its broker; `warren.connect` says the rest."""
     context = ssl.create_default_context() if tls is True else tls or None
-    timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout_s is None else timeout_s
+    timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout is None else timeout
     store = RemoteStore(Calls(address, timeout_s=timeout_s, tls=context, user=user, password=password))
     try:
         store.topics()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import heapq
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from warren.client.broadcast import RemoteBroadcast
 from warren.client.calls import same
@@ -23,7 +21,7 @@ from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
 from warren.protocol.own_records import messages_of, record_values
 from warren.protocol.own_schemas import OwnKey
-from warren.queue.delay import Delay
+from warren.queue.by_time import Range, last_by_time, merged_by_time
 from warren.queue.delayed import Delayed, Scheduled, due_time, parse_handle_id
 from warren.queue.description import PartitionDescription, TopicDescription
 from warren.queue.groups import GroupOptions
@@ -32,7 +30,7 @@ from warren.queue.request import answer, reply_headers, request
 from warren.queue.rotation import checked_limit
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
-from warren.queue.topic import Places, Topic
+from warren.queue.topic import Places
 from warren.storage.block import record_size_max
 from warren.storage.columns import Batch
 from warren.storage.compression import compression_code
@@ -56,7 +54,7 @@ class RemoteTopic:
     def __init__(self, store: RemoteStore, name: str, shown: Fields) -> None:
         self.store = store
         self.name = Origin(name)
-        self.name.answer = functools.partial(answer, cast(Topic, self))
+        self.name.answer = functools.partial(answer, self)
         self._turn = itertools.count(store.calls.clock.now_ns() // 1000)
         self._ends: dict[int, int] = {}
         self.take_settings(settings_of(shown.settings))
@@ -222,9 +220,8 @@ class RemoteTopic:
 
     def _park(self, batch: Batch, tag: str, partition: int | None, due: Values) -> list[Delayed]:
         values = {**put_values(str(self.name), batch, tag, partition), **due}
-        # Not sent again: it would be delivered twice.
         ids = self.store.calls.call(OwnKey.PARK, values).ids
-        return [Delayed(cast(Delay, self), *parse_handle_id(id)) for id in ids]
+        return [Delayed(self, *parse_handle_id(id)) for id in ids]
 
     def scheduled(self, limit: int | None = None) -> Iterator[Scheduled]:
         """What was put with a delay and is not due yet, by due time, the first `limit` of it; read page by page."""
@@ -285,16 +282,13 @@ class RemoteTopic:
         headers: Mapping[str, bytes] | None = None,
     ) -> Message:
         """Put a message, and wait until somebody who consumes it answers with `message.reply`; the answer."""
-        return request(cast(Topic, self), body, timeout, key, tag, headers)
+        return request(self, body, timeout, key, tag, headers)
 
     # --- Reading by place and time ---
 
     def last(self, count: int = 1) -> list[Message]:
         """The last `count` messages of all partitions, by time."""
-        if count <= 0:
-            return []
-        found = heapq.merge(*(log.last(count) for log in self.logs), key=attrgetter("timestamp"))
-        return list(found)[-count:]
+        return last_by_time(self.logs, count)
 
     def since(self, when: datetime | float | int, *, tag: str | None = None) -> Iterator[Message]:
         """The messages from `when` on that are there now, by time over all partitions."""
@@ -314,8 +308,8 @@ class RemoteTopic:
             ends = {part.partition: part.end for part in self.shown().partitions}
         else:
             ends = self.find_time(microseconds(end))
-        parts = (_messages(self.partition(number), first, ends[number], tag) for number, first in firsts.items())
-        return heapq.merge(*parts, key=attrgetter("timestamp"))
+        ranges = [Range(self.partition(number), first, ends[number]) for number, first in firsts.items()]
+        return merged_by_time(ranges, tag)
 
     def find_time(self, time_us: int) -> dict[int, int]:
         """In each partition the number of the first message at or after a time."""
@@ -401,13 +395,3 @@ def _described(part: Fields) -> PartitionDescription:
         created=part.created,
         updated=part.updated,
     )
-
-
-def _messages(log: RemoteLog, start: int, end: int, tag: str | None) -> Iterator[Message]:
-    """The messages of a log from `start` up to `end`."""
-    while start < end:
-        messages = log.read(start, limit=min(READ_LIMIT_DEFAULT, end - start), tag=tag)
-        if not messages:
-            return
-        yield from (message for message in messages if message.number < end)
-        start = messages[-1].number + 1

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from warren.client.calls import same
 from warren.client.groups import QueueWorker, StreamMember, place_values
 from warren.client.handle import Handle
 from warren.clock import microseconds
-from warren.errors import BadInput, ConnectionLost, NoSuchHandle, ProducerClosed, StoreClosed, TransactionAborted
+from warren.errors import (
+    BadInput,
+    ConnectionLost,
+    NoSuchHandle,
+    NoSuchTransaction,
+    OutcomeUnknown,
+    ProducerClosed,
+    StoreClosed,
+    TransactionAborted,
+)
 from warren.message import NO_CORR_OFFSET, Message, Place, TopicReceipt
 from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_api import ANY, position_values
@@ -79,7 +88,7 @@ class RemoteTransaction:
         }
         self._number = store.calls.new_handle()
         values["handle"] = self._number
-        self.id = str(store.calls.call(OwnKey.BEGIN_TRANSACTION, values, repeat=same if id is None else None).id)
+        self.id = str(store.calls.call(OwnKey.BEGIN_TRANSACTION, values).id)
         self.last_state = State.OPEN
         self._is_left = False
 
@@ -154,18 +163,14 @@ class RemoteTransaction:
 
     def _change(self, values: dict[str, Any]) -> None:
         next_state(self.id, self.last_state, Event.CHANGE)
-        # Not sent again: it may be part of the transaction by now.
-        self._call(OwnKey.CHANGE_TRANSACTION, values, is_repeated=False)
+        self._call(OwnKey.CHANGE_TRANSACTION, values)
 
-    def _call(self, key: OwnKey, values: dict[str, Any], *, is_repeated: bool) -> Fields:
-        asked = {**values, "handle": self._number}
+    def _call(self, key: OwnKey, values: dict[str, Any]) -> Fields:
         try:
-            return self._store.calls.call(key, asked, repeat=same if is_repeated else None)
-        except (ConnectionLost, NoSuchHandle) as error:
-            if isinstance(error, NoSuchHandle):
-                self.last_state = State.ABORTED
-                raise TransactionAborted(self.id) from error
-            raise
+            return self._store.calls.call(key, {**values, "handle": self._number})
+        except NoSuchHandle as error:
+            self.last_state = State.ABORTED
+            raise TransactionAborted(self.id) from error
 
     # --- What becomes of it ---
 
@@ -177,7 +182,7 @@ class RemoteTransaction:
         return self.last_state
 
     def _end(self, action: str) -> None:
-        self.last_state = State(self._call(OwnKey.END_TRANSACTION, {"action": action}, is_repeated=False).state)
+        self.last_state = State(self._call(OwnKey.END_TRANSACTION, {"action": action}).state)
 
     def prepare(self) -> None:
         """Everything is on disk: from now on anybody may commit or abort it by its id, also after a crash."""
@@ -209,6 +214,11 @@ class RemoteTransaction:
         try:
             self._end("abort")
         except TransactionAborted:
+            self.last_state = State.ABORTED
+        except OutcomeUnknown:
+            # Gone with the session, unless it was prepared.
+            with suppress(NoSuchTransaction):
+                self._store.abort(self.id)
             self.last_state = State.ABORTED
 
     def __enter__(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.errors.remote import ConnectionLost, LoginFailed, NoSuchHandle, RemoteError
+from warren.errors.remote import ConnectionLost, LoginFailed, NoSuchHandle, OutcomeUnknown, RemoteError
 from warren.errors.root import (
     BadInput,
     BadName,
@@ -139,6 +139,7 @@ __all__ = [
     "NotWrittenYet",
     "NumberRetired",
     "OpenToAll",
+    "OutcomeUnknown",
     "PipelineBusy",
     "PipelineFailed",
     "ProducerBusy",

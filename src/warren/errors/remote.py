@@ -26,6 +26,21 @@ class ConnectionLost(RemoteError, ConnectionError):
         self.address, self.reason = address, reason
 
 
+class OutcomeUnknown(ConnectionLost):
+    """The call may have been carried out, or not: its answer is lost, and with it whoever would know.
+
+    Not `retryable`: whoever tries again looks first whether it was done.
+    """
+
+    code = "outcome_unknown"
+    retryable = False
+
+    def __init__(self, address: str, reason: str) -> None:
+        of = f" by the broker at {address}" if address else ""
+        WarrenError.__init__(self, f"whether the call was carried out{of} is not known: {reason}")
+        self.address, self.reason = address, reason
+
+
 class NoSuchHandle(RemoteError):
     """The broker holds nothing by this handle any more: the connection that opened it ended."""
 

@@ -57,6 +57,23 @@ CARRYING: Final = frozenset(
 )
 """Those whose requests carry messages, and may be as large as a frame."""
 
+NUMBERED: Final = frozenset(
+    (
+        OwnKey.DELETE_TOPIC,
+        OwnKey.PARK,
+        OwnKey.CANCEL_PARKED,
+        OwnKey.DELETE_GROUP,
+        OwnKey.TAKE,
+        OwnKey.SETTLE,
+        OwnKey.REDRIVE,
+        OwnKey.BEGIN_TRANSACTION,
+        OwnKey.CHANGE_TRANSACTION,
+        OwnKey.END_TRANSACTION,
+        OwnKey.USE_QUEUE,
+    )
+)
+"""Those that a session numbers, so that one that is sent again is not done again."""
+
 _ERROR: Final = field(
     "error",
     "struct",
@@ -68,6 +85,7 @@ _ERROR: Final = field(
 )
 _HANDLE: Final = field("handle", "int64")
 _TOPIC: Final = field("topic", "string")
+_NUMBER: Final = (field("call_number", "int64"), field("answered_below", "int64"))
 _SETTING: Final = (field("name", "string"), field("value", "string"))
 _SETTINGS: Final = field("settings", "[]", *_SETTING, count_max=PARTITIONS_MAX)
 _PACKED: Final = (
@@ -126,7 +144,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.LIST_TOPICS: (),
     OwnKey.OPEN_TOPIC: (_TOPIC, field("must_exist", "bool"), field("is_described", "bool"), _SETTINGS),
     OwnKey.CONFIGURE_TOPIC: (_TOPIC, _SETTINGS),
-    OwnKey.DELETE_TOPIC: (_TOPIC,),
+    OwnKey.DELETE_TOPIC: (*_NUMBER, _TOPIC),
     OwnKey.APPEND: (
         _TOPIC,
         field("marker", "bytes"),
@@ -148,31 +166,34 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("skips", "bool"),
         field("bytes_max", "int32"),
     ),
-    OwnKey.PARK: (_TOPIC, *_DUE, field("partition", "int32"), _RECORDS),
+    OwnKey.PARK: (*_NUMBER, _TOPIC, *_DUE, field("partition", "int32"), _RECORDS),
     OwnKey.LIST_PARKED: (_TOPIC, field("after", "string"), field("limit", "int32"), field("bytes_max", "int32")),
-    OwnKey.CANCEL_PARKED: (_TOPIC, field("id", "string")),
+    OwnKey.CANCEL_PARKED: (*_NUMBER, _TOPIC, field("id", "string")),
     OwnKey.OPEN_GROUP: (_HANDLE, _TOPIC, field("group", "string"), field("mode", "string"), _SETTINGS),
-    OwnKey.DELETE_GROUP: (_TOPIC, field("group", "string")),
+    OwnKey.DELETE_GROUP: (*_NUMBER, _TOPIC, field("group", "string")),
     OwnKey.DESCRIBE_GROUP: (_HANDLE, field("is_dead_wanted", "bool")),
     OwnKey.READ_GROUP: (_HANDLE, field("serial", "int64"), field("is_retry", "bool"), *_READING),
     OwnKey.COMMIT_GROUP: (_HANDLE, _SOME_POSITIONS),
     OwnKey.SEEK_GROUP: (_HANDLE, field("to", "string"), field("where", "int64"), field("partition", "int32")),
-    OwnKey.TAKE: (_HANDLE, field("limit", "int32"), field("wait_ms", "int32")),
+    OwnKey.TAKE: (*_NUMBER, _HANDLE, field("limit", "int32"), field("wait_ms", "int32")),
     OwnKey.SETTLE: (
+        *_NUMBER,
         _HANDLE,
         field("action", "string"),
         _PLACES,
         field("seconds", "float64"),
         field("reason", "string"),
     ),
-    OwnKey.REDRIVE: (_HANDLE, field("limit", "int64"), _PLACES),
+    OwnKey.REDRIVE: (*_NUMBER, _HANDLE, field("limit", "int64"), _PLACES),
     OwnKey.BEGIN_TRANSACTION: (
+        *_NUMBER,
         _HANDLE,
         field("id", "string", nullable="0+"),
         field("timeout", "float64"),
         field("prepared_timeout", "float64"),
     ),
     OwnKey.CHANGE_TRANSACTION: (
+        *_NUMBER,
         _HANDLE,
         _TOPIC,
         field("partition", "int32"),
@@ -183,7 +204,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         _SOME_POSITIONS,
         _PLACES,
     ),
-    OwnKey.END_TRANSACTION: (_HANDLE, field("id", "string"), field("action", "string")),
+    OwnKey.END_TRANSACTION: (*_NUMBER, _HANDLE, field("id", "string"), field("action", "string")),
     OwnKey.COMMIT_BATCH: (
         field("application", "string", nullable="0+"),
         field("version", "int64"),
@@ -193,11 +214,17 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.OPEN_PRODUCER: (_HANDLE, field("producer", "string")),
     OwnKey.NUMBERED_PUT: (_HANDLE, _TOPIC, field("sequence", "int64"), field("partition", "int32"), _RECORDS),
     OwnKey.OPEN_QUEUE: (_HANDLE, field("queue", "string"), field("maxsize", "int64"), _SETTINGS),
-    OwnKey.USE_QUEUE: (_HANDLE, field("action", "string"), field("item", "bytes"), field("wait_ms", "int32")),
+    OwnKey.USE_QUEUE: (
+        *_NUMBER,
+        _HANDLE,
+        field("action", "string"),
+        field("item", "bytes"),
+        field("wait_ms", "int32"),
+    ),
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
 }
 _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
-    OwnKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("is_new", "bool")),
+    OwnKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("incarnation", "int64")),
     OwnKey.LIST_TOPICS: (field("topics", "[]string"),),
     OwnKey.OPEN_TOPIC: (
         _SETTINGS,

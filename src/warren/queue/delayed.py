@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from warren.clock import EPOCH
 from warren.errors import BadInput
 from warren.message import NO_CORR_OFFSET, Message
-
-if TYPE_CHECKING:
-    from warren.queue.delay import Delay
 
 HORIZONS: Final = ("minute", "hour", "day", "month", "later")
 """A message that waits for long keeps only those of a like horizon on disk, not all that came after it."""
@@ -21,13 +18,19 @@ RESERVED: Final = frozenset((CORR_OFFSET_HEADER, PARTITION_HEADER))
 """Where a parked message keeps what its place in the parked log is needed for."""
 
 
+class Cancels(Protocol):
+    """Where a message is parked, here or behind a broker."""
+
+    def cancel(self, handle_id: str) -> bool: ...
+
+
 class Delayed:
     """A message that is parked. `id` is text by which any process can cancel it."""
 
-    __slots__ = ("_delay", "due_us", "horizon", "number")
+    __slots__ = ("_place", "due_us", "horizon", "number")
 
-    def __init__(self, delay: Delay, horizon: str, number: int, due_us: int) -> None:
-        self._delay, self.horizon, self.number, self.due_us = delay, horizon, number, due_us
+    def __init__(self, place: Cancels, horizon: str, number: int, due_us: int) -> None:
+        self._place, self.horizon, self.number, self.due_us = place, horizon, number, due_us
 
     @property
     def id(self) -> str:
@@ -40,7 +43,7 @@ class Delayed:
 
     def cancel(self) -> bool:
         """True: it will never be delivered. False: it was delivered, or is about to be, or was cancelled before."""
-        return self._delay.cancel(self.id)
+        return self._place.cancel(self.id)
 
     def __repr__(self) -> str:
         return f"<Delayed {self.id}, due {self.due.isoformat()}>"

@@ -92,6 +92,14 @@ class DurableQueue(Generic[T]):
         except GONE as error:
             raise NoSuchTopic(topic.name) from error
 
+    def offer(self, item: T, wait: float) -> bool:
+        """Add an item where there is room within `wait` seconds; whether there was."""
+        try:
+            self.put(item, timeout=wait)
+        except Full:
+            return False
+        return True
+
     def put_nowait(self, item: T) -> None:
         """Add an item; Full where there is no room."""
         self.put(item, block=False)
@@ -140,6 +148,13 @@ class DurableQueue(Generic[T]):
         except NumberRetired as error:
             return self._log.read(error.first, limit=READ_AHEAD, bytes_max=READ_AHEAD_BYTES)
 
+    def poll(self, wait: float) -> tuple[T] | None:
+        """Remove the oldest item, alone in a tuple; None where none comes within `wait` seconds."""
+        try:
+            return (self.get(timeout=wait),)
+        except Empty:
+            return None
+
     def get_nowait(self) -> T:
         """Remove the oldest item and return it; Empty where there is none."""
         return self.get(block=False)
@@ -159,6 +174,10 @@ class DurableQueue(Generic[T]):
                 return False
             self._clock.sleep(max(TICK_S, min(LOOK_S, left_s)))
         return True
+
+    def finish(self, wait: float) -> bool:
+        """`join` for at most `wait` seconds."""
+        return self.join(wait)
 
     # --- How many there are ---
 

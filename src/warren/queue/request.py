@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from warren.config import NAME_SIZE_MAX, WAIT_S_MAX
 from warren.errors import BadInput, NoReply
 from warren.message import Message, TopicReceipt
+from warren.queue.settings import TopicSettings
+from warren.storage.read import Page
 from warren.storage.tags import TagFilter
-
-if TYPE_CHECKING:
-    from warren.queue.topic import Topic
 
 REPLY_TO: Final = "warren.reply-to"
 """The header that names the topic of the answer. The answer's tag is the id of the request."""
 REPLIES_SUFFIX: Final = ".replies"
 REPLIES_AGE_S: Final = 3600.0
+
+
+class ReadsPages(Protocol):
+    """A log, here or behind a broker, as far as an answer is waited for in it."""
+
+    @property
+    def end(self) -> int: ...
+    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page: ...
+
+
+class FindsTopics(Protocol):
+    """A store, here or behind a broker, as far as answers are put to its topics."""
+
+    def has_topic(self, name: str) -> bool: ...
+    def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Asked: ...
+    def existing_topic(self, name: str) -> Asked: ...
+
+
+class Asked(Protocol):
+    """A topic, here or behind a broker, as far as requests are put to it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def settings(self) -> TopicSettings: ...
+    @property
+    def store(self) -> FindsTopics: ...
+    @property
+    def put(self) -> Callable[..., Any]: ...
+    def partition(self, number: int) -> ReadsPages: ...
 
 
 def reply_headers(headers: Mapping[str, bytes] | None, reply_to: str) -> Mapping[str, bytes]:
@@ -26,23 +55,44 @@ def reply_headers(headers: Mapping[str, bytes] | None, reply_to: str) -> Mapping
 
 
 def request(
-    topic: Topic, body: bytes, timeout: float, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
+    topic: Asked, body: bytes, timeout: float, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
 ) -> Message:
     """Put a request to `topic`, and wait for its answer; NoReply after `timeout` seconds."""
+    question = ask(topic, body, timeout, key, tag, headers)
+    return question.answer(question.log.read_page(question.number, limit=1, tag=question.filter, wait=timeout))
+
+
+class Question(NamedTuple):
+    """A request that was put: its answer will be in `log`, from `number` on, and passes the filter."""
+
+    topic: str
+    timeout: float
+    log: ReadsPages
+    number: int
+    filter: TagFilter
+
+    def answer(self, page: Page) -> Message:
+        """The answer, where it was read; else NoReply."""
+        if not page.messages:
+            raise NoReply(self.topic, self.timeout)
+        return page.messages[0]
+
+
+def ask(
+    topic: Asked, body: bytes, timeout: float, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
+) -> Question:
+    """Put a request to `topic`, without waiting for its answer."""
     if not 0 < timeout <= WAIT_S_MAX:
         raise BadInput(f"timeout {timeout!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
     replies = _replies(topic)
     log = replies.partition(0)
     id = uuid.uuid4().hex
-    number, tag_filter = log.end, TagFilter.parse(id)
+    question = Question(topic.name, timeout, log, log.end, TagFilter.parse(id))
     topic.put(body, key=key, tag=tag, headers=headers, id=id, reply_to=replies.name)
-    page = log.read_page(number, limit=1, tag=tag_filter, wait=timeout)
-    if not page.messages:
-        raise NoReply(topic.name, timeout)
-    return page.messages[0]
+    return question
 
 
-def _replies(topic: Topic) -> Topic:
+def _replies(topic: Asked) -> Asked:
     name = topic.name + REPLIES_SUFFIX
     if len(name) > NAME_SIZE_MAX:
         raise BadInput(f"topic {str(topic.name)!r}: its name is too long for a topic of answers, {name!r}")
@@ -51,10 +101,11 @@ def _replies(topic: Topic) -> Topic:
     return topic.store.topic(name, durability=topic.settings.durability, retention_age_s=REPLIES_AGE_S)
 
 
-def answer(topic: Topic, message: Message, body: bytes) -> TopicReceipt:
+def answer(topic: Asked, message: Message, body: bytes) -> TopicReceipt:
     """Answer a request that was read from `topic`."""
     reply_to = message.headers.get(REPLY_TO)
     if reply_to is None:
         raise BadInput("nobody waits for an answer: the message was not put with `request` or `reply_to`")
     replies = topic.store.existing_topic(reply_to.decode(errors="replace"))
-    return replies.put(body, tag=message.id, corr_offset=message.offset)
+    receipt: TopicReceipt = replies.put(body, tag=message.id, corr_offset=message.offset)
+    return receipt

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import heapq
 import itertools
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from warren.clock import Clock, microseconds
-from warren.config import BODY_SIZE_MAX, READ_LIMIT_DEFAULT
+from warren.config import BODY_SIZE_MAX
 from warren.errors import GONE, BadInput, NoSuchPartition, NoSuchTopic, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue import store_paths
 from warren.queue.broadcast import Broadcast
+from warren.queue.by_time import Range, last_by_time, merged_by_time
 from warren.queue.delay import Delay
 from warren.queue.delayed import Delayed, Scheduled
 from warren.queue.description import TopicDescription, describe_partition
@@ -321,10 +320,7 @@ class Topic:
 
     def last(self, count: int = 1) -> list[Message]:
         """The last `count` messages of all partitions, by time."""
-        if count <= 0:
-            return []
-        found = heapq.merge(*(log.last(count) for log in self.logs), key=attrgetter("timestamp"))
-        return list(found)[-count:]
+        return last_by_time(self.logs, count)
 
     def since(self, when: datetime | float | int, *, tag: str | None = None) -> Iterator[Message]:
         """The messages from `when` on that are there now, by time over all partitions."""
@@ -341,11 +337,9 @@ class Topic:
     ) -> Iterator[Message]:
         end_us = None if end is None else microseconds(end)
         ranges = [
-            (log, log.find_time(start), log.end if end_us is None else log.find_time(end_us)) for log in self.logs
+            Range(log, log.find_time(start), log.end if end_us is None else log.find_time(end_us)) for log in self.logs
         ]
-        return heapq.merge(
-            *(_messages(log, first, last, tag) for log, first, last in ranges), key=attrgetter("timestamp")
-        )
+        return merged_by_time(ranges, tag)
 
     # --- Consuming ---
 
@@ -458,13 +452,3 @@ def _close(logs: Sequence[Log]) -> None:
         # Whoever deleted the topic left nothing to close.
         with suppress(*GONE):
             log.close()
-
-
-def _messages(log: Log, start: int, end: int, tag: str | None) -> Iterator[Message]:
-    """The messages of a log from `start` up to `end`."""
-    while start < end:
-        messages = log.read(start, limit=min(READ_LIMIT_DEFAULT, end - start), tag=tag)
-        if not messages:
-            return
-        yield from (message for message in messages if message.number < end)
-        start = messages[-1].number + 1

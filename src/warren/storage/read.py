@@ -39,6 +39,10 @@ class Page(NamedTuple):
     messages: list[Message]
     next_number: int
 
+    def __bool__(self) -> bool:
+        """Whether there is a message."""
+        return bool(self.messages)
+
 
 def read(
     view: LogView,

@@ -13,6 +13,7 @@ from warren.config import OWN_LIMIT_MAX, OWN_LOOK_S, OWN_WAIT_S_MAX
 from warren.errors import BadInput, NoSuchHandle, WarrenError
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 from warren.protocol.own_errors import error_values
+from warren.protocol.own_schemas import NUMBERED
 from warren.storage import Log
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ def own(handle: OwnHandler) -> Handler:
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
         asked = decode_request(request.api_key, request.version, request.body)
+        if request.api_key in NUMBERED and asked.call_number:
+            return _numbered(call, asked, handle)
         try:
             found = handle(call, asked)
         except WarrenError as error:
@@ -34,6 +37,26 @@ def own(handle: OwnHandler) -> Handler:
         return encode_response(request.api_key, request.version, found)
 
     return answer
+
+
+async def _numbered(call: Call, asked: Fields, handle: OwnHandler) -> Answer:
+    """The answer to a call that may be sent again."""
+
+    async def work() -> tuple[Answer, bool]:
+        is_done = True
+        try:
+            found = handle(call, asked)
+            values = await found if inspect.isawaitable(found) else found
+        except WarrenError as error:
+            # Where nothing is held by the handle nothing was done: the client opens it again, and asks again.
+            is_done = not isinstance(error, NoSuchHandle)
+            values = _refused(call, error)
+        return encode_response(call.request.api_key, call.request.version, values), is_done
+
+    try:
+        return await session_of(call).answers.answer(asked.call_number, asked.answered_below, work)
+    except WarrenError as error:
+        return encode_response(call.request.api_key, call.request.version, _refused(call, error))
 
 
 async def _later(call: Call, found: Awaitable[Values]) -> Answer:
@@ -87,7 +110,10 @@ async def awaited(
         left_s = deadline - loop.time()
         if found or left_s <= 0 or call.broker.is_stopping:
             return found
-        await call.broker.long_polls.wait(logs(), min(left_s, look_s))
+        woken = loop.create_future()
+        if session is not None:
+            call.broker.sessions.park(call.peer, woken)
+        await call.broker.long_polls.wait(logs(), min(left_s, look_s), woken)
         if session is not None and not call.broker.sessions.has(call.peer):
             # Nobody is there to be answered: what came meanwhile is for others.
             raise NoSuchHandle(0)

@@ -268,7 +268,7 @@ async def take(call: Call, asked: Fields) -> Values:
         return await call.broker.in_thread(held.take, limit)
 
     messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
-    if messages and not call.broker.sessions.has(call.peer):
+    if messages and not asked.call_number and not call.broker.sessions.has(call.peer):
         await call.broker.in_thread(held.give_back, messages)
     return {"messages": message_values(messages)}
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from warren.broker.own.numbered import AnswerRoom, Answers
 from warren.broker.peer import Peer
-from warren.config import OWN_HANDLES_MAX
+from warren.config import OWN_HANDLES_MAX, OWN_SESSION_S
 from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
 
 
@@ -24,16 +28,22 @@ class Held(Protocol):
 
 
 H = TypeVar("H", bound=Held)
+INCARNATION_BITS: Final = 63
 
 
 class Session:
     """One client, over however many connections. Any thread may use it.
 
-    Invariant: what it holds is closed when its last connection ended, and nothing is held from then on.
+    Invariant: what it holds is closed when it ended: OWN_SESSION_S after its last connection did, or with it where the
+    client has said that it leaves. Nothing is held from then on.
     """
 
-    def __init__(self, id: bytes, user: str) -> None:
-        self.id, self.user = id, user
+    def __init__(self, id: bytes, user: str, answers: Answers) -> None:
+        self.id, self.user, self.answers = id, user, answers
+        self.incarnation = secrets.randbits(INCARNATION_BITS)
+        """Tells it from a session of the same client that began before, or at another broker."""
+        self.is_leaving = False
+        """Whether the client has said that it will not come back."""
         self.connections: set[int] = set()
         self.is_closed = False
         self._held: dict[int, Held] = {}
@@ -94,22 +104,29 @@ def _close(held: Held) -> None:
 class Sessions:
     """The sessions of a broker. For the event loop's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[Session], None]) -> None:
+        self._ended = ended
+        self._room = AnswerRoom()
         self._sessions: dict[bytes, Session] = {}
         self._by_peer: dict[int, Session] = {}
+        self._parked: dict[int, asyncio.Future[None]] = {}
+        self._leaving: dict[bytes, asyncio.TimerHandle] = {}
 
-    def join(self, peer: Peer, id: bytes) -> bool:
-        """The connection of `peer` belongs to session `id`, which begins where there is none; whether it does."""
+    def join(self, peer: Peer, id: bytes) -> Session:
+        """The connection of `peer` belongs to session `id`, which begins where there is none."""
         session = self._sessions.get(id)
-        is_new = session is None
         if session is None:
-            session = self._sessions[id] = Session(id, peer.user)
+            session = self._sessions[id] = Session(id, peer.user, Answers(self._room))
         if session.user != peer.user:
             raise BadInput("the session belongs to another user")
-        self.leave(peer)
+        if self._by_peer.get(_key(peer)) is not session:
+            self.leave(peer)
         session.connections.add(_key(peer))
         self._by_peer[_key(peer)] = session
-        return is_new
+        timer = self._leaving.pop(id, None)
+        if timer is not None:
+            timer.cancel()
+        return session
 
     def of(self, peer: Peer) -> Session:
         """The session of a connection; BadInput where it has not begun one."""
@@ -122,16 +139,39 @@ class Sessions:
         """Whether the connection is still there, as part of a session."""
         return _key(peer) in self._by_peer
 
-    def leave(self, peer: Peer) -> Session | None:
-        """The connection ended; the session to be closed where it was the last one."""
+    def park(self, peer: Peer, woken: asyncio.Future[None]) -> None:
+        """A request of this connection waits: it is woken when the connection ends."""
+        self._parked[_key(peer)] = woken
+
+    def leave(self, peer: Peer) -> None:
+        """The connection ended. Where it was the last one of its session, that ends as well, now or in a while."""
         session = self._by_peer.pop(_key(peer), None)
+        woken = self._parked.pop(_key(peer), None)
+        if woken is not None and not woken.done():
+            woken.set_result(None)
         if session is None:
-            return None
+            return
         session.connections.discard(_key(peer))
         if session.connections:
-            return None
+            return
+        if session.is_leaving:
+            self._end(session)
+        else:
+            loop = asyncio.get_running_loop()
+            self._leaving[session.id] = loop.call_later(OWN_SESSION_S, self._end, session)
+
+    def _end(self, session: Session) -> None:
+        self._leaving.pop(session.id, None)
         self._sessions.pop(session.id, None)
-        return session
+        session.answers.close()
+        self._ended(session)
+
+    def close(self) -> None:
+        """End all sessions."""
+        for timer in self._leaving.values():
+            timer.cancel()
+        for session in list(self._sessions.values()):
+            self._end(session)
 
 
 def _key(peer: Peer) -> int:

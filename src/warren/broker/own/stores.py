@@ -14,17 +14,21 @@ from warren.protocol.own_api import setting_values, settings_of
 from warren.queue.topic import Topic
 
 SOFTWARE: Final = "warren"
+NO_HANDLE: Final = 0
 
 
 def open_session(call: Call, asked: Fields) -> Values:
     """The connection belongs to a session: what is opened over it is closed with the session's last connection."""
     call.peer.software = asked.software
-    is_new = call.broker.sessions.join(call.peer, asked.session)
-    return {"store_id": call.broker.store.id, "software": SOFTWARE, "is_new": is_new}
+    session = call.broker.sessions.join(call.peer, asked.session)
+    return {"store_id": call.broker.store.id, "software": SOFTWARE, "incarnation": session.incarnation}
 
 
 async def close_handle(call: Call, asked: Fields) -> Values:
-    """Close what a handle stands for. Once more does nothing."""
+    """Close what a handle stands for; by NO_HANDLE the session ends with its connections. Once more does nothing."""
+    if asked.handle == NO_HANDLE:
+        session_of(call).is_leaving = True
+        return {}
     await call.broker.in_thread(session_of(call).let_go, asked.handle)
     return {}
 

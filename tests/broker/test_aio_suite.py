@@ -1,0 +1,134 @@
+"""The tests of an embedded asyncio store, over the network; and what waiting for a broker costs, and ends by."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import warren
+from tests.broker.running import RunningBroker, running_broker
+from tests.unit import test_aio_store
+from tests.unit.patience import WAIT_S, run, until
+from warren.errors import ConnectionLost, StoreClosed
+
+HERE_ALONE: Final = {"test_settings_that_cannot_be_are_refused_on_opening"}
+"""What is told to a store that is opened here, and to no broker."""
+COUNT: Final = 12
+TESTS = [
+    pytest.param(test, id=name)
+    for name, test in vars(test_aio_store).items()
+    if name.startswith("test_") and inspect.isfunction(test) and name not in HERE_ALONE
+]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_what_holds_for_an_embedded_asyncio_store_holds_over_the_network(
+    test: Callable[[Path], None], broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(path: Path, **options: Any) -> Any:
+        return warren.aio.connect(broker.address, timeout=WAIT_S)
+
+    monkeypatch.setattr(warren.aio, "open", connect)
+
+    test(tmp_path)
+
+
+def test_the_whole_suite_is_there() -> None:
+    assert len(TESTS) >= 13
+
+
+def test_tasks_that_wait_take_no_thread_and_keep_nobody_from_putting(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
+            topic = await store.topic("orders")
+            group = await topic.group("workers", mode="queue")
+            takers = [asyncio.create_task(group.take(wait=WAIT_S)) for _ in range(100)]
+            while len(broker.broker.connections) < len(takers):
+                await asyncio.sleep(0.01)
+
+            await topic.put_many([b"x"] * len(takers))
+            found = await asyncio.gather(*takers)
+            ours = [thread for thread in threading.enumerate() if thread.name.startswith("warren-aio")]
+
+            assert len({message.number for message in found if message is not None}) == len(takers)
+            assert len(ours) < len(takers) / 2
+
+    run(work())
+
+
+def test_a_task_that_is_cancelled_ends_at_once_and_leaves_its_message_to_others(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
+            topic = await store.topic("orders")
+            group = await topic.group("workers", mode="queue", lease=600.0, backoff=0.0, attempts_max=0)
+            found: list[Any] = []
+            for number in range(COUNT):
+                taking = asyncio.create_task(group.take(wait=WAIT_S))
+                await asyncio.sleep(0.002 * (number % 4))
+                # Before, while or after the message is on its way.
+                putting = asyncio.create_task(topic.put(b"%d" % number))
+                await asyncio.sleep(0.0005 * number)
+                taking.cancel()
+                await asyncio.wait([taking, putting])
+                found += [] if taking.cancelled() else [taking.result()]
+
+            while len({message.number for message in found}) < COUNT:
+                more = await group.take(COUNT, wait=WAIT_S)
+                assert more
+                found += more
+
+    run(work())
+
+
+def test_closing_the_store_ends_those_who_wait(broker: RunningBroker) -> None:
+    async def work() -> None:
+        store = await warren.aio.connect(broker.address, timeout=WAIT_S)
+        group = await (await store.topic("orders")).group("workers", mode="queue")
+        taking = asyncio.create_task(group.take(wait=WAIT_S * 10))
+        calls: Any = store.sync.calls  # type: ignore[attr-defined]
+        await asyncio.to_thread(until, lambda: calls._parked)
+
+        await store.close()
+
+        with pytest.raises(StoreClosed):
+            await taking
+
+    run(work())
+
+
+def test_nobody_there_is_a_clear_error() -> None:
+    async def work() -> None:
+        with pytest.raises(ConnectionLost) as caught:
+            await warren.aio.connect("127.0.0.1:1", timeout=0.2)
+        assert caught.value.retryable
+
+    run(work())
+
+
+def test_a_wait_outlasts_its_connection(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
+            topic = await store.topic("orders")
+            group = await topic.group("billing")
+            reading = asyncio.create_task(group.read(wait=WAIT_S))
+            calls: Any = store.sync.calls  # type: ignore[attr-defined]
+            await asyncio.to_thread(until, lambda: calls._parked)
+            for connection in list(calls._parked):
+                connection.shut()
+            await topic.put(b"one")
+
+            assert [message.body for message in await reading] == [b"one"]
+
+    run(work())

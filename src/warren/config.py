@@ -172,6 +172,8 @@ BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
 """Answers that a client does not read: above it nothing more is done for it."""
 BROKER_STOP_S_MAX: Final = 10.0
 BROKER_THREADS: Final = 8
+DOOR_THREADS_MAX: Final = 8
+"""How many logs are synced at once for those who put to them over the network."""
 BROKER_PUTS_WAITING_MAX: Final = 100_000
 GROUP_MEMBERS_MAX: Final = 1_000
 GROUPS_MAX: Final = 100_000

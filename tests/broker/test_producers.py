@@ -167,7 +167,8 @@ def test_what_is_sent_behind_a_batch_that_failed_does_not_get_in_before_it(
         caller.produce("orders", numbered_batch((8, 0), 0, b"other"))
         log = broker.broker.store.topic("orders").partition(0)
         with monkeypatch.context() as broken:
-            broken.setattr(log, "append_packed", raising(StorageFull("log", 1)))
+            for way in ("append_packed", "settle"):
+                broken.setattr(log, way, raising(StorageFull("log", 1)))
             assert caller.produce("orders", numbered_batch(PRODUCER, 0, b"a"))[0] == Code.STORAGE_ERROR
 
         assert caller.produce("orders", numbered_batch(PRODUCER, 1, b"b"))[0] == Code.OUT_OF_ORDER_SEQUENCE_NUMBER

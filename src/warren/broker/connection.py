@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections import deque
@@ -115,7 +116,13 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:  # noqa: BLE001  # It is logged, and ends no other connection.
                 self._fail(request, size)
                 return
-            if inspect.isawaitable(found):
+            if type(found) is list:
+                self._reply(request, size, found, begun_s)
+            elif isinstance(found, asyncio.Future):
+                # Much less than a task, and requests that are many give it.
+                self._is_working = True
+                found.add_done_callback(functools.partial(self._told, request, size, begun_s))
+            elif inspect.isawaitable(found):
                 self._is_working = True
                 self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
             else:
@@ -129,10 +136,23 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:  # noqa: BLE001  # The same.
             self._fail(request, size)
         else:
-            self._is_working = False
-            self._reply(request, size, found, begun_s)
-            self._work()
-            self._pause_or_resume()
+            self._go_on(request, size, found, begun_s)
+
+    def _told(self, request: Request, size: int, begun_s: float, answer: asyncio.Future[Answer]) -> None:
+        try:
+            found = answer.result()
+        except WarrenError as error:
+            self._refuse(request, size, error)
+        except Exception:  # noqa: BLE001  # The same.
+            self._fail(request, size)
+        else:
+            self._go_on(request, size, found, begun_s)
+
+    def _go_on(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
+        self._is_working = False
+        self._reply(request, size, answer, begun_s)
+        self._work()
+        self._pause_or_resume()
 
     def _reply(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
         self._give_back(size)

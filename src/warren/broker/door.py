@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import NamedTuple
 
 from warren.broker.metrics import Metrics
-from warren.config import BROKER_PUTS_WAITING_MAX
-from warren.errors import StoreBusy, WarrenError
+from warren.config import BROKER_PUTS_WAITING_MAX, DOOR_THREADS_MAX
+from warren.errors import StoreBusy
 from warren.storage import Log
+from warren.storage.puts import append_puts
 from warren.storage.record import Packed
 
-
-class InThread(Protocol):
-    """Does something on a thread."""
-
-    def __call__(self, work: Callable[..., Any], *arguments: Any) -> Awaitable[Any]: ...
+Outcome = range | BaseException
+"""The numbers that the messages of a put got, or why they got none."""
 
 
 class Waiting(NamedTuple):
-    """A put that waits: its records, and who is told their numbers."""
+    """A put that waits: its records, and who is told what became of it."""
 
     records: Sequence[Packed]
-    stored: asyncio.Future[range]
+    told: Callable[[Outcome], None]
 
 
 class Door:
@@ -33,12 +33,15 @@ class Door:
     log that does not wait for the disk is appended to at once, without a hop.
     """
 
-    def __init__(
-        self, in_thread: InThread, tasks: asyncio.TaskGroup, told: Callable[[Log], None], metrics: Metrics
-    ) -> None:
-        self._in_thread, self._tasks, self._told, self._metrics = in_thread, tasks, told, metrics
+    def __init__(self, told: Callable[[Log], None], metrics: Metrics) -> None:
+        self._told, self._metrics = told, metrics
         self._waiting: dict[Log, list[Waiting]] = {}
+        """Those that wait for the hop that is under way, for each log that has one."""
         self.waiting_count = 0
+        self._loop = asyncio.get_running_loop()
+        # Not an executor: a future for each hop costs more than all else that is done for one.
+        self._hops: SimpleQueue[tuple[Log, list[Waiting]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
 
     def put_now(self, log: Log, records: Sequence[Packed]) -> range:
         """Append to a log whose puts do not wait for the disk; the numbers."""
@@ -47,43 +50,73 @@ class Door:
         self._told(log)
         return numbers
 
-    async def put(self, log: Log, records: Sequence[Packed]) -> range:
-        """Append, and return the numbers when the records are as durable as the log says."""
+    def put_soon(self, log: Log, records: Sequence[Packed], told: Callable[[Outcome], None]) -> None:
+        """Append, and tell the numbers when the records are as durable as the log says. StoreBusy where none fits."""
         if self.waiting_count >= BROKER_PUTS_WAITING_MAX:
             raise StoreBusy(log.path)
-        waiting = Waiting(records, asyncio.get_running_loop().create_future())
         self.waiting_count += 1
         there = self._waiting.get(log)
         if there is None:
-            self._waiting[log] = [waiting]
-            self._tasks.create_task(self._drain(log))
+            self._hop(log, [Waiting(records, told)])
         else:
-            there.append(waiting)
-        try:
-            return await waiting.stored
-        finally:
-            self.waiting_count -= 1
+            there.append(Waiting(records, told))
 
-    async def _drain(self, log: Log) -> None:
-        while batch := self._waiting[log]:
-            self._waiting[log] = []
+    async def put(self, log: Log, records: Sequence[Packed]) -> range:
+        """Append, and return the numbers when the records are as durable as the log says."""
+        stored: asyncio.Future[range] = self._loop.create_future()
+
+        def told(outcome: Outcome) -> None:
+            if stored.done():
+                # Whoever asked is gone.
+                return
+            if isinstance(outcome, range):
+                stored.set_result(outcome)
+            else:
+                stored.set_exception(outcome)
+
+        self.put_soon(log, records, told)
+        return await stored
+
+    # --- Hops ---
+
+    def _hop(self, log: Log, batch: list[Waiting]) -> None:
+        self._waiting[log] = []
+        if len(self._threads) < min(len(self._waiting), DOOR_THREADS_MAX):
+            thread = threading.Thread(target=self._append, name=f"warren-door-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._hops.put((log, batch))
+
+    def _append(self) -> None:
+        """What each thread does."""
+        while (hop := self._hops.get()) is not None:
+            log, batch = hop
             try:
-                numbers = await self._in_thread(
-                    log.append_packed, [packed for each in batch for packed in each.records]
-                )
-            except (WarrenError, OSError) as error:
-                self._metrics.commits_failed += 1
-                for each in batch:
-                    if not each.stored.done():
-                        each.stored.set_exception(error)
-                continue
-            self._metrics.puts += len(batch)
-            self._metrics.commit_puts.add(len(batch))
+                outcomes: Sequence[Outcome] = append_puts(log, [waiting.records for waiting in batch])
+            except Exception as error:  # noqa: BLE001  # It is told to those whom it concerns.
+                outcomes = [error] * len(batch)
+            self._loop.call_soon_threadsafe(self._arrive, log, batch, outcomes)
+
+    def _arrive(self, log: Log, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+        self.waiting_count -= len(batch)
+        following = self._waiting[log]
+        # First of all: the disk works while those of this hop are answered.
+        if following:
+            self._hop(log, following)
+        else:
+            del self._waiting[log]
+        failed = sum(isinstance(outcome, BaseException) for outcome in outcomes)
+        self._metrics.commits_failed += bool(failed)
+        if failed < len(batch):
+            self._metrics.puts += len(batch) - failed
+            self._metrics.commit_puts.add(len(batch) - failed)
             self._told(log)
-            start = numbers.start
-            for each in batch:
-                end = start + sum(packed.message_count for packed in each.records)
-                if not each.stored.done():
-                    each.stored.set_result(range(start, end))
-                start = end
-        del self._waiting[log]
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            waiting.told(outcome)
+
+    def close(self) -> None:
+        """Take no more; what is under way is finished first. Blocks until that is done."""
+        for _ in self._threads:
+            self._hops.put(None)
+        for thread in self._threads:
+            thread.join()

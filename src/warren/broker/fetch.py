@@ -10,10 +10,10 @@ from warren.broker.call import Answer, Call
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.security.rights import Kind, Operation
 from warren.errors import NoSuchTopic, NumberRetired, WarrenError
-from warren.protocol.api import ApiKey
 from warren.protocol.codec import Buffer
-from warren.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
-from warren.protocol.kafka_codec import Fields, decode_request
+from warren.protocol.fetch import PartitionFetched, TopicFetched, decode_fetch, encode_fetch_response
+from warren.protocol.fetch import WantedPartition as AskedPartition
+from warren.protocol.fetch import WantedTopic as AskedTopic
 from warren.protocol.record_batch import build
 from warren.storage import Log
 from warren.storage.kafka_batch import numbered
@@ -50,7 +50,7 @@ class Fetched(NamedTuple):
 
 def fetch(call: Call) -> Answer | Awaitable[Answer]:
     """Messages from given numbers on. Where there are fewer bytes than the least wanted, waits for more."""
-    request = decode_request(ApiKey.FETCH, call.version, call.request.body)
+    request = decode_fetch(call.version, call.request.body)
     wanted = [_wanted_topic(call, topic) for topic in request.topics]
     size_max = min(request.max_bytes, call.broker.limits.fetch_size_max)
     found = _fetched(wanted, size_max)
@@ -78,12 +78,12 @@ async def _waited(call: Call, wanted: Sequence[WantedTopic], size_max: int, size
         await call.broker.long_polls.wait(logs, left_s)
 
 
-def _wanted_topic(call: Call, asked: Fields) -> WantedTopic:
+def _wanted_topic(call: Call, asked: AskedTopic) -> WantedTopic:
     is_by_id = call.version >= TOPIC_IDS_FROM
-    name, topic_id = ("", asked.topic_id) if is_by_id else (asked.topic, b"")
+    name, topic_id, _ = asked
     topics = call.broker.topics
     try:
-        topic = topics.find_by_id(topic_id) if is_by_id else topics.find(name)
+        topic = topics.recall_by_id(topic_id) if is_by_id else topics.recall(name)
     except NoSuchTopic:
         code = Code.UNKNOWN_TOPIC_ID if is_by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
         return WantedTopic(name, topic_id, [_not_there(part, code) for part in asked.partitions])
@@ -95,14 +95,16 @@ def _wanted_topic(call: Call, asked: Fields) -> WantedTopic:
     parts = []
     for part in asked.partitions:
         try:
+            if part.partition >= topic.partition_count:
+                topic.see_partitions()
             log = topic.partition(part.partition)
-            parts.append(Wanted(part.partition, part.fetch_offset, part.partition_max_bytes, log))
+            parts.append(Wanted(part.partition, part.fetch_offset, part.bytes_max, log))
         except WarrenError as error:
             parts.append(_not_there(part, code_of(error)))
     return WantedTopic(name, topic_id, parts)
 
 
-def _not_there(part: Fields, code: Code) -> Wanted:
+def _not_there(part: AskedPartition, code: Code) -> Wanted:
     return Wanted(part.partition, part.fetch_offset, 0, None, code)
 
 

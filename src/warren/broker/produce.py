@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Answer, Call
+from warren.broker.door import Outcome
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.peer import Peer
 from warren.broker.security.rights import Kind, Operation
@@ -25,18 +26,59 @@ from warren.protocol.record_batch import Batch, is_checked_quickly, split
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.kafka_batch import pack_kafka
+from warren.storage.record import Packed
 
 ACKS: Final = (-1, 0, 1)
-Stored = PartitionStored | Coroutine[Any, Any, PartitionStored]
+
+
+class Appending(NamedTuple):
+    """Records that are to go through the door, and be waited for."""
+
+    partition: int
+    log: Log
+    records: Sequence[Packed]
+
+    def outcome(self, found: Outcome) -> PartitionStored:
+        """What to answer; what is no error of ours is raised."""
+        if isinstance(found, range):
+            return PartitionStored(self.partition, 0, found.start, -1, self.log.first)
+        if isinstance(found, WarrenError):
+            return _refused(self.partition, code_of(found), str(found))
+        raise found
+
+
+Stored = PartitionStored | Appending | Coroutine[Any, Any, PartitionStored]
 
 
 def produce(call: Call) -> Answer | Awaitable[Answer]:
     """Append what was sent; answered when all of it is as durable as its topics say, or not at all with acks=0."""
     request = decode_produce(call.version, call.request.body)
     topics = [_topic(call, request, topic) for topic in request.topics]
-    if any(isinstance(stored, Coroutine) for _, parts in topics for stored in parts):
-        return _later(call, request, topics)
-    return _answer(call, request, topics)  # type: ignore[arg-type]
+    waiting = [stored for _, parts in topics for stored in parts if not isinstance(stored, PartitionStored)]
+    if not waiting:
+        return _answer(call, request, topics)  # type: ignore[arg-type]
+    if len(topics) == len(topics[0][1]) == 1 and isinstance(waiting[0], Appending):
+        return _told(call, request, topics[0][0], waiting[0])
+    return _later(call, request, topics)
+
+
+def _told(call: Call, request: ProduceRequest, topic: ProducedTopic, appending: Appending) -> Awaitable[Answer]:
+    """The answer of a request for one partition, the most frequent by far: without a task that waits for it."""
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def told(found: Outcome) -> None:
+        if answer.done():
+            return
+        try:
+            answer.set_result(_answer(call, request, [(topic, [appending.outcome(found)])]))
+        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
+            answer.set_exception(error)
+
+    try:
+        call.broker.door.put_soon(appending.log, appending.records, told)
+    except WarrenError as error:
+        told(error)
+    return answer
 
 
 def _answer(
@@ -53,13 +95,20 @@ def _answer(
 async def _later(
     call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[Stored]]]
 ) -> Answer:
-    waiting = [stored for _, parts in topics for stored in parts if isinstance(stored, Coroutine)]
-    done = iter(await asyncio.gather(*waiting))
-    whole = [
-        (topic, [next(done) if isinstance(stored, Coroutine) else stored for stored in parts])
-        for topic, parts in topics
-    ]
-    return _answer(call, request, whole)
+    flat = [stored for _, parts in topics for stored in parts]
+    done = iter(await asyncio.gather(*(_done(call, stored) for stored in flat)))
+    return _answer(call, request, [(topic, [next(done) for _ in parts]) for topic, parts in topics])
+
+
+async def _done(call: Call, stored: Stored) -> PartitionStored:
+    if isinstance(stored, PartitionStored):
+        return stored
+    if isinstance(stored, Coroutine):
+        return await stored
+    try:
+        return stored.outcome(await call.broker.door.put(stored.log, stored.records))
+    except WarrenError as error:
+        return stored.outcome(error)
 
 
 def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[ProducedTopic, list[Stored]]:
@@ -68,7 +117,7 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
         return asked, [_refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in asked.partitions]
     topics = call.broker.topics
     try:
-        topic = topics.find_by_id(asked.topic_id) if asked.topic_id else topics.find(asked.name)
+        topic = topics.recall_by_id(asked.topic_id) if asked.topic_id else topics.recall(asked.name)
     except NoSuchTopic as error:
         if asked.topic_id or not call.broker.settings.auto_create_topics:
             code = Code.UNKNOWN_TOPIC_ID if asked.topic_id else code_of(error)
@@ -89,12 +138,13 @@ async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPa
         topic = await call.broker.in_thread(call.broker.topics.make, name)
     except WarrenError as error:
         return _refused(part.partition, code_of(error), str(error))
-    stored = _partition(call, request, topic, part)
-    return await stored if isinstance(stored, Coroutine) else stored
+    return await _done(call, _partition(call, request, topic, part))
 
 
 def _partition(call: Call, request: ProduceRequest, topic: Topic, part: ProducedPartition) -> Stored:
     try:
+        if part.partition >= topic.partition_count:
+            topic.see_partitions()
         topic.partition(part.partition)
         batches, large = _checked(call, topic, part.records)
         if large:
@@ -111,8 +161,7 @@ async def _checked_later(
     try:
         for batch in large:
             await call.broker.unpacking.check(batch)
-        stored = _put(call, request, topic, partition, batches)
-        return await stored if isinstance(stored, Coroutine) else stored
+        return await _done(call, _put(call, request, topic, partition, batches))
     except WarrenError as error:
         return _refused(partition, code_of(error), str(error))
 
@@ -123,17 +172,8 @@ def _put(call: Call, request: ProduceRequest, topic: Topic, partition: int, batc
         return _numbered(call, request, topic, partition, batches)
     records = [pack_kafka(batch.data) for batch in batches]
     if topic.settings.durability == "commit":
-        return _stored_later(call, topic, partition, records)
+        return Appending(partition, log, records)
     return PartitionStored(partition, 0, call.broker.door.put_now(log, records).start, -1, log.first)
-
-
-async def _stored_later(call: Call, topic: Topic, partition: int, records: Sequence[Any]) -> PartitionStored:
-    log = topic.partition(partition)
-    try:
-        numbers = await call.broker.door.put(log, records)
-    except WarrenError as error:
-        return _refused(partition, code_of(error), str(error))
-    return PartitionStored(partition, 0, numbers.start, -1, log.first)
 
 
 # --- Batches that their producer numbers ---

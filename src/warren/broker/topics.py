@@ -6,13 +6,17 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
-from warren.errors import NoSuchTopic
+from warren.errors import GONE, NoSuchTopic
 from warren.queue import store_paths
 from warren.queue.json_file import read_json
 from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 NO_ID: Final = bytes(16)
+NOTHING: Final = (None, 0.0)
+FOUND_S: Final = 0.05
+"""For how long a topic that was found is taken to be there, unless its logs say otherwise."""
+FOUND_MAX: Final = 1000
 LOOK_S: Final = 1.0
 """How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
 
@@ -24,6 +28,7 @@ class Topics:
         self._store = store
         self._ids: dict[str, tuple[Topic, bytes]] = {}
         self._names: dict[bytes, str] = {}
+        self._found: dict[str, tuple[Topic | None, float]] = {}
         self._look_again_s = 0.0
 
     def names(self) -> list[str]:
@@ -35,6 +40,36 @@ class Topics:
         topic = self._store.existing_topic(name)
         topic.see_partitions()
         return topic
+
+    def recall(self, name: str) -> Topic:
+        """The same, without a look at the disk where it was found a moment ago: for what is asked for all the time.
+
+        Partitions that another process added since then are not seen; `find` sees them.
+        """
+        topic, until_s = self._found.get(name, NOTHING)
+        if topic is None or self._store.clock.steady_s() >= until_s or self._store.opened_topic(name) is not topic:
+            return self._remembered(name)
+        try:
+            # Whoever deletes a topic says so in its logs, for all who have them open.
+            _ = topic.logs[0].end
+        except GONE:
+            return self._remembered(name)
+        return topic
+
+    def _remembered(self, name: str) -> Topic:
+        self._found.pop(name, None)
+        topic = self.find(name)
+        if len(self._found) >= FOUND_MAX:
+            # Topics that are deleted must not be held for ever; the others are found again.
+            self._found.clear()
+        self._found[name] = topic, self._store.clock.steady_s() + FOUND_S
+        return topic
+
+    def recall_by_id(self, topic_id: bytes) -> Topic:
+        """`find_by_id`, as `recall` is to `find`."""
+        name = self._names.get(topic_id)
+        topic = None if name is None else self.recall(name)
+        return topic if topic is not None and self.id_of(topic) == topic_id else self.find_by_id(topic_id)
 
     def id_of(self, topic: Topic) -> bytes:
         """The id of a topic, 16 bytes, never that of another topic of its name."""

@@ -163,6 +163,10 @@ class Store:
             raise NoSuchTopic(name)
         return self.topic(name)
 
+    def opened_topic(self, name: str) -> Topic | None:
+        """The topic `name` as this process has it open, whatever others did to it; None where it has not."""
+        return self._topics.get(name)
+
     def describe(self, name: str) -> TopicDescription:
         """What there is to know of a topic; NoSuchTopic where there is none."""
         return self.existing_topic(name).describe()

@@ -84,6 +84,17 @@ class Commit:
             self.sync_later()
         return receipt
 
+    def settle(self, tickets: Sequence[Ticket]) -> None:
+        """Append what each of the tickets, at least one, brings, with one sync for all; what goes wrong they tell."""
+        if self._durability.mode == "commit":
+            self.group.settle(tickets)
+            return
+        with self.changing() as writer:
+            writer.lay_group(tickets, self._clock.now_ns() // 1000)
+            writer.publish()
+        if self._has_sealed or self._durability.mode == "interval":
+            self.sync_later()
+
     def put_one(self, packed: Packed, id: str) -> Receipt:
         """Append one record that holds one message, the long way."""
         receipt = self.put((packed,))

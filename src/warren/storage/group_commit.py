@@ -56,16 +56,20 @@ class GroupCommit:
 
     def put(self, batch: Sequence[Packed]) -> Receipt:
         ticket = Ticket(batch)
+        self.settle([ticket])
+        return ticket.result()
+
+    def settle(self, tickets: Sequence[Ticket]) -> None:
+        """Return when all the tickets, at least one, have been committed, or have failed."""
         with self._joining:
             group = self._forming
             leads = not group.tickets
-            group.tickets.append(ticket)
+            group.tickets += tickets
         if leads:
             self._lead(group)
         else:
             with group.settled:
                 pass
-        return ticket.result()
 
     def _lead(self, group: Group) -> None:
         try:

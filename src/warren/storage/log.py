@@ -73,9 +73,9 @@ class Log:
 
     def __init__(self, files: LogFiles, commit: Commit, label: Label, clock: Clock, compression: int) -> None:
         self._files, self._commit, self._label, self._clock = files, commit, label, clock
-        self._compression = compression
+        self._compression, self._is_synced = compression, False
         self._view = LogView(files)
-        self._is_synced = False
+        self.settle = commit.settle
         files.before_rest, files.in_child = self._let_go, self._after_fork
         self._shorten_append()
 

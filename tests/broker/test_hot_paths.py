@@ -1,0 +1,109 @@
+"""What is done for speed changes nothing that anybody sees: topics from memory, and puts that share a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import warren
+from tests.broker.calls import Caller
+from tests.broker.running import RunningBroker, running_broker
+from tests.support.kafka_batches import batch_of
+from warren.broker.kafka_errors import Code
+from warren.broker.settings import BrokerSettings
+from warren.protocol.api import ApiKey
+from warren.storage.kafka_batch import pack_kafka
+from warren.storage.puts import append_puts
+
+CLIENTS = 20
+
+
+def batch(*bodies: bytes) -> bytes:
+    return batch_of([(None, body, []) for body in bodies])
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    settings = BrokerSettings(auto_create_topics=False)
+    with running_broker(tmp_path / "data", settings=settings) as running:
+        running.broker.store.topic("orders")
+        yield running
+
+
+def fetched(caller: Caller, topic: str) -> int:
+    """The error of a fetch from the start."""
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    values = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "session_epoch": -1}
+    answer = caller.call(ApiKey.FETCH, 11, values | {"topics": [{"topic": topic, "partitions": [part]}]})
+    code: int = answer.responses[0].partitions[0].error_code
+    return code
+
+
+def test_a_topic_that_another_process_deletes_is_gone_at_once(broker: RunningBroker, tmp_path: Path) -> None:
+    with Caller(broker) as caller:
+        assert (caller.produce("orders", batch(b"a")), fetched(caller, "orders")) == ((Code.NONE, 0), Code.NONE)
+
+        with warren.open(tmp_path / "data", keeps=False) as other:
+            other.delete_topic("orders")
+
+        assert caller.produce("orders", batch(b"b"))[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
+        assert fetched(caller, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_what_is_put_to_a_topic_that_was_made_anew_is_there(broker: RunningBroker) -> None:
+    store = broker.broker.store
+    with Caller(broker) as caller:
+        caller.produce("orders", batch(b"old"))
+        store.delete_topic("orders")
+        store.topic("orders")
+
+        answer = caller.produce("orders", batch(b"new"))
+
+        assert answer == (Code.NONE, 0)
+        assert [message.body for message in store.topic("orders").partition(0).read(0)] == [b"new"]
+
+
+def test_a_partition_that_another_process_adds_takes_puts_at_once(broker: RunningBroker, tmp_path: Path) -> None:
+    with Caller(broker) as caller:
+        caller.produce("orders", batch(b"a"))
+        with warren.open(tmp_path / "data", keeps=False) as other:
+            other.configure_topic("orders", {"partitions": 2})
+            other.topic("orders")
+
+        answer = caller.produce("orders", batch(b"b"), partition=1)
+
+        assert answer == (Code.NONE, 0)
+
+
+def test_puts_of_many_clients_get_numbers_of_their_own(tmp_path: Path) -> None:
+    def put(number: int) -> list[tuple[int, int]]:
+        with Caller(running) as caller:
+            return [caller.produce("orders", batch(b"%d" % number, b"and")) for _ in range(10)]
+
+    with running_broker(tmp_path / "data", durability="commit") as running:
+        running.broker.store.topic("orders")
+
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            answers = list(clients.map(put, range(CLIENTS)))
+
+        log = running.broker.store.topic("orders").partition(0)
+        bodies = [message.body for message in log.read(0, limit=1000)]
+        assert {error for each in answers for error, _ in each} == {Code.NONE}
+        assert sorted(start for each in answers for _, start in each) == list(range(0, 20 * CLIENTS, 2))
+        for number, each in enumerate(answers):
+            assert [bodies[start] for _, start in each] == [b"%d" % number] * 10
+
+
+@pytest.mark.parametrize("durability", ["commit", "os", "interval:10ms"])
+def test_a_put_that_fits_no_block_fails_alone(tmp_path: Path, durability: str) -> None:
+    with warren.open(tmp_path / "data", durability=durability, block_size=4 << 10, keeps=False) as store:
+        log = store.topic("orders").partition(0)
+        puts = [[pack_kafka(batch(body))] for body in (b"a", bytes(8 << 10), b"b")]
+
+        first, large, second = append_puts(log, [*puts[:2], [*puts[2], *puts[2]]])
+
+        assert (first, second, log.end) == (range(1), range(1, 3), 3)
+        assert isinstance(large, warren.errors.TooLarge)

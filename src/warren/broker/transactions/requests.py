@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Any, Final
 
 from warren.broker.call import Call
@@ -123,21 +123,39 @@ async def txn_offset_commit(call: Call, request: Fields) -> Values:
         )
     topics = []
     for asked in request.topics:
-        code = error if error is not Code.NONE else await _positions_committed(call, request, asked)
-        topics.append({"name": asked.name, "partitions": list(_each(asked, code))})
+        known = frozenset[int]()
+        code = error
+        if error is Code.NONE:
+            known, code = _known_partitions(call, asked)
+        if known and code is Code.NONE:
+            code = await _positions_committed(call, request, asked, known)
+        topics.append({"name": asked.name, "partitions": list(_each(asked, code, known))})
     return {"topics": topics}
 
 
-def _each(asked: Fields, code: Code) -> Iterable[dict[str, Any]]:
-    return ({"partition_index": part.partition_index, "error_code": code} for part in asked.partitions)
+def _known_partitions(call: Call, asked: Fields) -> tuple[frozenset[int], Code]:
+    """Those of the partitions that are there, and what to say where the topic is not."""
+    try:
+        count = call.broker.topics.find(asked.name).partition_count
+    except WarrenError as error:
+        return frozenset(), code_of(error)
+    return frozenset(part.partition_index for part in asked.partitions) & frozenset(range(count)), Code.NONE
 
 
-async def _positions_committed(call: Call, request: Fields, asked: Fields) -> Code:
+def _each(asked: Fields, code: Code, known: Set[int]) -> Iterable[dict[str, Any]]:
+    for part in asked.partitions:
+        is_missing = code is Code.NONE and part.partition_index not in known
+        error = Code.UNKNOWN_TOPIC_OR_PARTITION if is_missing else code
+        yield {"partition_index": part.partition_index, "error_code": error}
+
+
+async def _positions_committed(call: Call, request: Fields, asked: Fields, known: Set[int]) -> Code:
     told = {
         part.partition_index: Position(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata or ""
         )
         for part in asked.partitions
+        if part.partition_index in known
     }
 
     async def commit(producer: Transactional) -> Code:

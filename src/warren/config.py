@@ -252,6 +252,30 @@ TRANSACTIONAL_IDS_MAX: Final = 100_000
 TRANSACTIONAL_ID_SIZE_MAX: Final = 1000
 KAFKA_TRANSACTION_TIMEOUT_S_MAX: Final = 900.0
 """How long a transaction of a Kafka client may be open: Kafka's own limit."""
+STANDINGS_LOOK_S: Final = 1.0
+"""How often at most it is looked up how topics and groups stand, whoever asks."""
+HTTP_HEAD_SIZE_MAX: Final = 32 << 10
+"""The first line and the headers of a request over HTTP."""
+HTTP_BODY_SIZE_MAX: Final = 16 << 20
+"""The body of a request over HTTP, and the largest message that is given over it."""
+HTTP_ANSWER_SIZE_TARGET: Final = 1 << 20
+"""About how many bytes of bodies one answer over HTTP holds."""
+HTTP_LIMIT_MAX: Final = 1000
+"""How many messages one request over HTTP may put, or ask for."""
+HTTP_CONNECTIONS_MAX: Final = 256
+HTTP_IDLE_S_MAX: Final = 60.0
+"""How long a connection over HTTP may be silent between two requests."""
+HTTP_RECEIVE_S_MAX: Final = 30.0
+HTTP_SEND_S_MAX: Final = 30.0
+"""How long a request may take to come, and a client to take an answer."""
+HTTP_LINGER_S_MAX: Final = 2.0
+"""How long what a client goes on sending is read and forgotten, so that it gets to see why it was refused."""
+HTTP_WAIT_S_MAX: Final = 20.0
+"""How long a request over HTTP may wait for messages."""
+HTTP_SCANNED_MAX: Final = 10_000
+"""How many messages a read backwards looks at for those that pass its filter."""
+HTTP_LOOP_SIZE_MAX: Final = 16 << 10
+"""Up to this size JSON is read on the event loop, and above it by a thread."""
 FETCH_SIZE_MAX: Final = 64 << 20
 FETCH_WAIT_S_MAX: Final = 60.0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import warren
 from warren.broker.broker import Broker
 from warren.broker.limits import Limits
-from warren.broker.server import serve
+from warren.broker.server import Beside, nothing_beside, serve
 from warren.broker.settings import BrokerSettings
 
 HOST = "127.0.0.1"
@@ -23,8 +23,8 @@ PATIENCE_S = 30.0
 class RunningBroker:
     """Where it listens, and the objects behind it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self.broker, self.loop = broker, loop
 
     @property
     def address(self) -> str:
@@ -41,6 +41,7 @@ def running_broker(
     settings: BrokerSettings | None = None,
     limits: Limits | None = None,
     tls: ssl.SSLContext | None = None,
+    beside: Beside = nothing_beside,
 ) -> Iterator[RunningBroker]:
     """A broker of the store at `path`, stopped at the end as a SIGTERM stops it."""
     started: queue.Queue[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event] | None] = queue.Queue()
@@ -56,6 +57,7 @@ def running_broker(
                 settings=settings,
                 limits=limits,
                 tls=tls,
+                beside=beside,
                 started=lambda broker: started.put((broker, loop, stopping)),
             )
 
@@ -68,7 +70,7 @@ def running_broker(
             raise AssertionError("the broker ended at once")
         broker, loop, stopping = found
         try:
-            yield RunningBroker(broker)
+            yield RunningBroker(broker, loop)
         finally:
             loop.call_soon_threadsafe(stopping.set)
             serving.result(PATIENCE_S)

@@ -27,6 +27,7 @@ from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.sasl import check_known
 from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
+from warren.broker.standings import Standings
 from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
 from warren.broker.unpacking import Unpacking
@@ -53,7 +54,7 @@ class Broker:
     def __init__(self, store: Store, settings: BrokerSettings, limits: Limits, tasks: asyncio.TaskGroup) -> None:
         self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
         self.metrics = Metrics(store.clock.steady_s)
-        self.topics = Topics(store)
+        self.topics, self.standings = Topics(store), Standings(self)
         self.budget = Budget(limits.waiting_size_max_in_all)
         self.long_polls = LongPolls(tasks)
         self.door = Door(self.long_polls.ring, self.metrics)
@@ -65,7 +66,7 @@ class Broker:
         self.users = Users(store.path, store.filesystem, store.clock)
         self.rights = self._asked_rights()
         self.advertised = "", 0
-        self.is_stopping = False
+        self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections: set[Connection] = set()
         self.unpacking = Unpacking()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
@@ -127,6 +128,7 @@ class Broker:
     def stop(self) -> None:
         """Take no more requests: what was taken is answered."""
         self.is_stopping = True
+        self.stop_by_s = asyncio.get_running_loop().time() + self.limits.stop_s_max
         self.long_polls.stop()
         self.coordinator.stop()
         for connection in list(self.connections):

@@ -144,6 +144,8 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         "broker.auto_create_topics": Key(_truth, True, "whether a put to a missing topic makes it"),
         "broker.log_format": Key(_one_of(*LOG_FORMATS), "text", "`text`, or `json` for one object a line"),
         "broker.log_level": Key(_one_of(*LOG_LEVELS), "info", "`debug`, `info`, `warning` or `error`"),
+        "http.host": Key(_text, "127.0.0.1", "the address to serve HTTP on"),
+        "http.port": Key(_whole(0, 65_535), None, "its port; HTTP is not served, if nothing is said"),
         **{
             f"limits.{limit.name}": Key(
                 _seconds if "_s_" in limit.name else _whole(1, 1 << 40),

@@ -52,6 +52,7 @@ class Metrics:
 
     __slots__ = (
         "apis",
+        "begun_s",
         "commit_puts",
         "commits_failed",
         "connections",
@@ -62,7 +63,7 @@ class Metrics:
     )
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
+        self.now, self.begun_s = now, now()
         self.apis: dict[int, ApiMetrics] = {}
         self.connections = self.connections_refused = self.logins_failed = 0
         self.puts = self.commits_failed = 0

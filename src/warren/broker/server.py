@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Final
 
 from warren.broker.broker import Broker
@@ -21,10 +21,18 @@ from warren.transaction.store import Store
 
 LOGGER: Final = logging.getLogger("warren.broker")
 LOOK_S: Final = 0.01
+Beside = Callable[[Broker], AbstractAsyncContextManager[None]]
+"""Something that serves beside the broker, in its event loop, from its start to its end."""
 
 
 class _Stopped(Exception):
     """Ends what still waits in the task group of a broker that has stopped."""
+
+
+@asynccontextmanager
+async def nothing_beside(broker: Broker) -> AsyncIterator[None]:
+    """The broker is alone."""
+    yield
 
 
 async def serve(
@@ -37,13 +45,14 @@ async def serve(
     limits: Limits | None = None,
     tls: ssl.SSLContext | None = None,
     advertised: tuple[str, int] | None = None,
+    beside: Beside = nothing_beside,
     started: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
     """Serve `store` until `stopping` is set; then finish what was accepted, at most as long as the limits say.
 
     `started` is told when connections are taken; port 0 takes any that is free. Clients are told to connect to
-    `advertised`, or to where the broker listens. StoreServed where another broker serves the store, and CannotListen
-    where the address cannot be had.
+    `advertised`, or to where the broker listens. What serves `beside` it ends last. StoreServed where another broker
+    serves the store, and CannotListen where the address cannot be had.
     """
     failure: Exception | None = None
     with _served_alone(store):
@@ -53,7 +62,7 @@ async def serve(
                 try:
                     listener = await _listen(broker, host, port, tls)
                     broker.advertised = advertised or listener.sockets[0].getsockname()[:2]
-                    await _serve(broker, listener, stopping, started)
+                    await _serve(broker, listener, stopping, beside, started)
                 finally:
                     broker.close()
                 raise _Stopped
@@ -92,18 +101,30 @@ async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | No
 
 
 async def _serve(
-    broker: Broker, listener: asyncio.Server, stopping: asyncio.Event, started: Callable[[Broker], None]
+    broker: Broker,
+    listener: asyncio.Server,
+    stopping: asyncio.Event,
+    beside: Beside,
+    started: Callable[[Broker], None],
 ) -> None:
-    loop = asyncio.get_running_loop()
     LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
-    started(broker)
     try:
-        await stopping.wait()
+        async with beside(broker):
+            started(broker)
+            try:
+                await stopping.wait()
+            finally:
+                listener.close()
+                await _finish(broker)
     finally:
         listener.close()
-        broker.stop()
-        deadline = loop.time() + broker.limits.stop_s_max
-        while broker.connections and loop.time() < deadline:
-            await asyncio.sleep(LOOK_S)
-        if broker.connections:
-            LOGGER.warning("%d connections were not answered in time", len(broker.connections))
+
+
+async def _finish(broker: Broker) -> None:
+    """Answer what was taken, as long as the limits say."""
+    loop = asyncio.get_running_loop()
+    broker.stop()
+    while broker.connections and loop.time() < broker.stop_by_s:
+        await asyncio.sleep(LOOK_S)
+    if broker.connections:
+        LOGGER.warning("%d connections were not answered in time", len(broker.connections))

@@ -13,7 +13,7 @@ from typing import Final
 
 from warren.broker.configuration import Configuration
 from warren.broker.security.tls import tls_context
-from warren.broker.server import serve
+from warren.broker.server import Beside, nothing_beside, serve
 from warren.errors import OpenToAll
 from warren.transaction.store import Store
 
@@ -21,20 +21,28 @@ LOGGER: Final = logging.getLogger("warren.broker")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(store: Store, configuration: Configuration) -> None:
+Neighbour = Callable[[Configuration, ssl.SSLContext | None], Beside]
+"""Makes what serves beside a broker, of the same configuration."""
+
+
+def run(store: Store, configuration: Configuration, neighbour: Neighbour | None = None) -> None:
     """Serve until SIGTERM or SIGINT, answer what was accepted, and return. A second signal ends the process at once."""
     check_address(configuration)
     tls = tls_context(**configuration.section("tls"))
+    beside = nothing_beside if neighbour is None else neighbour(configuration, tls)
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        runner.run(_run(store, configuration, tls))
+        runner.run(_run(store, configuration, tls, beside))
 
 
 def check_address(configuration: Configuration) -> None:
     """OpenToAll where other machines could reach the broker, and nobody would have to say who they are."""
-    host = configuration["broker.host"]
+    hosts = [configuration["broker.host"]]
+    if configuration["http.port"] is not None:
+        hosts.append(configuration["http.host"])
     has_names = configuration["security.sasl"] or configuration["tls.client_ca"]
-    if not is_loopback(host) and not has_names and not configuration["broker.insecure"]:
-        raise OpenToAll(host or "every address")
+    for host in hosts:
+        if not is_loopback(host) and not has_names and not configuration["broker.insecure"]:
+            raise OpenToAll(host or "every address")
 
 
 def is_loopback(host: str) -> bool:
@@ -54,7 +62,7 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext | None) -> None:
+async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext | None, beside: Beside) -> None:
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stop(name: str) -> None:
@@ -76,5 +84,6 @@ async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext |
         limits=configuration.limits(),
         tls=tls,
         advertised=configuration.advertised(),
+        beside=beside,
     )
     LOGGER.info("stopped")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import warren
-from warren.broker.configuration import FILE_DEFAULT, read_configuration
+from warren.broker.configuration import FILE_DEFAULT, Configuration, read_configuration
 from warren.broker.logs import begin_logging
 from warren.cli.failure import fail
 from warren.cli.store import require_store
 from warren.errors import NotAStore
+
+if TYPE_CHECKING:
+    from warren.broker.service import Neighbour
 
 
 def serve(
@@ -21,6 +24,9 @@ def serve(
     port: Annotated[int | None, typer.Option(help="The port; 9092, if nothing is said. 0 takes any.")] = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to.")
+    ] = None,
+    http_port: Annotated[
+        int | None, typer.Option(help="Serve HTTP on this port, too: health, metrics and REST. 0 takes any.")
     ] = None,
     config: Annotated[
         str | None,
@@ -41,6 +47,7 @@ def serve(
         "broker.port": port,
         "broker.advertise": advertise,
         "broker.insecure": is_insecure or None,
+        "http.port": http_port,
         "broker.log_format": log_format,
         "topics.durability": durability,
     }
@@ -54,7 +61,16 @@ def serve(
         # Only who serves needs what the extra `broker` brings.
         from warren.broker.service import run
 
-        run(store, configuration)
+        run(store, configuration, _http(configuration))
+
+
+def _http(configuration: Configuration) -> Neighbour | None:
+    """What serves HTTP beside the broker; None where nobody wants it."""
+    if configuration["http.port"] is None:
+        return None
+    from warren.gateway.server import neighbour
+
+    return neighbour
 
 
 def _require_store(path: str) -> None:

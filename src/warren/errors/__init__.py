@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from warren.errors.http import (
+    HttpError,
+    NoRight,
+    NoSuchMessage,
+    NoSuchPage,
+    NotAcceptedKind,
+    Stopping,
+    TooMany,
+    TopicExists,
+    WrongMethod,
+    WrongPlace,
+)
 from warren.errors.remote import ConnectionLost, LoginFailed, NoSuchHandle, OutcomeUnknown, RemoteError
 from warren.errors.root import (
     BadInput,
@@ -113,6 +125,7 @@ __all__ = [
     "FellBehind",
     "GroupClosed",
     "GroupError",
+    "HttpError",
     "JavaMissing",
     "JavaUnusable",
     "KafkaMissing",
@@ -124,8 +137,11 @@ __all__ = [
     "MalformedRequest",
     "MalformedValue",
     "NoReply",
+    "NoRight",
     "NoSuchGroup",
     "NoSuchHandle",
+    "NoSuchMessage",
+    "NoSuchPage",
     "NoSuchPartition",
     "NoSuchTopic",
     "NoSuchTransaction",
@@ -133,6 +149,7 @@ __all__ = [
     "NotALog",
     "NotAQueueFile",
     "NotAStore",
+    "NotAcceptedKind",
     "NotAllowed",
     "NotAuthenticated",
     "NotOwner",
@@ -153,6 +170,7 @@ __all__ = [
     "SettingsDiffer",
     "SparkError",
     "SparkMissing",
+    "Stopping",
     "StorageError",
     "StorageFull",
     "StoreBusy",
@@ -161,6 +179,8 @@ __all__ = [
     "StoreServed",
     "SyncFailed",
     "TooLarge",
+    "TooMany",
+    "TopicExists",
     "TopicLost",
     "TransactionAborted",
     "TransactionCommitted",
@@ -171,5 +191,7 @@ __all__ = [
     "UnsupportedRequest",
     "UserExists",
     "WarrenError",
+    "WrongMethod",
+    "WrongPlace",
     "WrongState",
 ]

@@ -45,6 +45,7 @@ class OwnKey(IntEnum):
     OPEN_QUEUE = 10_028
     USE_QUEUE = 10_029
     CLOSE_HANDLE = 10_030
+    STATISTICS = 10_031
 
     @property
     def title(self) -> str:
@@ -222,6 +223,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("wait_ms", "int32"),
     ),
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
+    OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),
 }
 _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("incarnation", "int64")),
@@ -285,6 +287,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.OPEN_QUEUE: (),
     OwnKey.USE_QUEUE: (field("is_done", "bool"), field("item", "bytes"), field("count", "int64")),
     OwnKey.CLOSE_HANDLE: (),
+    OwnKey.STATISTICS: (field("statistics", "string"),),
 }
 OWN_MESSAGES: Final[Mapping[str, Message]] = MappingProxyType(
     {

@@ -61,6 +61,11 @@ def producer_ids_file(broker_directory: str) -> str:
     return os.path.join(broker_directory, "producer_ids.json")
 
 
+def readiness_file(broker_directory: str) -> str:
+    """Written to, to see whether the store can be."""
+    return os.path.join(broker_directory, "ready")
+
+
 def transactional_directory(broker_directory: str) -> str:
     """The producers that have a transactional id, each in a file."""
     return os.path.join(broker_directory, "transactional")

@@ -9,6 +9,7 @@ from typing import Final
 from warren.broker.call import Handler
 from warren.broker.own import appending, groups, parking, queues, reading, stores, transactions
 from warren.broker.own.answering import OwnHandler, own
+from warren.broker.statistics import statistics
 from warren.protocol.own_schemas import OwnKey
 
 _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
@@ -43,5 +44,6 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.NUMBERED_PUT: transactions.numbered_put,
     OwnKey.OPEN_QUEUE: queues.open_queue,
     OwnKey.USE_QUEUE: queues.use_queue,
+    OwnKey.STATISTICS: statistics,
 }
 OWN_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType({key: own(handle) for key, handle in _OWN.items()})

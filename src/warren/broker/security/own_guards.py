@@ -39,6 +39,10 @@ def _everything(asked: Fields) -> Sequence[Need]:
     return ((Operation.ALL, Kind.CLUSTER, CLUSTER_NAME),)
 
 
+def _described_cluster(asked: Fields) -> Sequence[Need]:
+    return ((Operation.DESCRIBE, Kind.CLUSTER, CLUSTER_NAME),)
+
+
 def _nothing(asked: Fields) -> Sequence[Need]:
     return ()
 
@@ -93,6 +97,7 @@ OWN_NEEDS: Final[Mapping[int, Needs]] = MappingProxyType(
         OwnKey.END_TRANSACTION: _id("id"),
         OwnKey.OPEN_PRODUCER: _id("producer"),
         OwnKey.NUMBERED_PUT: _topic(Operation.WRITE),
+        OwnKey.STATISTICS: _described_cluster,
     }
 )
 """Those that are not named need all rights to the cluster."""

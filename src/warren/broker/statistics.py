@@ -1,0 +1,111 @@
+"""Statistics: what a broker has done and holds, and how its topics and groups stand, as one JSON document."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.protocol.api import APIS
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+    from warren.broker.call import Call
+    from warren.broker.metrics import ApiMetrics, Histogram
+    from warren.broker.standings import Standing, TopicStanding
+    from warren.protocol.kafka_codec import Fields, Values
+    from warren.queue.standing import GroupStanding
+
+UNKNOWN: Final = "unknown"
+
+
+async def statistics(call: Call, asked: Fields) -> Values:
+    """Our own call for them; with `is_standing_wanted` also how topics and groups stand."""
+    standing = await call.broker.standings.look() if asked.is_standing_wanted else None
+    return {"statistics": json.dumps(document_of(call.broker, standing))}
+
+
+def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
+    """The document. Counts are since the start of the broker, times in seconds, sizes in bytes."""
+    metrics = broker.metrics
+    found = {
+        "store": broker.store.id,
+        "uptime_s": metrics.now() - metrics.begun_s,
+        "is_stopping": broker.is_stopping,
+        "connections": {
+            "open": len(broker.connections),
+            "opened": metrics.connections,
+            "refused": metrics.connections_refused,
+            "logins_failed": metrics.logins_failed,
+        },
+        "waiting": {
+            "bytes": broker.budget.size,
+            "puts": broker.door.waiting_count,
+            "long_polls": broker.long_polls.parked_count,
+        },
+        "puts": {
+            "count": metrics.puts,
+            "commits": metrics.commit_puts.count,
+            "commits_failed": metrics.commits_failed,
+            "puts_committed": round(metrics.commit_puts.sum),
+        },
+        "requests": [_requests(key, api) for key, api in sorted(metrics.apis.items())],
+    }
+    if standing is not None:
+        found["topics"] = [topic_document(topic) for topic in standing.topics]
+        found["groups"] = [group_document(group) for group in standing.groups]
+    return found
+
+
+def api_name(key: int) -> str:
+    """What an API key is called; one name for all that are not served."""
+    return APIS[key].name if key in APIS else UNKNOWN
+
+
+def _requests(key: int, api: ApiMetrics) -> dict[str, Any]:
+    return {
+        "api": api_name(key),
+        "count": api.requests,
+        "errors": api.errors,
+        "bytes_in": api.size_in,
+        "bytes_out": api.size_out,
+        "seconds": api.seconds.sum,
+        "p50_s": quantile(api.seconds, 0.5),
+        "p99_s": quantile(api.seconds, 0.99),
+    }
+
+
+def quantile(histogram: Histogram, part: float) -> float | None:
+    """The bound up to which this part of the values fell; None where there are none, or it lies above all bounds."""
+    wanted = part * histogram.count
+    for bound, count in zip(histogram.bounds, histogram.cumulated(), strict=False):
+        if count and count >= wanted:
+            return bound
+    return None
+
+
+def topic_document(topic: TopicStanding) -> dict[str, Any]:
+    parts = [
+        {"partition": part.partition, "first": part.first, "end": part.end, "bytes": part.bytes}
+        for part in topic.partitions
+    ]
+    return {
+        "topic": topic.topic,
+        "messages": topic.messages,
+        "bytes": topic.size,
+        "parked": topic.parked,
+        "damage": topic.damage,
+        "partitions": parts,
+    }
+
+
+def group_document(group: GroupStanding) -> dict[str, Any]:
+    return {
+        "topic": group.topic,
+        "group": group.group,
+        "mode": group.settings.mode,
+        "tag": group.settings.tag,
+        "members": group.members,
+        "leased": group.leased,
+        "behind": group.behind,
+        "partitions": [part._asdict() for part in group.partitions],
+    }

@@ -1,0 +1,100 @@
+"""Who asks over HTTP, and what they may: the users, passwords and rights of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from warren.broker.peer import Peer
+from warren.broker.security.sasl import PLAIN
+from warren.config import AUTHENTICATION_ANSWER_S
+from warren.errors import AuthenticationFailed, NoRight, WarrenError, WrongPlace
+from warren.gateway.messages import Head
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+    from warren.broker.security.rights import Kind, Operation
+
+LOGGER: Final = logging.getLogger("warren.gateway")
+Need = tuple["Operation", "Kind", str]
+
+
+class Access:
+    """Knows who asks over one connection. For the event loop's thread alone.
+
+    Invariant: a password is checked once for a connection that goes on to send it; a wrong one is answered late,
+    always as late, and what was wrong is not said.
+    """
+
+    def __init__(self, broker: Broker, *, is_local: bool) -> None:
+        self._broker, self._is_local = broker, is_local
+        self._known: tuple[str, str] | None = None
+
+    def stranger(self, head: Head) -> Peer:
+        """Who asks for what everybody may."""
+        return Peer(head.host, head.port)
+
+    async def peer_of(self, head: Head) -> Peer:
+        """Who asks; AuthenticationFailed where they have not shown it and must."""
+        peer = self.stranger(head)
+        if not self._broker.settings.sasl:
+            return peer
+        given = head.headers.get("authorization", "")
+        if self._known is None or self._known[0] != given:
+            self._known = given, await self._shown(given, peer)
+        peer.user = self._known[1]
+        return peer
+
+    async def _shown(self, given: str, peer: Peer) -> str:
+        scheme, _, token = given.partition(" ")
+        # It is the same as PLAIN: where a password must not travel, it must not travel here.
+        if scheme.lower() != "basic" or PLAIN not in self._broker.settings.mechanisms:
+            raise AuthenticationFailed
+        loop = asyncio.get_running_loop()
+        answer_at = loop.time() + AUTHENTICATION_ANSWER_S
+        try:
+            user, _, password = base64.b64decode(token.strip(), validate=True).decode().partition(":")
+            if await self._broker.in_thread(self._broker.users.is_password, user, password):
+                return user
+        except (binascii.Error, ValueError):
+            pass
+        except WarrenError as error:
+            LOGGER.error("users cannot be read: %s", error)
+        self._broker.metrics.logins_failed += 1
+        LOGGER.warning("authentication failed: HTTP of %s:%d", peer.host, peer.port)
+        await asyncio.sleep(max(0.0, answer_at - loop.time()))
+        raise AuthenticationFailed
+
+    def check_place(self, head: Head) -> None:
+        """WrongPlace for a request that a page of another site makes somebody's browser send.
+
+        Where nobody has to show who they are and only this machine can ask, it must do so by an address or as
+        localhost: another name that leads here is one that a page has made to.
+        """
+        host, origin = head.headers.get("host", ""), head.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            raise WrongPlace("Origin", origin)
+        if self._is_local and not self._broker.settings.sasl and not _is_address(host):
+            raise WrongPlace("Host", host)
+
+    def check_rights(self, peer: Peer, needs: Sequence[Need]) -> None:
+        """NoRight where one of them is missing."""
+        rights = self._broker.rights
+        for operation, kind, name in needs:
+            if rights is not None and not rights.may(peer, operation, kind, name):
+                raise NoRight(peer.user, operation.name.lower(), kind.name.lower(), name)
+
+
+def _is_address(host: str) -> bool:
+    """Whether `host`, with a port or without, is an address, or this machine by its own name; or nothing at all."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name in ("", "localhost") or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False

@@ -1,0 +1,202 @@
+"""One connection of HTTP/1.1: a request, its answer, and the next one; never more of either than the limits say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import h11
+
+from warren.config import (
+    HTTP_BODY_SIZE_MAX,
+    HTTP_HEAD_SIZE_MAX,
+    HTTP_IDLE_S_MAX,
+    HTTP_LINGER_S_MAX,
+    HTTP_RECEIVE_S_MAX,
+    HTTP_SEND_S_MAX,
+)
+from warren.errors import TooLarge, TooMany, WarrenError
+from warren.gateway.messages import Head, Reply
+from warren.gateway.problems import failure, malformed, problem
+
+if TYPE_CHECKING:
+    from warren.broker.budget import Budget
+
+LOGGER: Final = logging.getLogger("warren.gateway")
+READ_SIZE: Final = 64 << 10
+CONTINUE: Final = 100
+TOO_LARGE_HEAD: Final = 431
+
+Finish = Callable[[bytes], Awaitable[Reply]]
+"""Answers a request whose head was found good, given its body."""
+
+
+class Answerer(Protocol):
+    """Decides by its head whether a request is taken; what it raises is told to the client."""
+
+    async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish: ...
+
+
+class HttpConnection:
+    """One client. For the event loop's thread alone.
+
+    Invariant: a body is only read when its head was found good, and its bytes, as those of the answer, are taken from
+    the budget that all connections of the broker share.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answerer: Answerer, budget: Budget
+    ) -> None:
+        self._reader, self._writer, self._answerer, self._budget = reader, writer, answerer, budget
+        self._machine = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_HEAD_SIZE_MAX)
+        self._taken = 0
+        self.is_working = False
+        """Whether a request is under way."""
+
+    async def serve(self) -> None:
+        """Answer one request after the other, until either side wants no more."""
+        try:
+            while await self._exchange():
+                self._machine.start_next_cycle()
+            if self._machine.their_state in (h11.SEND_BODY, h11.ERROR):
+                await self._linger()
+        except (OSError, TimeoutError, h11.LocalProtocolError):
+            # The client went away, or is too slow.
+            pass
+        finally:
+            self._give_back()
+            self._writer.close()
+
+    async def _linger(self) -> None:
+        """Forget what still comes: closing while it does would cost the client its answer."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        async with asyncio.timeout(HTTP_LINGER_S_MAX):
+            while await self._reader.read(READ_SIZE):
+                pass
+
+    async def _exchange(self) -> bool:
+        """One request and its answer; whether there may be another one."""
+        try:
+            head = await self._receive_head()
+            if head is None:
+                return False
+            self.is_working = True
+            await self._send(await self._answered(head), head.method)
+        except h11.RemoteProtocolError as error:
+            await self._send(malformed(error.error_status_hint, str(error)), "")
+            return False
+        finally:
+            self.is_working = False
+            self._give_back()
+        return self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE
+
+    async def _answered(self, head: Head) -> Reply:
+        try:
+            finish = await self._answerer.begin(head, self._is_gone)
+            return await finish(await self._receive_body(head))
+        except WarrenError as error:
+            return problem(error)
+        except (OSError, h11.ProtocolError):
+            raise
+        except Exception:
+            LOGGER.exception("a request over HTTP could not be answered")
+            return failure()
+
+    def _is_gone(self) -> bool:
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    # --- What comes ---
+
+    async def _receive_head(self) -> Head | None:
+        event = await self._next(HTTP_IDLE_S_MAX)
+        if not isinstance(event, h11.Request):
+            return None
+        size = len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
+        if size > HTTP_HEAD_SIZE_MAX:
+            # The machine only counts what is not complete yet.
+            raise h11.RemoteProtocolError("the head of the request is too large", error_status_hint=TOO_LARGE_HEAD)
+        path, _, query = event.target.decode("latin-1").partition("?")
+        host, port = (self._writer.get_extra_info("peername") or ("", 0))[:2]
+        headers: dict[str, str] = {}
+        for name, value in event.headers:
+            key = name.decode("latin-1").lower()
+            # A header that comes more than once is the same as one with all the values.
+            headers[key] = f"{headers[key]}, {value.decode('latin-1')}" if key in headers else value.decode("latin-1")
+        return Head(
+            method=event.method.decode("latin-1"), path=path, query=query, headers=headers, host=host, port=port
+        )
+
+    async def _receive_body(self, head: Head) -> bytes:
+        told = head.headers.get("content-length", "0")
+        if told.isdecimal() and int(told) > HTTP_BODY_SIZE_MAX:
+            raise TooLarge("the body of a request", int(told), HTTP_BODY_SIZE_MAX)
+        if self._budget.is_full:
+            raise TooMany("bytes of requests under way", self._budget.size_max)
+        if self._machine.they_are_waiting_for_100_continue:
+            await self._write(h11.InformationalResponse(status_code=CONTINUE, headers=[]))
+        parts: list[bytes] = []
+        size = 0
+        async with asyncio.timeout(HTTP_RECEIVE_S_MAX):
+            while True:
+                event = await self._next(HTTP_RECEIVE_S_MAX)
+                if not isinstance(event, h11.Data):
+                    return b"".join(parts)
+                size += len(event.data)
+                if size > HTTP_BODY_SIZE_MAX:
+                    raise TooLarge("the body of a request", size, HTTP_BODY_SIZE_MAX)
+                self._take(len(event.data))
+                parts.append(bytes(event.data))
+
+    async def _next(self, wait_s: float) -> Any:
+        while True:
+            event = self._machine.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            async with asyncio.timeout(wait_s):
+                self._machine.receive_data(await self._reader.read(READ_SIZE))
+
+    # --- What goes ---
+
+    async def _send(self, reply: Reply, method: str) -> None:
+        self._take(len(reply.body))
+        headers = [
+            ("Content-Type", reply.kind),
+            ("Content-Length", str(len(reply.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *reply.headers.items(),
+        ]
+        if not reply.body:
+            headers = headers[2:]
+        if self._machine.their_state not in (h11.DONE, h11.IDLE):
+            # The rest of what it sends is not read.
+            headers.append(("Connection", "close"))
+        if self._machine.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        parts: list[Any] = [h11.Response(status_code=reply.status, headers=headers)]
+        if reply.body and method != "HEAD":
+            parts.append(h11.Data(data=reply.body))
+        await self._write(*parts, h11.EndOfMessage())
+
+    async def _write(self, *events: Any) -> None:
+        self._writer.write(b"".join(self._machine.send(event) or b"" for event in events))
+        async with asyncio.timeout(HTTP_SEND_S_MAX):
+            await self._writer.drain()
+
+    # --- Bytes under way ---
+
+    def _take(self, size: int) -> None:
+        self._taken += size
+        self._budget.take(size)
+
+    def _give_back(self) -> None:
+        size, self._taken = self._taken, 0
+        if size:
+            self._budget.give_back(size)
+
+    def close(self) -> None:
+        """Close now, whatever is under way."""
+        self._writer.transport.abort()

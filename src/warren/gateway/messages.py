@@ -1,0 +1,68 @@
+"""What is asked and answered over HTTP, as values: free of sockets, and of what HTTP looks like on the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+    from warren.broker.peer import Peer
+    from warren.broker.security.rights import Kind, Operation
+
+JSON: Final = "application/json"
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A request without its body: names of headers are in lower case, and `path` is as it was sent."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer."""
+
+    status: int
+    body: bytes = b""
+    kind: str = JSON
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request whose parts were checked: what stood in the path, in the query and in the body, and who asks.
+
+    `is_gone` tells whether the client still waits for the answer.
+    """
+
+    broker: Broker
+    peer: Peer
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    is_gone: Callable[[], bool] = lambda: False
+
+    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
+        """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""
+        rights = self.broker.rights
+        return rights is None or rights.may(self.peer, operation, kind, name)
+
+
+def json_reply(document: object, status: int = 200) -> Reply:
+    """The document as an answer."""
+    return Reply(status=status, body=json.dumps(document, ensure_ascii=False).encode() + b"\n")
+
+
+def text_reply(lines: Sequence[str], kind: str) -> Reply:
+    return Reply(status=200, body="\n".join(lines).encode(), kind=kind)

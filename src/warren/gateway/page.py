@@ -1,0 +1,156 @@
+"""The page for people: health, topics and lag at a glance, in plain HTML, with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from warren.broker.security.rights import Kind, Operation
+from warren.broker.standings import TopicStanding
+from warren.gateway.health import readiness
+from warren.gateway.messages import Asked, Reply
+from warren.queue.standing import GroupStanding
+
+ROWS_MAX: Final = 500
+"""How many topics and groups are shown."""
+SIZE_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+STYLE: Final = """
+:root { color-scheme: light dark; --line: #d0d4da; --dim: #5b6470; --good: #1a7f37; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --line: #3a4049; --dim: #9aa4b1; --good: #4ac26b; --bad: #ff8a80; } }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.15rem; }
+.good { color: var(--good); } .bad { color: var(--bad); } .dim { color: var(--dim); }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem; margin: 1.5rem 0 0; }
+dl div { border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .75rem; }
+dt { color: var(--dim); font-size: .85rem; } dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); }
+th { color: var(--dim); font-weight: 600; font-size: .85rem; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+footer { margin-top: 2.5rem; color: var(--dim); font-size: .9rem; }
+"""
+POLICY: Final = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'sha256-"
+    + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    + "'"
+)
+
+
+async def show(asked: Asked) -> Reply:
+    """Health, topics and lag, as far as whoever asks may know of them."""
+    reason, standing = await readiness(asked), await asked.broker.standings.look()
+    topics = [topic for topic in standing.topics if asked.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)]
+    groups = [
+        group
+        for group in standing.groups
+        if asked.may(Operation.DESCRIBE, Kind.TOPIC, group.topic)
+        and asked.may(Operation.DESCRIBE, Kind.GROUP, group.group)
+    ]
+    text = _page(asked, reason, topics, groups)
+    return Reply(
+        status=200,
+        body=text.encode(errors="replace"),
+        kind="text/html; charset=utf-8",
+        headers={"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"},
+    )
+
+
+def _page(asked: Asked, reason: str, topics: Sequence[TopicStanding], groups: Sequence[GroupStanding]) -> str:
+    state = f'<p class="bad">{escape(reason)}</p>' if reason else '<p class="good">serving</p>'
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Warren</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header><h1>Warren</h1>{state}</header>
+<main>
+{_facts(asked, topics, groups)}
+{_topics_table(topics)}
+{_groups_table(groups)}
+</main>
+<footer><a href="/">Refresh</a> · <a href="/metrics">metrics</a> · <a href="/openapi.json">OpenAPI</a> ·
+<a href="/healthz">health</a> · <a href="/readyz">readiness</a></footer>
+</body>
+</html>
+"""
+
+
+def _facts(asked: Asked, topics: Sequence[TopicStanding], groups: Sequence[GroupStanding]) -> str:
+    broker = asked.broker
+    shown = {
+        "up for": _span(broker.metrics.now() - broker.metrics.begun_s),
+        "connections": f"{len(broker.connections):,}",
+        "topics": f"{len(topics):,}",
+        "messages": f"{sum(topic.messages for topic in topics):,}",
+        "on disk": _size(sum(topic.size for topic in topics)),
+        "behind": f"{sum(group.behind for group in groups):,}",
+    }
+    return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in shown.items()) + "</dl>"
+
+
+def _topics_table(topics: Sequence[TopicStanding]) -> str:
+    rows = [
+        [escape(topic.topic), str(len(topic.partitions)), f"{topic.messages:,}", _size(topic.size), f"{topic.parked:,}"]
+        if topic.damage is None
+        else [escape(topic.topic), *"–––", '<span class="bad">damaged</span>']
+        for topic in topics
+    ]
+    return _table("Topics", ["topic"], ["partitions", "messages", "size", "parked"], rows)
+
+
+def _groups_table(groups: Sequence[GroupStanding]) -> str:
+    rows = [
+        [
+            escape(group.group),
+            escape(group.topic),
+            group.settings.mode,
+            "–" if group.members is None else f"{group.members:,}",
+            "–" if group.leased is None else f"{group.leased:,}",
+            f"{group.behind:,}",
+        ]
+        for group in groups
+    ]
+    return _table("Groups", ["group", "topic", "mode"], ["members", "leased", "behind"], rows)
+
+
+def _table(title: str, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    name = title.lower()
+    if not rows:
+        return f'<h2 id="{name}">{title}</h2><p class="dim">none yet</p>'
+    heads = [f'<th scope="col">{text}</th>' for text in texts]
+    heads += [f'<th scope="col" class="number">{text}</th>' for text in numbers]
+    more = f'<p class="dim">and {len(rows) - ROWS_MAX:,} more</p>' if len(rows) > ROWS_MAX else ""
+    body = "\n".join(f"<tr>{''.join(_cells(row, len(texts)))}</tr>" for row in rows[:ROWS_MAX])
+    return f"""<h2 id="{name}">{title}</h2>
+<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">
+<table><thead><tr>{"".join(heads)}</tr></thead>
+<tbody>
+{body}
+</tbody></table></div>{more}"""
+
+
+def _cells(row: Sequence[str], text_count: int) -> Iterable[str]:
+    yield f'<th scope="row">{row[0]}</th>'
+    yield from (f"<td>{text}</td>" for text in row[1:text_count])
+    yield from (f'<td class="number">{text}</td>' for text in row[text_count:])
+
+
+def _size(size: int) -> str:
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(SIZE_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:,.0f} {SIZE_UNITS[unit]}" if unit == 0 else f"{value:,.1f} {SIZE_UNITS[unit]}"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.0f} s"

@@ -1,0 +1,109 @@
+"""What went wrong, as HTTP tells it: a status, and a problem document (RFC 9457) with the code and `retryable`."""
+
+from __future__ import annotations
+
+import http
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from warren.errors import (
+    AuthenticationFailed,
+    BadInput,
+    CorruptRecord,
+    LeaseLost,
+    NoRight,
+    NoSuchGroup,
+    NoSuchHandle,
+    NoSuchMessage,
+    NoSuchPage,
+    NoSuchPartition,
+    NoSuchTopic,
+    NotAcceptedKind,
+    NumberRetired,
+    SettingsDiffer,
+    Stopping,
+    StorageFull,
+    StoreBusy,
+    TooLarge,
+    TooMany,
+    TopicExists,
+    WarrenError,
+    WrongMethod,
+    WrongPlace,
+)
+from warren.gateway.messages import Reply
+
+PROBLEM: Final = "application/problem+json"
+CHALLENGE: Final[Mapping[str, str]] = MappingProxyType({"WWW-Authenticate": 'Basic realm="warren", charset="UTF-8"'})
+
+STATUSES: Final[Mapping[type[WarrenError], int]] = MappingProxyType(
+    {
+        NoSuchPage: 404,
+        NoSuchTopic: 404,
+        NoSuchGroup: 404,
+        NoSuchPartition: 404,
+        NoSuchMessage: 404,
+        NoSuchHandle: 404,
+        NumberRetired: 410,
+        WrongMethod: 405,
+        NotAcceptedKind: 415,
+        TooLarge: 413,
+        SettingsDiffer: 409,
+        TopicExists: 409,
+        LeaseLost: 409,
+        AuthenticationFailed: 401,
+        NoRight: 403,
+        WrongPlace: 403,
+        TooMany: 503,
+        Stopping: 503,
+        StoreBusy: 503,
+        StorageFull: 507,
+        CorruptRecord: 500,
+        BadInput: 400,
+        WarrenError: 500,
+    }
+)
+"""By class; the nearest class that an error is made from counts."""
+TOLD: Final = frozenset(STATUSES.values())
+
+
+def status_of(error: WarrenError) -> int:
+    """The status that tells of an error."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+
+
+def problem(error: WarrenError, status: int | None = None) -> Reply:
+    """The answer that tells of an error."""
+    found = status_of(error) if status is None else status
+    headers: dict[str, str] = {}
+    if isinstance(error, AuthenticationFailed):
+        headers |= CHALLENGE
+    if isinstance(error, WrongMethod):
+        headers["Allow"] = ", ".join(error.allowed)
+    if error.retryable:
+        headers["Retry-After"] = "1"
+    return _problem(found, error.code, str(error), headers, is_retryable=error.retryable)
+
+
+def malformed(status: int, sentence: str) -> Reply:
+    """The answer to bytes that are no request of HTTP."""
+    return _problem(status, "malformed_http", sentence, {}, is_retryable=False)
+
+
+def failure() -> Reply:
+    """The answer where something went wrong that nobody has thought of; what, stands in the log."""
+    return _problem(500, WarrenError.code, "the broker could not answer this request", {}, is_retryable=False)
+
+
+def _problem(status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool) -> Reply:
+    document = {
+        "type": f"urn:warren:error:{code}",
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "retryable": is_retryable,
+    }
+    return Reply(status=status, body=json.dumps(document).encode() + b"\n", kind=PROBLEM, headers=headers)

@@ -1,0 +1,133 @@
+"""Metrics for Prometheus: the broker's plain numbers, made into families when somebody asks, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from warren.broker.statistics import api_name
+from warren.gateway.messages import Asked, Reply
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from warren.broker.broker import Broker
+    from warren.broker.metrics import Histogram
+    from warren.broker.standings import Standing
+
+KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
+INFINITE: Final = "+Inf"
+
+
+class Exposition:
+    """Answers with all metrics, those of the process included."""
+
+    def __init__(self) -> None:
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        PlatformCollector(registry=self._process)
+
+    async def show(self, asked: Asked) -> Reply:
+        """As text that Prometheus reads: gathered on the event loop, where it is counted, and written by a thread."""
+        standing = await asked.broker.standings.look()
+        families = [*_families(asked.broker), *_standing_families(standing)]
+        text = await asked.broker.in_thread(self._text, families)
+        return Reply(status=200, body=text, kind=KIND)
+
+    def _text(self, families: list[Metric]) -> bytes:
+        gathered = CollectorRegistry(auto_describe=False)
+        gathered.register(_Gathered(families))
+        return generate_latest(gathered) + generate_latest(self._process)
+
+
+class _Gathered(Collector):
+    """Families that were made already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _families(broker: Broker) -> Iterator[Metric]:
+    metrics = broker.metrics
+    yield _gauge("warren_uptime_seconds", "Since the broker began to serve", metrics.now() - metrics.begun_s)
+    yield _gauge("warren_stopping", "1 while the broker stops", int(broker.is_stopping))
+    yield _gauge("warren_connections", "Connections that are open", len(broker.connections))
+    yield _counter("warren_connections_opened", "Connections that were taken", metrics.connections)
+    yield _counter("warren_connections_refused", "Connections over the limit", metrics.connections_refused)
+    yield _counter("warren_logins_failed", "Users and passwords that were wrong", metrics.logins_failed)
+    yield _gauge("warren_waiting_bytes", "Requests that were received and are not answered", broker.budget.size)
+    yield _gauge("warren_waiting_puts", "Puts that wait for a sync", broker.door.waiting_count)
+    yield _gauge("warren_long_polls", "Requests that wait for messages", broker.long_polls.parked_count)
+    yield _counter("warren_puts", "Puts to partitions", metrics.puts)
+    yield _counter("warren_commits_failed", "Commits that failed", metrics.commits_failed)
+    shared = HistogramMetricFamily("warren_commit_puts", "Puts that shared one commit, which is one sync")
+    shared.add_metric([], _buckets(metrics.commit_puts), metrics.commit_puts.sum)
+    yield shared
+    yield from _request_families(broker)
+
+
+def _request_families(broker: Broker) -> Iterator[Metric]:
+    requests = CounterMetricFamily("warren_requests", "Requests that were answered", labels=["api"])
+    errors = CounterMetricFamily("warren_request_errors", "Requests whose answer tells of an error", labels=["api"])
+    size_in = CounterMetricFamily("warren_request_bytes", "Bytes of requests", labels=["api"])
+    size_out = CounterMetricFamily("warren_response_bytes", "Bytes of answers", labels=["api"])
+    seconds = HistogramMetricFamily(
+        "warren_request_seconds", "From a request to its answer, with the wait that it asked for", labels=["api"]
+    )
+    for key, api in sorted(broker.metrics.apis.items()):
+        name = [api_name(key)]
+        requests.add_metric(name, api.requests)
+        errors.add_metric(name, api.errors)
+        size_in.add_metric(name, api.size_in)
+        size_out.add_metric(name, api.size_out)
+        seconds.add_metric(name, _buckets(api.seconds), api.seconds.sum)
+    yield from (requests, errors, size_in, size_out, seconds)
+
+
+def _standing_families(standing: Standing) -> Iterator[Metric]:
+    place, whose = ["topic", "partition"], ["topic", "group"]
+    first = GaugeMetricFamily("warren_partition_first_number", "The first message that is there", labels=place)
+    end = GaugeMetricFamily("warren_partition_end_number", "The number that the next message gets", labels=place)
+    size = GaugeMetricFamily("warren_partition_bytes", "Bytes on disk", labels=place)
+    parked = GaugeMetricFamily("warren_topic_parked", "Delayed messages that are not due yet", labels=["topic"])
+    damaged = GaugeMetricFamily("warren_topic_damaged", "1 where something is wrong with the topic", labels=["topic"])
+    lag = GaugeMetricFamily("warren_group_lag", "Messages that are not done with", labels=[*whose, "partition"])
+    leased = GaugeMetricFamily("warren_group_leased", "Messages that workers have", labels=whose)
+    members = GaugeMetricFamily("warren_group_members", "Members of a stream group", labels=whose)
+    for topic in standing.topics:
+        parked.add_metric([topic.topic], topic.parked)
+        damaged.add_metric([topic.topic], int(topic.damage is not None))
+        for part in topic.partitions:
+            where = [topic.topic, str(part.partition)]
+            first.add_metric(where, part.first)
+            end.add_metric(where, part.end)
+            size.add_metric(where, part.bytes)
+    for group in standing.groups:
+        name = [group.topic, group.group]
+        for each in group.partitions:
+            lag.add_metric([*name, str(each.partition)], each.behind)
+        if group.leased is not None:
+            leased.add_metric(name, group.leased)
+        if group.members is not None:
+            members.add_metric(name, group.members)
+    yield from (first, end, size, parked, damaged, lag, leased, members)
+
+
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, what, value=value)
+
+
+def _counter(name: str, what: str, value: float) -> Metric:
+    return CounterMetricFamily(name, what, value=value)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    bounds = [*map(str, histogram.bounds), INFINITE]
+    return list(zip(bounds, map(float, histogram.cumulated()), strict=True))

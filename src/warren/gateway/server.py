@@ -1,0 +1,203 @@
+"""The side port: HTTP in the broker's own event loop, which ends when the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.broker.configuration import Configuration
+from warren.broker.server import Beside
+from warren.broker.service import is_loopback
+from warren.config import BROKER_BACKLOG, HTTP_CONNECTIONS_MAX, HTTP_LOOP_SIZE_MAX, TLS_HANDSHAKE_S_MAX
+from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping
+from warren.gateway.access import Access
+from warren.gateway.api import routes_of
+from warren.gateway.connection import Finish, HttpConnection
+from warren.gateway.messages import JSON, Asked, Head, Reply, json_reply
+from warren.gateway.openapi import document_of
+from warren.gateway.routes import Found, read_query
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+
+LOGGER: Final = logging.getLogger("warren.gateway")
+LOOK_S: Final = 0.01
+UNKNOWN_VERSION: Final = "0"
+
+
+def side_port(
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    *,
+    is_local: bool,
+    told: Callable[[str, int], None] = lambda host, port: None,
+) -> Beside:
+    """What serves HTTP beside a broker. `is_local`: only this machine reaches the address. `told` is told where."""
+
+    @asynccontextmanager
+    async def serving(broker: Broker) -> AsyncIterator[None]:
+        gateway = Gateway(broker, is_local=is_local)
+        server = await _listen(gateway, host, port, tls)
+        where = server.sockets[0].getsockname()[:2]
+        LOGGER.info("HTTP on %s:%d", *where)
+        told(*where)
+        try:
+            yield
+        finally:
+            server.close()
+            await gateway.finish()
+
+    return serving
+
+
+def neighbour(configuration: Configuration, tls: ssl.SSLContext | None) -> Beside:
+    """HTTP as it was configured."""
+    host, port = configuration["http.host"], configuration["http.port"]
+    return side_port(host, port, tls, is_local=is_loopback(host))
+
+
+async def _listen(gateway: Gateway, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
+    handshake_s = None if tls is None else TLS_HANDSHAKE_S_MAX
+    try:
+        return await asyncio.start_server(
+            gateway.connected, host, port, ssl=tls, backlog=BROKER_BACKLOG, ssl_handshake_timeout=handshake_s
+        )
+    except OSError as error:
+        number = error.errno or 0
+        raise CannotListen(host, port, os.strerror(number) if number > 0 else str(error)) from error
+
+
+class Gateway:
+    """All that is served over HTTP beside one broker. For the event loop's thread alone.
+
+    Every connection is a task of the broker's. While the broker stops it is asked for its health alone.
+    """
+
+    def __init__(self, broker: Broker, *, is_local: bool) -> None:
+        self._broker, self._is_local = broker, is_local
+        self._routes = routes_of(self._openapi)
+        self._connections: set[HttpConnection] = set()
+
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Somebody is there."""
+        if len(self._connections) >= HTTP_CONNECTIONS_MAX:
+            LOGGER.warning("connection refused: %d of HTTP are open", HTTP_CONNECTIONS_MAX)
+            self._broker.metrics.connections_refused += 1
+            writer.transport.abort()
+            return
+        talk = Talk(self, Access(self._broker, is_local=self._is_local))
+        connection = HttpConnection(reader, writer, talk, self._broker.budget)
+        # Counted at once: many may come before the first of their tasks has begun.
+        self._connections.add(connection)
+        self._broker.tasks.create_task(self._serve(connection))
+
+    async def _serve(self, connection: HttpConnection) -> None:
+        try:
+            await connection.serve()
+        except Exception:
+            # Whatever it is, it is of this connection alone.
+            LOGGER.exception("a connection over HTTP failed")
+        finally:
+            self._connections.discard(connection)
+
+    async def _openapi(self, asked: Asked) -> Reply:
+        return json_reply(document_of(self._routes, _version(), is_asked_who=self._broker.settings.sasl))
+
+    async def begin(self, head: Head, access: Access, is_gone: Callable[[], bool]) -> Finish:
+        """See whether the request is taken: by its path, by who sends it, and by what they may do."""
+        access.check_place(head)
+        found = self._routes.find(head.method, head.path)
+        if found.route.is_free:
+            return self._finish(found, Asked(broker=self._broker, peer=access.stranger(head)), head, access)
+        if self._broker.is_stopping:
+            raise Stopping
+        peer = await access.peer_of(head)
+        query = read_query(found.route, head.query)
+        if found.route.body is None:
+            access.check_rights(peer, found.route.needs(found.path))
+        asked = Asked(broker=self._broker, peer=peer, path=found.path, query=query, is_gone=is_gone)
+        return self._finish(found, asked, head, access)
+
+    def _finish(self, found: Found, asked: Asked, head: Head, access: Access) -> Finish:
+        route = found.route
+
+        async def finish(data: bytes) -> Reply:
+            if route.body is None:
+                if data:
+                    raise BadInput(f"{route.method} {route.path} takes no body")
+                return await route.handle(asked)
+            _check_kind(head)
+            value = await self._value(data)
+            body = route.body.take(value, "body")
+            access.check_rights(asked.peer, route.needs({**body, **found.path}))
+            return await route.handle(
+                Asked(
+                    broker=asked.broker,
+                    peer=asked.peer,
+                    path=asked.path,
+                    query=asked.query,
+                    body=body,
+                    is_gone=asked.is_gone,
+                )
+            )
+
+        return finish
+
+    async def _value(self, data: bytes) -> Any:
+        if len(data) <= HTTP_LOOP_SIZE_MAX:
+            return read_json(data)
+        return await self._broker.in_thread(read_json, data)
+
+    async def finish(self) -> None:
+        """Answer what was taken, no longer than the broker may take to stop; then close all connections."""
+        loop = asyncio.get_running_loop()
+        while any(each.is_working for each in self._connections) and loop.time() < self._broker.stop_by_s:
+            await asyncio.sleep(LOOK_S)
+        for connection in list(self._connections):
+            connection.close()
+
+
+class Talk:
+    """What one connection says, and to whom: its requests share what is known of who asks."""
+
+    def __init__(self, gateway: Gateway, access: Access) -> None:
+        self._gateway, self._access = gateway, access
+
+    async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish:
+        return await self._gateway.begin(head, self._access, is_gone)
+
+
+def _check_kind(head: Head) -> None:
+    kind = head.headers.get("content-type", "")
+    name, _, more = kind.partition(";")
+    if name.strip().lower() != JSON or more.strip().lower().replace('"', "") not in ("", "charset=utf-8"):
+        raise NotAcceptedKind(kind[:100], JSON)
+
+
+def read_json(data: bytes) -> Any:
+    """The value that JSON stands for; BadInput for anything that is none."""
+    try:
+        return json.loads(data, parse_constant=_no_constant)
+    except RecursionError:
+        raise BadInput("body: JSON that is nested too deeply") from None
+    except ValueError as error:
+        raise BadInput(f"body: not JSON: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise BadInput(f"body: not JSON: {name}")
+
+
+def _version() -> str:
+    try:
+        return version("warren")
+    except PackageNotFoundError:
+        return UNKNOWN_VERSION

@@ -1,0 +1,275 @@
+"""HTTP as such: what is no request, too large, of another site or at the wrong moment is refused, and harms nobody."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.running import HOST, PATIENCE_S
+from tests.gateway.running import Http, running_http
+from warren.config import HTTP_BODY_SIZE_MAX, HTTP_CONNECTIONS_MAX, HTTP_HEAD_SIZE_MAX
+
+MESSAGES = "/v1/topics/orders/messages"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
+    with running_http(tmp_path_factory.mktemp("wire") / "data") as found:
+        found.put("orders", "first")
+        yield found
+
+
+def raw(served: Http, data: bytes) -> bytes:
+    """All that comes back for some bytes, until the other side closes."""
+    with socket.create_connection((HOST, served.port), PATIENCE_S) as client:
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := client.recv(65_536):
+            found += part
+        return found
+
+
+def count(served: Http) -> int:
+    return int(served.get(MESSAGES)["partitions"][0]["end"])
+
+
+def test_it_is_alive_and_ready(served: Http) -> None:
+    assert served.get("/healthz") == {"is_alive": True}
+    assert served.get("/readyz") == {"is_ready": True, "reason": ""}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"messages": [{"body": NaN}]}',
+        b'{"messages": [{"body": "\\ud800"}]}',
+        b'{"messages": []}',
+        b'{"messages": {}}',
+        b'{"messages": [{}]}',
+        b'{"messages": [{"body": 1}]}',
+        b'{"messages": [{"body": {"base64": "a"}}]}',
+        b'{"messages": [{"body": {"base64": "YQ==", "more": 1}}]}',
+        b'{"messages": [{"body": "a"}], "delay_s": 1e400}',
+        b'{"messages": [{"body": "a"}], "partition": 0.5}',
+        b'{"messages": [{"body": "a", "tag": "' + b"t" * 129 + b'"}]}',
+        b"[1]",
+        b"9" * 5000,
+    ],
+)
+def test_what_is_no_put_is_refused_and_puts_nothing(served: Http, body: bytes) -> None:
+    before = count(served)
+
+    answered = served.ask("POST", MESSAGES, body)
+
+    assert answered.problem == (400, "bad_input")
+    assert not answered.document["retryable"]
+    assert count(served) == before
+
+
+def test_a_field_that_is_not_known_is_named_with_the_nearest_one(served: Http) -> None:
+    answered = served.ask("POST", MESSAGES, {"messages": [{"body": "a", "keey": "b"}]})
+
+    assert "there is no 'keey'; did you mean key?" in answered.document["detail"]
+
+
+def test_one_message_that_cannot_be_keeps_the_whole_put_out(served: Http) -> None:
+    before = count(served)
+
+    answered = served.ask("POST", MESSAGES, {"messages": [{"body": "good"}, {"body": "bad", "id": "i" * 41}]})
+
+    assert answered.problem == (400, "bad_input")
+    assert count(served) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/v2", 404, "no_such_page"),
+        ("/v1/topics/none", 404, "no_such_topic"),
+        ("/v1/topics/none/messages", 404, "no_such_topic"),
+        ("/v1/topics/..%2F..%2Fetc/messages", 400, "bad_input"),
+        ("/v1/topics/.hidden", 400, "bad_input"),
+        ("/v1/topics/%ff", 400, "bad_input"),
+        ("/v1/topics/orders/../../healthz", 404, "no_such_page"),
+        (f"{MESSAGES}/0/1000000", 404, "no_such_message"),
+        (f"{MESSAGES}/7/0", 404, "no_such_partition"),
+        (f"{MESSAGES}?partition=7", 404, "no_such_partition"),
+        (f"{MESSAGES}?limit=0", 400, "bad_input"),
+        (f"{MESSAGES}?limit=1&limit=2", 400, "bad_input"),
+        (f"{MESSAGES}?lmit=1", 400, "bad_input"),
+        (f"{MESSAGES}?since=yesterday", 400, "bad_input"),
+        (f"{MESSAGES}?tag=a..b%23", 400, "malformed_filter"),
+        (f"{MESSAGES}?wait_s=nan", 400, "bad_input"),
+        ("/v1/topics/orders/groups/none", 404, "no_such_group"),
+    ],
+)
+def test_what_is_not_there_or_cannot_be_is_told(served: Http, path: str, status: int, code: str) -> None:
+    assert served.ask("GET", path).problem == (status, code)
+
+
+def test_another_method_is_refused_with_those_that_are_served(served: Http) -> None:
+    answered = served.ask("PUT", MESSAGES, {})
+
+    assert answered.problem == (405, "wrong_method")
+    assert answered.headers["Allow"] == "GET, POST, HEAD"
+
+
+def test_who_wants_the_head_alone_gets_it(served: Http) -> None:
+    answered = served.ask("HEAD", "/healthz")
+
+    assert (answered.status, answered.data) == (200, b"")
+    assert int(answered.headers["Content-Length"]) > 0
+
+
+def test_a_body_of_another_kind_is_refused(served: Http) -> None:
+    answered = served.ask("POST", MESSAGES, b'{"messages": [{"body": "a"}]}', Content_Type="text/plain")
+
+    assert answered.problem == (415, "not_accepted_kind")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(served: Http) -> None:
+    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+    answer = raw(served, f"{head}Content-Length: {HTTP_BODY_SIZE_MAX + 1}\r\n\r\n".encode())
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b'"too_large"' in answer
+
+
+def test_a_body_that_tells_no_size_is_read_up_to_the_limit(served: Http) -> None:
+    connection = served.connection()
+    block = b'{"messages": [{"body": "' + b"a" * (1 << 20)
+
+    connection.putrequest("POST", MESSAGES)
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+    for _ in range((HTTP_BODY_SIZE_MAX >> 20) + 1):
+        connection.send(b"%x\r\n%s\r\n" % (len(block), block))
+    status = connection.getresponse().status
+    connection.close()
+
+    assert status == 413
+    assert served.get("/healthz")["is_alive"]
+    assert served.broker.budget.size < HTTP_BODY_SIZE_MAX
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x00\x00\x01",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"GET /" + b"a" * HTTP_HEAD_SIZE_MAX + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_and_the_next_one_is_served(served: Http, data: bytes) -> None:
+    answer = raw(served, data)
+
+    assert answer.split(b" ", 2)[1] in (b"400", b"431")
+    assert served.get("/healthz")["is_alive"]
+
+
+def test_a_connection_is_used_again(served: Http) -> None:
+    connection = served.connection()
+
+    found = []
+    for _ in range(3):
+        connection.request("GET", "/healthz")
+        response = connection.getresponse()
+        response.read()
+        found.append((response.status, connection.sock is not None))
+    connection.close()
+
+    assert found == [(200, True)] * 3
+
+
+def test_who_asks_first_whether_to_send_is_told_to(served: Http) -> None:
+    body = json.dumps({"messages": [{"body": "after 100"}]}).encode()
+    head = f"POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    with socket.create_connection((HOST, served.port), PATIENCE_S) as client:
+        client.sendall(f"{head}Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode())
+        first = client.recv(1000)
+        client.sendall(body)
+        answer = client.recv(65_536)
+
+    assert first.startswith(b"HTTP/1.1 100 ")
+    assert answer.startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:80", "Origin": "http://evil.example:80"}, 403),
+        ({"Host": "localhost", "Origin": "http://localhost"}, 200),
+        ({"Host": "[::1]:1"}, 200),
+    ],
+)
+def test_pages_of_other_sites_are_refused(served: Http, headers: dict[str, str], status: int) -> None:
+    assert served.ask("GET", "/v1/topics", **headers).status == status
+
+
+def test_more_connections_than_the_limit_are_refused_and_the_others_go_on(served: Http) -> None:
+    idle = [socket.create_connection((HOST, served.port), PATIENCE_S) for _ in range(HTTP_CONNECTIONS_MAX)]
+    try:
+        over = socket.create_connection((HOST, served.port), PATIENCE_S)
+        idle.append(over)
+        idle[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        try:
+            refused = over.recv(1) == b""
+        except ConnectionResetError:
+            refused = True
+
+        assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 ")
+        assert refused
+    finally:
+        for each in idle:
+            each.close()
+
+
+def test_while_it_stops_it_says_so_and_answers_what_was_taken(tmp_path: Path) -> None:
+    waiting: list[int] = []
+    with running_http(tmp_path / "data") as served:
+        served.put("orders", "first")
+        kept = served.connection()
+        kept.request("GET", "/readyz")
+        assert kept.getresponse().read() == b'{"is_ready": true, "reason": ""}\n'
+
+        def wait() -> None:
+            waiting.append(served.ask("GET", f"{MESSAGES}?number=1&wait_s=20").status)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not served.broker.long_polls.parked_count:
+            assert thread.is_alive()
+        answers: list[tuple[int, bytes]] = []
+        served.running.loop.call_soon_threadsafe(served.broker.stop)
+        for path in ("/readyz", "/healthz", MESSAGES):
+            kept.request("GET", path)
+            response = kept.getresponse()
+            answers.append((response.status, response.read()))
+        thread.join(PATIENCE_S)
+
+    assert [status for status, _ in answers] == [503, 200, 503]
+    assert b"stopping" in answers[0][1]
+    assert json.loads(answers[2][1])["retryable"]
+    assert waiting == [200]
+    with pytest.raises(OSError, match="refused"):
+        served.ask("GET", "/healthz")
+    kept.close()

@@ -227,6 +227,17 @@ OWN_SESSION_S: Final = 10.0
 OWN_ANSWERS_MAX: Final = 2_000
 OWN_ANSWERS_SIZE_MAX: Final = 128 << 20
 """How many answers of a session are kept for calls that are sent again, and how many bytes of those of all sessions."""
+BATCHING_LINGER_S_DEFAULT: Final = 0.005
+BATCHING_SIZE_DEFAULT: Final = 1 << 20
+BATCHING_COUNT_MAX: Final = 10_000
+BATCHING_BUFFER_SIZE_DEFAULT: Final = 64 << 20
+BATCHING_IN_FLIGHT_DEFAULT: Final = 4
+BATCHING_IN_FLIGHT_MAX: Final = 64
+BATCHING_WAIT_S_DEFAULT: Final = 30.0
+"""Puts that are gathered: for how long, in bytes and messages of a batch and of all that wait, how many batches are
+under way at once, and how long a put waits for room."""
+BATCHING_MESSAGE_SIZE: Final = 64
+"""About what a message that waits takes beside its body and key."""
 CLIENT_TIMEOUT_S_DEFAULT: Final = 30.0
 CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0

@@ -1,5 +1,6 @@
 """The asyncio twins: the same stores, topics, groups and queues for the tasks of one event loop."""
 
+from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.handover_queue import HandoverQueue, handover
@@ -8,6 +9,7 @@ from warren.aio.store import Store, Transaction, connect, open
 from warren.aio.topic import Topic
 
 __all__ = [
+    "Batching",
     "Broadcast",
     "DurableQueue",
     "HandoverQueue",

@@ -51,7 +51,11 @@ class Bridge:
         except RuntimeError as error:
             raise StoreClosed(self._name) from error
 
-    async def wait(
+    async def wait(self, method: Callable[..., R], *arguments: Any, seconds: float, **options: Any) -> R:
+        """What `method` gives when it waits for up to `seconds`, as `sliced` says."""
+        return await self.sliced(method, *arguments, seconds=seconds, **options)
+
+    async def sliced(
         self,
         method: Callable[..., R],
         *arguments: Any,

@@ -6,11 +6,13 @@ import functools
 import os
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
+from warren.aio.batching import Batching
 from warren.aio.bridge import Bridge, Twin, passed
 from warren.aio.durable_queue import DurableQueue
 from warren.aio.topic import Topic
+from warren.queue.batching import BatchingOptions
 from warren.transaction import store, transaction
 
 
@@ -67,6 +69,10 @@ class Store(Twin):
     async def transaction(self, **options: Any) -> Transaction:
         """As `Store.transaction`: `async with await store.transaction() as tx`."""
         return Transaction(await self._bridge.call(self.sync.transaction, **options), self._bridge)
+
+    def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
+        """As `Store.batching`: `async with store.batching() as puts`."""
+        return Batching(self.sync.batching(**options), self._bridge)
 
     topics = passed(store.Store.topics)
     has_topic = passed(store.Store.has_topic)

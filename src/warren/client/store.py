@@ -7,7 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from warren.client.calls import Calls, same
 from warren.client.queue import RemoteQueue
@@ -17,6 +17,7 @@ from warren.config import CLIENT_TIMEOUT_S_DEFAULT, TRANSACTION_TIMEOUT_S_DEFAUL
 from warren.errors import NoSuchTopic
 from warren.protocol.own_api import ANY, setting_values, settings_of
 from warren.protocol.own_schemas import OwnKey
+from warren.queue.batching import Batching, BatchingOptions
 from warren.queue.description import TopicDescription
 from warren.queue.names import checked_name
 from warren.queue.settings import TopicSettings, check_known
@@ -113,6 +114,10 @@ class RemoteStore:
         """
         check_known(settings)
         return RemoteQueue(self, checked_name("topic", name), maxsize, dumps, loads, settings)
+
+    def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
+        """Puts that are gathered and sent together in the background, each with a future of its own."""
+        return Batching(self, **options)
 
     # --- Transactions ---
 

@@ -67,6 +67,8 @@ from warren.errors.storage import (
     UnknownVersion,
 )
 from warren.errors.store import (
+    BatchingClosed,
+    BufferFull,
     CorruptSettings,
     FellBehind,
     GroupClosed,
@@ -115,7 +117,9 @@ __all__ = [
     "BadOption",
     "BadPipeline",
     "BadRow",
+    "BatchingClosed",
     "BrokerUnreached",
+    "BufferFull",
     "CannotListen",
     "ConnectionLost",
     "CorruptQueueFile",

@@ -44,6 +44,26 @@ class StoreClosed(StoreError):
         self.path = path
 
 
+class BatchingClosed(StoreError):
+    """Puts are gathered no more: the batching was closed, or belongs to the parent of this process."""
+
+    code = "batching_closed"
+
+    def __init__(self) -> None:
+        super().__init__("this batching is closed; make another one with store.batching()")
+
+
+class BufferFull(StoreError):
+    """As many bytes wait to be written as may wait, and there was no room in time. Nothing was put."""
+
+    code = "buffer_full"
+    retryable = True
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(f"{size} bytes wait to be written, of {size_max} that may; try again, or put less at a time")
+        self.size, self.size_max = size, size_max
+
+
 class StoreBusy(StoreError):
     """Another process holds a lock for longer than anybody should."""
 

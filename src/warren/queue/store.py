@@ -8,12 +8,13 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Set
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
 from warren.errors import NoSuchTopic, NotAStore, StoreClosed
 from warren.queue import store_paths
+from warren.queue.batching import Batching, BatchingOptions
 from warren.queue.description import TopicDescription
 from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
 from warren.queue.json_file import read_json, write_json
@@ -233,6 +234,11 @@ class Store:
         if not self.has_topic(name):
             settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
         return DurableQueue(self.topic(name, **settings), maxsize, dumps, loads)
+
+    def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
+        """Puts that are gathered and written together in the background, each with a future of its own."""
+        self.check_open()
+        return Batching(self, **options)
 
     # --- Keeping house ---
 

@@ -1,0 +1,94 @@
+"""The asyncio twin of the batching of puts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from warren.aio.bridge import Bridge, Twin
+from warren.config import BATCHING_WAIT_S_DEFAULT, WAIT_S_MAX
+from warren.errors import BufferFull
+from warren.message import Place
+from warren.queue import batching
+from warren.queue.gathered_batch import GatheredBatch, PutFuture
+
+
+class Batching(Twin):
+    """Gathers puts of tasks of one event loop. Closed, with all written, at the end of an `async with` block."""
+
+    sync: batching.Batching
+
+    def __init__(self, sync: Any, bridge: Bridge) -> None:
+        super().__init__(sync, bridge)
+        self._topics: dict[str, Any] = {}
+        self._waiting: dict[GatheredBatch, list[tuple[int, asyncio.Future[Place]]]] = {}
+
+    async def put(
+        self, topic: str | Twin, body: bytes, *, wait: float = BATCHING_WAIT_S_DEFAULT, **fields: Any
+    ) -> asyncio.Future[Place]:
+        """As `Batching.put`: `future = await puts.put("orders", b"…")`, and later `place = await future`."""
+        found = await self._topic(topic) if isinstance(topic, str) else topic.sync
+        try:
+            future = self.sync.put(found, body, wait=0.0, **fields)
+        except BufferFull:
+            late = await self._bridge.sliced(self._put, found, body, fields, seconds=wait)
+            if late is None:
+                raise
+            future = late
+        return self._awaited(future)
+
+    async def _topic(self, name: str) -> Any:
+        if name not in self._topics:
+            self._topics[name] = await self._bridge.call(self.sync.store.topic, name)
+        return self._topics[name]
+
+    def _put(self, topic: Any, body: bytes, fields: dict[str, Any], wait: float) -> PutFuture | None:
+        try:
+            return self.sync.put(topic, body, wait=wait, **fields)
+        except BufferFull:
+            return None
+
+    def _awaited(self, future: PutFuture) -> asyncio.Future[Place]:
+        """The future as one of the event loop, which is told once of a whole batch."""
+        loop, batch = asyncio.get_running_loop(), future.batch
+        mine: asyncio.Future[Place] = loop.create_future()
+        waiting = self._waiting.setdefault(batch, [])
+        waiting.append((future.row, mine))
+        if len(waiting) == 1:
+            batch.when_ended(partial(_tell, loop, partial(self._end, batch)))
+        return mine
+
+    def _end(self, batch: GatheredBatch) -> None:
+        for row, mine in self._waiting.pop(batch, ()):
+            outcome = batch.outcome(row)
+            if mine.done():
+                continue
+            if isinstance(outcome, Exception):
+                mine.set_exception(outcome)
+            else:
+                mine.set_result(outcome)
+
+    async def flush(self, wait: float = WAIT_S_MAX) -> bool:
+        """As `Batching.flush`."""
+        return await self._bridge.sliced(self.sync.flush, seconds=wait)
+
+    async def close(self, wait: float = WAIT_S_MAX) -> bool:
+        """As `Batching.close`."""
+        return await self._bridge.sliced(self.sync.close, seconds=wait)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Any) -> None:
+    # A loop that is closed has nobody left to be told.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)

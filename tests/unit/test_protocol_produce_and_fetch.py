@@ -51,6 +51,50 @@ def test_a_produce_request_is_taken_apart(version: int) -> None:
     assert decode_produce(version, memoryview(produce_body(version, None))).transactional_id is None
 
 
+ONE = {"index": 3, "records": BATCH}
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize("name", ["orders", "ä" * 200])
+@pytest.mark.parametrize("parts", [[ONE], [ONE, ONE], [{"index": 3, "records": None}], []])
+def test_a_produce_request_for_one_partition_is_like_any_other(
+    version: int, name: str, parts: list[dict[str, Any]]
+) -> None:
+    topic = {"name": name, "topic_id": bytes(range(16)), "partition_data": parts}
+    values = {"transactional_id": None, "acks": 1, "timeout_ms": 7, "topic_data": [topic]}
+    body = encode_request(ApiKey.PRODUCE, version, values)
+
+    request = decode_produce(version, memoryview(body))
+
+    known = ("", bytes(range(16))) if version >= 13 else (name, b"")
+    wanted = [ProducedPartition(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
+    assert request == (None, 1, 7, [(*known, wanted)])
+    for end in range(len(body)):
+        if end < 40 or end > len(body) - 40:
+            with pytest.raises(MalformedRequest):
+                decode_produce(version, memoryview(body[:end]))
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_a_produce_request_without_topics_is_one(version: int) -> None:
+    body = encode_request(ApiKey.PRODUCE, version, {"transactional_id": None, "acks": 0, "timeout_ms": 7})
+
+    assert decode_produce(version, memoryview(body)) == (None, 0, 7, [])
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize("stored", [PartitionStored(2, 0, 1 << 40, -1, 5), PartitionStored(2, 3)])
+def test_a_produce_response_for_one_partition_is_like_any_other(version: int, stored: PartitionStored) -> None:
+    part = dict(
+        zip(("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset"), stored, strict=False)
+    )
+    topic = {"name": "ä", "topic_id": bytes(range(16)), "partition_responses": [part]}
+
+    ours = encode_produce_response(version, [TopicStored("ä", bytes(range(16)), [stored])])
+
+    assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": [topic]}))
+
+
 @pytest.mark.parametrize("version", PRODUCE)
 def test_the_batch_of_a_produce_request_is_not_copied(version: int) -> None:
     body = bytearray(produce_body(version))

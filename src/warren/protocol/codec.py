@@ -59,6 +59,15 @@ FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------
 
 ACKS_AND_TIMEOUT: Final = Struct(">hi")
+PRODUCE_START: Final = Struct(">hhiih")
+"""Of a Produce request that is not flexible: size of the transactional id, which is null, acks, timeout, how many
+topics, and the size of the first one's name."""
+PRODUCE_PARTITION: Final = Struct(">iii")
+"""Behind that name: how many partitions, the index of the first, and the size of its records."""
+FLEXIBLE_PRODUCE_START: Final = Struct(">BhiBB")
+"""The same of a flexible one, where the name is short."""
+FLEXIBLE_PRODUCE_PARTITION: Final = Struct(">Bi")
+"""Behind that name: how many partitions, and the index of the first."""
 PRODUCED_PARTITION: Final = Struct(">ihqq")
 """Index, error code, base offset and append time of a Produce response, up to version 4."""
 PRODUCED_PARTITION_V5: Final = Struct(">ihqqq")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api import ApiKey, served
 from warren.protocol.codec import (
     ACKS_AND_TIMEOUT,
+    FLEXIBLE_PRODUCE_PARTITION,
+    FLEXIBLE_PRODUCE_START,
     INT32,
+    PRODUCE_PARTITION,
+    PRODUCE_START,
     PRODUCED_PARTITION,
     PRODUCED_PARTITION_V5,
     UNREADABLE,
@@ -29,6 +34,11 @@ from warren.protocol.codec import (
 )
 
 TOPIC_IDS_FROM: Final = 13
+VARINT_END: Final = 0x80
+"""From here on a varint takes more than one byte."""
+NO_TAGS: Final = bytes(3)
+"""No tagged field of a partition, a topic and the request that hold one each."""
+TOPICS_ANSWERED_MAX: Final = 1000
 TIMES_OF_LOG_FROM: Final = 5
 RECORD_ERRORS_FROM: Final = 8
 
@@ -105,9 +115,49 @@ def decode_produce(version: int, body: memoryview) -> ProduceRequest:
     """The request in `body`. UnsupportedRequest or MalformedRequest where there is none."""
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     try:
-        return _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
+        quickly = _read_one_flexible if is_flexible else _read_one
+        found = quickly(body) if version < TOPIC_IDS_FROM else None
+        return found or _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
     except UNREADABLE as error:
         raise MalformedRequest(f"ProduceRequest of version {version}", str(error)) from error
+
+
+def _read_one(body: memoryview) -> ProduceRequest | None:
+    """A request for one partition without a transaction, which most are, at once; None for any other."""
+    if len(body) < PRODUCE_START.size:
+        return None
+    id_size, acks, timeout_ms, topic_count, name_size = PRODUCE_START.unpack_from(body)
+    name_end = PRODUCE_START.size + name_size
+    if id_size != -1 or topic_count != 1 or name_size < 0 or len(body) < name_end + PRODUCE_PARTITION.size:
+        return None
+    partition_count, partition, size = PRODUCE_PARTITION.unpack_from(body, name_end)
+    records_at = name_end + PRODUCE_PARTITION.size
+    if partition_count != 1 or size < 0 or records_at + size != len(body):
+        return None
+    name = str(body[PRODUCE_START.size : name_end], "utf-8")
+    return _of_one(acks, timeout_ms, name, partition, body[records_at:])
+
+
+def _read_one_flexible(body: memoryview) -> ProduceRequest | None:
+    """The same of a flexible version: counts and sizes are one more than they are, and no field is tagged."""
+    if len(body) < FLEXIBLE_PRODUCE_START.size:
+        return None
+    id_size, acks, timeout_ms, topic_count, name_size = FLEXIBLE_PRODUCE_START.unpack_from(body)
+    name_end = FLEXIBLE_PRODUCE_START.size + name_size - 1
+    is_one = id_size == 0 and topic_count == 2 and 0 < name_size < VARINT_END
+    if not is_one or len(body) <= name_end + FLEXIBLE_PRODUCE_PARTITION.size:
+        return None
+    partition_count, partition = FLEXIBLE_PRODUCE_PARTITION.unpack_from(body, name_end)
+    size, records_at = read_compact_size(body, name_end + FLEXIBLE_PRODUCE_PARTITION.size)
+    if partition_count != 2 or size < 0 or body[records_at + size :] != NO_TAGS:
+        return None
+    name = str(body[FLEXIBLE_PRODUCE_START.size : name_end], "utf-8")
+    return _of_one(acks, timeout_ms, name, partition, body[records_at : records_at + size])
+
+
+def _of_one(acks: int, timeout_ms: int, name: str, partition: int, records: memoryview) -> ProduceRequest:
+    topic = ProducedTopic(name, b"", [ProducedPartition(partition, records)])
+    return ProduceRequest(None, acks, timeout_ms, [topic])
 
 
 def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible: bool) -> ProduceRequest:
@@ -140,6 +190,25 @@ def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible
 
 def encode_produce_response(version: int, topics: Sequence[TopicStored], throttle_time_ms: int = 0) -> bytes:
     """The body of the answer."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1 and not throttle_time_ms:
+        name, _, (stored,) = topics[0]
+        if stored.error_message is None and TIMES_OF_LOG_FROM <= version < TOPIC_IDS_FROM:
+            before, after = _around_one(version, name)
+            return before + PRODUCED_PARTITION_V5.pack(*stored[:5]) + after
+    return _encode_any(version, topics, throttle_time_ms)
+
+
+@lru_cache(TOPICS_ANSWERED_MAX)
+def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
+    """What stands before and behind the numbers of the only partition of an answer: the same each time."""
+    nothing = PartitionStored(0)
+    whole = _encode_any(version, [TopicStored(name, b"", [nothing])], 0)
+    numbers = PRODUCED_PARTITION_V5.pack(*nothing[:5])
+    at = whole.index(numbers)
+    return whole[:at], whole[at + len(numbers) :]
+
+
+def _encode_any(version: int, topics: Sequence[TopicStored], throttle_time_ms: int) -> bytes:
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
     tags = b"\0" if is_flexible else b""

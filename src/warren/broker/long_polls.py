@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from warren.errors import WarrenError
 from warren.storage import Log
 from warren.storage.log import wait_for_any
 
 LOOK_S: Final = 0.5
 """How long the thread that watches for other processes sleeps before it looks whom to watch for now."""
+RETRY_S: Final = 0.05
+"""How long it sleeps where a log that was waited for is gone."""
 
 
 class LongPolls:
@@ -66,13 +69,32 @@ class LongPolls:
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting and not self._is_stopped:
-            seen = [(log, log.end) for log in self._waiting]
-            await loop.run_in_executor(self._thread, wait_for_any, seen, LOOK_S)
-            for log, end in seen:
-                if log.end > end:
-                    self.ring(log)
-        self._is_watching = False
+        try:
+            while self._waiting and not self._is_stopped:
+                seen = [(log, end) for log in list(self._waiting) if (end := self._end_of(log)) is not None]
+                if not seen:
+                    # Whoever was woken may want to wait for the same again.
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                try:
+                    await loop.run_in_executor(self._thread, wait_for_any, seen, LOOK_S)
+                except (WarrenError, OSError):
+                    # One of them was deleted meanwhile: which one is seen below.
+                    await asyncio.sleep(RETRY_S)
+                for log, end in seen:
+                    now = self._end_of(log)
+                    if now is not None and now > end:
+                        self.ring(log)
+        finally:
+            self._is_watching = False
+
+    def _end_of(self, log: Log) -> int | None:
+        """Where the log ends. Where it is gone, nobody waits for it any more: they are woken to see that."""
+        try:
+            return log.end
+        except (WarrenError, OSError):
+            self.ring(log)
+            return None
 
     def stop(self) -> None:
         """Wake everybody: nobody waits any more."""

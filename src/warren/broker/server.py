@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Final
 
+from warren.broker.background import Background
 from warren.broker.broker import Broker
 from warren.broker.connection import Connection
 from warren.broker.limits import Limits
@@ -57,7 +58,7 @@ async def serve(
     failure: Exception | None = None
     with _served_alone(store):
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with Background() as tasks:
                 broker = Broker(store, settings or BrokerSettings(), limits or Limits(), tasks)
                 try:
                     listener = await _listen(broker, host, port, tls)

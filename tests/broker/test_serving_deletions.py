@@ -1,0 +1,44 @@
+"""Topics that another process deletes: whoever waits for them is told, and the broker goes on."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import warren
+from tests.broker.calls import Caller
+from tests.broker.watched import watched_broker
+from tests.support.kafka_batches import batch_of
+from warren.broker.kafka_errors import Code
+from warren.protocol.api import ApiKey
+
+FETCH_VERSION = 11
+WAIT_MS = 20_000
+
+
+def fetch_error(caller: Caller, topic: str, number: int) -> int:
+    """The error of a fetch that waits for a message which is not there yet."""
+    part = {"partition": 0, "fetch_offset": number, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": topic, "partitions": [part]}]
+    values = {"max_wait_ms": WAIT_MS, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics}
+    answer = caller.call(ApiKey.FETCH, FETCH_VERSION, values)
+    found: int = answer.responses[0].partitions[0].error_code
+    return found
+
+
+def test_who_waits_for_a_topic_that_is_deleted_is_told_and_others_are_served(tmp_path: Path) -> None:
+    with watched_broker(tmp_path / "data") as broker, ThreadPoolExecutor(1) as pool:
+        place = "127.0.0.1", broker.port
+        with Caller(place) as waiting, Caller(place) as other:
+            other.produce("orders", batch_of([(None, b"1", [])]))
+            told = pool.submit(fetch_error, waiting, "orders", 1)
+            # Only what is looked at is missed: by now somebody waits.
+            other.produce("others", batch_of([(None, b"1", [])]))
+            with warren.open(tmp_path / "data") as store:
+                store.delete_topic("orders")
+
+            assert told.result(60) != Code.NONE
+            assert other.produce("others", batch_of([(None, b"2", [])])) == (0, 1)
+        assert broker.end(signal.SIGTERM) == 0
+        assert broker.errors() == []

@@ -1,40 +1,121 @@
-"""`python -m tests.soak [--kills N] [--seed N]`: the long run; exits 1 where something was wrong."""
+"""`python -m tests.soak`: the long run, of processes with a store or, with --broker, over the network.
+
+Exits 1 where something was wrong.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
 from tests.soak.run import run
+
+if TYPE_CHECKING:
+    from tests.soak.network.run import Stretch
+
+ROUND_S: Final = 120.0
+CALM_SHARE: Final = 0.6
+CONSOLE: Final = Console(highlight=False)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=None, help="of processes, 1000; or of brokers in a round, 6")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--dir", type=Path, default=None, help="where the store lies; kept where it is given")
+    parser.add_argument(
+        "--broker", action="store_true", help="clients of all kinds, a proxy and a broker that is killed"
+    )
+    parser.add_argument("--minutes", type=float, default=60.0, help="with --broker: how long")
+    parser.add_argument("--rounds", type=int, default=None, help="with --broker: of two minutes each, if not given")
+    parser.add_argument("--calm", type=float, default=CALM_SHARE, help="with --broker: the share without kills")
+    parser.add_argument("--pace", type=float, default=0.02, help="with --broker: seconds a client waits between steps")
+    parser.add_argument("--durability", default="commit", help="with --broker: of the topic")
+    parser.add_argument("--json", type=Path, default=None, help="with --broker: where the figures are written")
     arguments = parser.parse_args()
-    console = Console()
-    console.print(f"seed {arguments.seed}")
-    with tempfile.TemporaryDirectory(prefix="warren-soak-") as temporary, Progress(console=console) as progress:
+    CONSOLE.print(f"seed {arguments.seed}")
+    with tempfile.TemporaryDirectory(prefix="warren-soak-") as temporary:
         directory = arguments.dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        task = progress.add_task("kills", total=arguments.kills)
-        outcome = run(directory, arguments.kills, arguments.seed, lambda kills: progress.update(task, completed=kills))
+        return over_network(directory, arguments) if arguments.broker else of_processes(directory, arguments)
+
+
+def of_processes(directory: Path, arguments: argparse.Namespace) -> int:
+    total = arguments.kills or 1000
+    with Progress(console=CONSOLE) as progress:
+        task = progress.add_task("kills", total=total)
+        outcome = run(directory, total, arguments.seed, lambda kills: progress.update(task, completed=kills))
         for path in sorted(directory.glob("*.error")):
-            console.print(path.name, path.read_text(), markup=False)
+            CONSOLE.print(path.name, path.read_text(), markup=False)
     for fault in outcome.faults:
-        console.print(f"[red]{fault.kind}[/]: {fault.detail}")
-    console.print(
+        CONSOLE.print(f"[red]{fault.kind}[/]: {fault.detail}")
+    CONSOLE.print(
         f"{outcome.kills} kills, {outcome.messages} messages, {outcome.events} events, {len(outcome.faults)} faults"
     )
     return 1 if outcome.faults else 0
+
+
+def over_network(directory: Path, arguments: argparse.Namespace) -> int:
+    # Imported here: the run of processes needs no client of Kafka.
+    from tests.soak.network import run as network
+
+    rounds = arguments.rounds or max(2, round(arguments.minutes * 60 / ROUND_S))
+    round_s = arguments.minutes * 60 / rounds
+    plan = network.Plan(
+        kills=arguments.kills or 6,
+        chaos_s=round_s * (1 - arguments.calm),
+        calm_s=round_s * arguments.calm,
+        pace_s=arguments.pace,
+        durability=arguments.durability,
+    )
+    begun = time.monotonic()
+
+    def show(number: int, what: str) -> None:
+        CONSOLE.print(f"{time.monotonic() - begun:7.0f} s  round {number + 1} of {rounds}: {what}")
+
+    outcome = network.run(directory, arguments.seed, rounds=rounds, plan=plan, progress=show)
+    CONSOLE.print(table_of(outcome.stretches))
+    for fault in outcome.faults[:100]:
+        CONSOLE.print(fault.kind, fault.detail, markup=False)
+    CONSOLE.print(
+        f"{outcome.kills} kills, {outcome.messages:,} messages, {outcome.events:,} events, {outcome.outages:,} outages",
+        f"connections {outcome.connections}",
+        f"{len(outcome.faults)} faults in {time.monotonic() - begun:.0f} s",
+        sep="; ",
+    )
+    if arguments.json is not None:
+        facts = outcome._asdict() | {
+            "seed": arguments.seed,
+            "seconds": time.monotonic() - begun,
+            "stretches": [
+                one._asdict() | {"middle": one.middle._asdict(), "last": one.last._asdict()}
+                for one in outcome.stretches
+            ],
+        }
+        arguments.json.write_text(json.dumps(facts, indent=2) + "\n")
+    return 1 if outcome.faults else 0
+
+
+def table_of(stretches: Sequence[Stretch]) -> Table:
+    table = Table(title="The broker, in times without kills")
+    for name in ("round", "seconds", "memory MB, middle", "at the end", "files, middle", "at the end", "threads"):
+        table.add_column(name, justify="right")
+    for one in stretches:
+        sizes = (f"{one.middle.resident / 1e6:.1f}", f"{one.last.resident / 1e6:.1f}")
+        files = (str(one.middle.files), str(one.last.files), str(one.last.threads))
+        table.add_row(str(one.round_number + 1), f"{one.seconds:.0f}", *sizes, *files)
+    return table
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ def rows(messages: list[Message]) -> list[Row]:
 class Producer:
     """Puts messages one by one, together, with a delay that it may take back, and in transactions."""
 
-    def __init__(self, store: Store, history: Writer, who: str, draw: random.Random) -> None:
-        self._store, self._topic, self._history = store, store.topic(TOPIC), history
+    def __init__(self, store: Store, history: Writer, who: str, draw: random.Random, topic: str = TOPIC) -> None:
+        self._store, self._topic, self._history = store, store.topic(topic), history
         self._who, self._draw, self._count = who, draw, 0
 
     def _ids(self, kind: str, count: int) -> list[str]:
@@ -73,7 +73,7 @@ class Producer:
         self._history.note("puts", ids=ids, transaction=ids[0])
         with self._store.transaction() as tx:
             for id in ids:
-                tx.put(TOPIC, id.encode(), key=id.encode())
+                tx.put(self._topic.name, id.encode(), key=id.encode())
         self._history.note("put", ids=ids)
 
 
@@ -89,7 +89,7 @@ class Reader:
         messages = self._group.read(limit=self._draw.randint(1, 100), wait=WAIT_S)
         self._history.note("read", group=STREAM, since_ns=since_ns, messages=rows(messages))
         if self._draw.random() < share:
-            positions = self._group.read_positions()
+            positions = self._positions(messages)
             self._history.note("commits", group=STREAM, positions=positions)
             try:
                 self._group.commit(positions)
@@ -97,6 +97,17 @@ class Reader:
                 return len(messages)
             self._history.note("committed", group=STREAM, positions=positions)
         return len(messages)
+
+    def _positions(self, messages: list[Message]) -> dict[int, int]:
+        """From where on the group goes on: behind what was read."""
+        return self._group.read_positions()
+
+
+class ReaderOverNetwork(Reader):
+    """The same by a client, which commits behind what it was given last."""
+
+    def _positions(self, messages: list[Message]) -> dict[int, int]:
+        return {message.partition: message.number + 1 for message in messages}
 
 
 class Taker:

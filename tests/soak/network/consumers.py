@@ -1,0 +1,151 @@
+"""Consumers of the long run, of Kafka's clients: each writes down what it got, and what it knows was committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import aiokafka
+import confluent_kafka
+import kafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as RangeOfAiokafka
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from tests.soak.network.async_side import AsyncSide
+from tests.soak.network.producers import FLUSH_S, Place, quiet_config
+from tests.soak.worker import Row
+
+WAIT_S: Final = 0.2
+COMMITTED_SHARE: Final = 0.8
+SESSION_MS: Final = 6000
+CLOSE_S: Final = 20.0
+
+
+class Noting:
+    """What all of them do with what they got."""
+
+    def __init__(self, place: Place, group: str) -> None:
+        self._place, self.group = place, group
+        self.seen: set[tuple[int, int]] = set()
+
+    def _got(self, since_ns: int, rows: Sequence[Row]) -> dict[int, int]:
+        """Write it down; from where on the group goes on if that is to be committed."""
+        if not rows:
+            return {}
+        self._place.history.note("read", group=self.group, since_ns=since_ns, messages=rows)
+        self.seen.update((partition, number) for partition, number, _ in rows)
+        if self._place.draw.random() > COMMITTED_SHARE:
+            return {}
+        return {partition: number + 1 for partition, number, _ in rows}
+
+    def _committed(self, positions: dict[int, int]) -> None:
+        self._place.history.note("committed", group=self.group, positions=positions)
+
+
+class OfConfluent(Noting):
+    """A member of confluent-kafka, of a group of the old protocol or of the new one."""
+
+    def __init__(self, place: Place, group: str, protocol: str = "classic") -> None:
+        super().__init__(place, group)
+        of_old = {"session.timeout.ms": SESSION_MS, "partition.assignment.strategy": "range"}
+        settings = {
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 1000,
+            "group.protocol": protocol,
+            **(of_old if protocol == "classic" else {}),
+        }
+        self._consumer = confluent_kafka.Consumer(quiet_config(place.address, **settings))
+        self._consumer.subscribe([place.topic])
+
+    def step(self) -> None:
+        since_ns = time.monotonic_ns()
+        found: list[Any] = [each for each in self._consumer.consume(100, WAIT_S) if each.error() is None]
+        rows = [(each.partition(), each.offset(), each.value().decode()) for each in found]
+        positions = self._got(since_ns, rows)
+        if positions:
+            topic = self._place.topic
+            wanted = [confluent_kafka.TopicPartition(topic, *position) for position in positions.items()]
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+            self._committed({each.partition: each.offset for each in done if each.error is None})
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class OfKafkaPython(Noting):
+    """A member of kafka-python."""
+
+    def __init__(self, place: Place, group: str) -> None:
+        super().__init__(place, group)
+        self._consumer = kafka.KafkaConsumer(
+            place.topic,
+            bootstrap_servers=place.address,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=500,
+            reconnect_backoff_max_ms=500,
+            request_timeout_ms=15_000,
+            partition_assignment_strategy=[RangePartitionAssignor],
+        )
+
+    def step(self) -> None:
+        since_ns = time.monotonic_ns()
+        found = self._consumer.poll(int(WAIT_S * 1000), max_records=100)
+        rows = [(each.partition, each.offset, each.value.decode()) for part in found.values() for each in part]
+        positions = self._got(since_ns, rows)
+        if positions:
+            topic = self._place.topic
+            self._consumer.commit(
+                {TopicPartition(topic, each): OffsetAndMetadata(number, "", -1) for each, number in positions.items()}
+            )
+            self._committed(positions)
+
+    def close(self) -> None:
+        self._consumer.close(timeout_ms=int(CLOSE_S * 1000))
+
+
+class OfAiokafka(Noting):
+    """A member of aiokafka."""
+
+    def __init__(self, place: Place, group: str) -> None:
+        super().__init__(place, group)
+        self._side = AsyncSide()
+        self._consumer = self._side.begun(self._started(), FLUSH_S)
+
+    async def _started(self) -> Any:
+        consumer = aiokafka.AIOKafkaConsumer(
+            self._place.topic,
+            bootstrap_servers=self._place.address,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=500,
+            request_timeout_ms=10_000,
+            partition_assignment_strategy=[RangeOfAiokafka],
+        )
+        await consumer.start()
+        return consumer
+
+    def step(self) -> None:
+        since_ns = time.monotonic_ns()
+        found = self._side.run(self._consumer.getmany(timeout_ms=int(WAIT_S * 1000), max_records=100), FLUSH_S)
+        rows = [(each.partition, each.offset, each.value.decode()) for part in found.values() for each in part]
+        positions = self._got(since_ns, rows)
+        if positions:
+            topic = self._place.topic
+            wanted = {aiokafka.TopicPartition(topic, each): number for each, number in positions.items()}
+            self._side.run(self._consumer.commit(wanted), FLUSH_S)
+            self._committed(positions)
+
+    def close(self) -> None:
+        try:
+            self._side.run(self._consumer.stop(), CLOSE_S)
+        finally:
+            self._side.close()

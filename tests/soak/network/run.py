@@ -1,0 +1,271 @@
+"""The long run over the network: rounds of kills and of calm, checked by history, and a broker that is watched."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import warren
+from tests.broker.watched import Usage, WatchedBroker
+from tests.soak.checker import Fault, Stored, check
+from tests.soak.history import Event, read_all
+from tests.soak.network.crew import CONSUMERS, GROUPS, PREFETCHING, PRODUCERS, Seen, Worker, hushed
+from tests.soak.network.producers import Place, Role
+from tests.soak.network.proxy import HOST, Proxy
+from warren.queue.positions import stored_position
+from warren.queue.topic import Topic
+
+PARTITIONS: Final = 4
+DRAIN_S_MAX: Final = 90.0
+SAMPLE_S: Final = 0.5
+MEMORY_GROWTH_MAX: Final = 40 << 20
+FILES_GROWTH_MAX: Final = 40
+STRETCH_S_MIN: Final = 30.0
+"""In less time nothing settles that could be judged."""
+GENTLE_SHARE: Final = 0.2
+"""How many of the ends of a broker are by SIGTERM."""
+
+
+class Plan(NamedTuple):
+    """How long a round kills brokers and how long it leaves them alone, and how hard clients work."""
+
+    kills: int = 3
+    chaos_s: float = 8.0
+    calm_s: float = 0.0
+    pace_s: float = 0.02
+    durability: str = "os"
+
+
+class Stretch(NamedTuple):
+    """A time without kills: what the broker took in the middle of it, and at its end."""
+
+    round_number: int
+    seconds: float
+    middle: Usage
+    last: Usage
+
+
+class Outcome(NamedTuple):
+    """What the run did, and what was wrong with it."""
+
+    kills: int
+    messages: int
+    events: int
+    outages: int
+    connections: dict[str, int]
+    stretches: list[Stretch]
+    faults: list[Fault]
+
+
+class Served:
+    """The broker, at one address whoever serves there; errors that it logs are faults."""
+
+    def __init__(self, path: Path, advertised: str, port: int, durability: str) -> None:
+        self._path, self._port = path, port
+        self._flags = ("--advertise", advertised, "--durability", durability)
+        self.kills, self.faults = 0, list[Fault]()
+        self.broker = self._start()
+
+    def _start(self) -> WatchedBroker:
+        settings = {"WARREN_BROKER_AUTO_CREATE_TOPICS": "false"}
+        return WatchedBroker(self._path, *self._flags, port=self._port, variables=settings)
+
+    def restart(self, how: signal.Signals) -> None:
+        self.end(how)
+        self.kills += 1
+        self.broker = self._start()
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        code = self.broker.end(how)
+        if code != (0 if how is signal.SIGTERM else -how):
+            self.faults.append(Fault("died", f"the broker ended with {code} on {how.name}"))
+        self.faults += [Fault("error", line) for line in self.broker.errors()]
+
+
+def run(
+    directory: Path,
+    seed: int,
+    *,
+    rounds: int = 1,
+    plan: Plan | None = None,
+    progress: Callable[[int, str], None] = lambda round_number, what: None,
+) -> Outcome:
+    """Rounds of clients at work, brokers killed and connections cut; after each everything is consumed and checked."""
+    draw, plan = random.Random(seed), plan or Plan()
+    with socket.create_server((HOST, 0)) as free:
+        port = free.getsockname()[1]
+    proxy = Proxy(port, seed)
+    served = Served(directory / "store", proxy.address, port, plan.durability)
+    done: list[Round] = []
+    try:
+        for number in range(rounds):
+            one = Round(directory / f"round-{number}", number, served, proxy, draw, plan)
+            done.append(one)
+            with hushed():
+                one.go(lambda what, number=number: progress(number, what))  # type: ignore[misc]
+            if one.faults:
+                break
+    finally:
+        served.broker.close() if done and done[-1].faults else served.end()
+        proxy.close()
+    stretches = [one.stretch for one in done if one.stretch is not None]
+    faults = [*served.faults, *(fault for one in done for fault in one.faults), *judged(stretches)]
+    messages, events = sum(one.messages for one in done), sum(one.events for one in done)
+    outages = sum(one.outages for one in done)
+    return Outcome(served.kills, messages, events, outages, dict(proxy.counts), stretches, faults)
+
+
+class Round:
+    """One topic, from the first put to the last message consumed."""
+
+    def __init__(
+        self, directory: Path, number: int, served: Served, proxy: Proxy, draw: random.Random, plan: Plan
+    ) -> None:
+        directory.mkdir()
+        self._directory, self._number, self._served, self._proxy = directory, number, served, proxy
+        self._draw, self._plan = draw, plan
+        self._topic = f"soak-{number}"
+        self._seen: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        self.faults: list[Fault] = []
+        self.messages = self.events = self.outages = 0
+        self.stretch: Stretch | None = None
+
+    def go(self, progress: Callable[[str], None]) -> None:
+        self._make_topic()
+        self._proxy.is_calm = False
+        makers, takers = self._crew(PRODUCERS), self._crew(CONSUMERS)
+        try:
+            progress("kills")
+            self._kill()
+            progress("calm")
+            self._watch()
+            progress("draining")
+            self._proxy.is_calm = True
+            stored = self._drained(makers)
+        finally:
+            for worker in (*makers, *takers):
+                worker.end()
+        self._join(takers)
+        self.outages = sum(worker.outages for worker in (*makers, *takers))
+        self.faults += [Fault("died", worker.fault) for worker in (*makers, *takers) if worker.fault]
+        events = read_all(self._directory)
+        self.messages, self.events = len(stored), len(events)
+        self.faults += [*check(events, stored, PREFETCHING), *self._check_positions(events)]
+        if not self.faults:
+            self._tidy()
+
+    def _crew(self, kinds: Mapping[str, Callable[[Place], Role]]) -> list[Worker]:
+        return [
+            Worker(name, make, self._place, self._plan.pace_s, f"{self._draw.random()}") for name, make in kinds.items()
+        ]
+
+    def _place(self, who: str) -> Place:
+        history = Seen(self._directory / f"{who}.history", who, self._seen)
+        return Place(self._proxy.address, self._topic, who, history, random.Random(f"{self._draw.random()} {who}"))
+
+    # --- What is done to the broker ---
+
+    def _kill(self) -> None:
+        for _ in range(self._plan.kills):
+            time.sleep(self._draw.random() * 2 * self._plan.chaos_s / max(1, self._plan.kills))
+            is_gentle = self._draw.random() < GENTLE_SHARE
+            self._served.restart(signal.SIGTERM if is_gentle else signal.SIGKILL)
+        time.sleep(self._draw.random() * self._plan.chaos_s / max(1, self._plan.kills))
+
+    def _watch(self) -> None:
+        """Leave the broker alone, and look at what it takes."""
+        begun = time.monotonic()
+        samples = []
+        while time.monotonic() < begun + self._plan.calm_s:
+            samples.append(self._served.broker.usage())
+            time.sleep(SAMPLE_S)
+        if len(samples) >= 4:
+            half = len(samples) // 2
+            middle, last = _typical(samples[half // 2 : half]), _typical(samples[half + half // 2 :])
+            self.stretch = Stretch(self._number, time.monotonic() - begun, middle, last)
+
+    # --- Coming to an end ---
+
+    def _drained(self, makers: Sequence[Worker]) -> list[Stored]:
+        """Everything that is in the topic, when all groups have got it, or have had the time."""
+        for worker in makers:
+            worker.end()
+        self._join(makers)
+        deadline = time.monotonic() + DRAIN_S_MAX
+        with warren.open(self._directory.parent / "store") as store:
+            topic = store.topic(self._topic)
+            while list(topic.scheduled(limit=1)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            stored = _stored(topic)
+            places = {(message.partition, message.number) for message in stored}
+            waiting = list(GROUPS)
+            while waiting and time.monotonic() < deadline:
+                time.sleep(0.05)
+                waiting = [group for group in GROUPS if not places <= set(self._seen[group])]
+            self.faults += [
+                Fault("hung", f"{group} lacks {len(places - self._seen[group])} of {len(places)}") for group in waiting
+            ]
+            return _stored(topic)
+
+    def _join(self, workers: Sequence[Worker]) -> None:
+        deadline = time.monotonic() + DRAIN_S_MAX
+        self.faults += [Fault("hung", f"{each.name} did not end") for each in workers if not each.join(deadline)]
+
+    def _check_positions(self, events: Sequence[Event]) -> list[Fault]:
+        """What a group was told is committed is where it goes on from, or before."""
+        told: dict[tuple[str, int], int] = {}
+        for event in events:
+            for partition, number in event.facts["positions"].items() if event.kind == "committed" else ():
+                key = event.facts["group"], int(partition)
+                told[key] = max(told.get(key, 0), number)
+        with warren.open(self._directory.parent / "store") as store:
+            topic = store.topic(self._topic)
+            kept = {(group, each): stored_position(topic.partition(each), group) for group, each in told}
+        return [
+            Fault("lost", f"{group} goes on from {kept[group, each]} in {each}, and {number} was committed")
+            for (group, each), number in told.items()
+            if kept[group, each] < number
+        ]
+
+    def _make_topic(self) -> None:
+        with warren.open(self._directory.parent / "store") as store:
+            store.topic(self._topic, partitions=PARTITIONS, durability=self._plan.durability)
+
+    def _tidy(self) -> None:
+        with warren.open(self._directory.parent / "store") as store:
+            store.delete_topic(self._topic)
+        for path in self._directory.iterdir():
+            path.unlink()
+
+
+def _stored(topic: Topic) -> list[Stored]:
+    return [
+        Stored(message.partition, message.number, message.body.decode(), message.timestamp)
+        for message in topic.since(0)
+    ]
+
+
+def _typical(samples: Sequence[Usage]) -> Usage:
+    return Usage(*(int(statistics.median(values)) for values in zip(*samples, strict=True)))
+
+
+def judged(stretches: Sequence[Stretch]) -> list[Fault]:
+    """Whether the broker takes more at the end than in the middle of the first stretch, or within one stretch."""
+    faults = []
+    stretches = [one for one in stretches if one.seconds >= STRETCH_S_MIN]
+    pairs = [(one.middle, one.last, f"within round {one.round_number}") for one in stretches]
+    if len(stretches) > 1:
+        pairs.append((stretches[0].last, stretches[-1].last, "from the first round to the last"))
+    for before, after, when in pairs:
+        if after.resident - before.resident > MEMORY_GROWTH_MAX:
+            faults.append(Fault("grown", f"memory, {when}: {before.resident:,} to {after.resident:,}"))
+        if after.files - before.files > FILES_GROWTH_MAX:
+            faults.append(Fault("grown", f"open files, {when}: {before.files} to {after.files}"))
+    return faults

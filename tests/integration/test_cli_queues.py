@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import warren
+from tests.broker.running import running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT, SOURCE
 from warren.cli.bodies import lines
@@ -25,6 +27,7 @@ from warren.cli.main import app
 from warren.cli.read import Place, following, places_behind, spans_of
 from warren.cli.receipts import Receipts
 from warren.errors import TooLarge
+from warren.queue.group_description import describe_group
 
 Run = Callable[..., Result]
 
@@ -35,12 +38,28 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-@pytest.fixture
-def run(place: Path) -> Run:
-    """Runs the program in this process, pointed at the store by WARREN_STORE."""
+both = pytest.mark.parametrize("pointed_at", ["directory", "server"], indirect=True)
+"""What is written is the same whether the store is here or behind a broker."""
 
+
+@pytest.fixture
+def pointed_at(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "directory"))
+
+
+@pytest.fixture
+def run(place: Path, pointed_at: str) -> Iterator[Run]:
+    """Runs the program in this process, pointed at the store by WARREN_STORE, or at its broker by WARREN_SERVER."""
+    if pointed_at == "directory":
+        yield runner(WARREN_STORE=str(place))
+        return
+    with running_broker(place, durability="commit") as broker:
+        yield runner(WARREN_SERVER=broker.address)
+
+
+def runner(**pointing: str) -> Run:
     def run(*arguments: str | Path, columns: int = 80, stdin: bytes | None = None) -> Result:
-        environment = {"COLUMNS": str(columns), "WARREN_STORE": str(place)}
+        environment = {"COLUMNS": str(columns), **pointing}
         return CliRunner().invoke(app, [str(each) for each in arguments], env=environment, input=stdin)
 
     return run
@@ -99,6 +118,7 @@ def test_a_topic_is_made_with_its_store_and_shows_its_settings(run: Run, place: 
     assert (settings.partitions, settings.retention_age_s, settings.block_size) == (3, 604_800.0, 1 << 20)
 
 
+@both
 def test_every_setting_can_be_given(run: Run) -> None:
     given = {
         "--partitions": "2",
@@ -129,6 +149,7 @@ def test_every_setting_can_be_given(run: Run) -> None:
     }
 
 
+@both
 def test_a_topic_is_not_made_twice_unless_that_is_asked_for(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2")
 
@@ -175,6 +196,7 @@ def test_a_damaged_topic_does_not_hide_the_others(run: Run, place: Path) -> None
     assert "topic.json" in found["broken"]["damage"]
 
 
+@both
 def test_describe_shows_settings_and_partitions(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2")
     run("put", "orders", "a", "b", "c", "--partition", "1")
@@ -188,6 +210,7 @@ def test_describe_shows_settings_and_partitions(run: Run) -> None:
     assert (found["topic"], found["messages"]) == ("orders", 3)
 
 
+@both
 def test_configure_changes_what_is_named_and_switches_off_with_none(run: Run) -> None:
     run("topic", "create", "orders", "--retention-age", "7d", "--retention-bytes", "1G")
 
@@ -198,6 +221,7 @@ def test_configure_changes_what_is_named_and_switches_off_with_none(run: Run) ->
     assert len(changed["partitions"]) == 2
 
 
+@both
 def test_configure_refuses_what_cannot_be_and_changes_nothing(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2")
     before = document(run("topic", "describe", "orders", "--json"))
@@ -210,6 +234,7 @@ def test_configure_refuses_what_cannot_be_and_changes_nothing(run: Run) -> None:
     assert document(run("topic", "describe", "orders", "--json")) == before
 
 
+@both
 def test_a_topic_is_deleted_only_by_those_who_are_sure(run: Run, place: Path) -> None:
     run("put", "orders", "a", "b")
 
@@ -241,6 +266,7 @@ def test_whoever_sits_at_a_terminal_is_asked_before_a_topic_is_deleted(
 # --- Putting ---
 
 
+@both
 def test_arguments_are_messages_and_the_receipt_says_where_they_went(run: Run) -> None:
     first = run("put", "orders", "10 carrots")
     second = run("put", "orders", "3 turnips", "1 leek")
@@ -251,6 +277,7 @@ def test_arguments_are_messages_and_the_receipt_says_where_they_went(run: Run) -
     assert bodies(run("read", "orders", "--json")) == ["10 carrots", "3 turnips", "1 leek"]
 
 
+@both
 def test_receipts_as_json_name_the_place_of_each_message(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2")
 
@@ -266,6 +293,7 @@ def test_quiet_says_nothing_at_all(run: Run) -> None:
     assert run("put", "orders", "a", "--quiet").output == ""
 
 
+@both
 def test_key_tag_and_headers_are_those_of_every_message(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "4")
 
@@ -332,6 +360,7 @@ def test_lines_are_put_as_they_arrive_and_do_not_wait_for_the_end(place: Path) -
         assert putting.wait(60) == 0
 
 
+@both
 def test_many_lines_share_their_receipts_by_partition(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2", "--durability", "os")
     count = 400_000
@@ -387,6 +416,7 @@ def test_a_line_over_the_limit_is_refused_before_all_of_it_is_read() -> None:
         next(found)
 
 
+@both
 def test_a_body_over_the_limit_ends_the_put_and_keeps_what_came_before(run: Run) -> None:
     run("topic", "create", "orders", "--message-size-max", "10")
 
@@ -460,12 +490,14 @@ def test_a_message_is_one_line_whatever_is_in_it(run: Run, place: Path) -> None:
     assert line.split("\t")[2:] == [r"a\nb\x1b[31m", r"k\t", r"n\n=v\r", r"b\n"]
 
 
+@both
 def test_a_line_has_place_time_tag_key_headers_and_body(orders: Run) -> None:
     fields = orders("read", "orders", "--last", "1").stdout.rstrip("\n").split("\t")
 
     assert (fields[0], fields[2:]) == ("2:2", ["eu.fr", "", "", "8"])
 
 
+@both
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -491,6 +523,7 @@ def test_what_is_read_is_what_was_asked_for(orders: Run, options: list[str], exp
     assert numbers(orders("read", "orders", "--json", *options)) == expected
 
 
+@both
 def test_since_and_until_are_the_times_that_the_lines_show(orders: Run) -> None:
     times = [line.split("\t")[1] for line in orders("read", "orders").stdout.splitlines()]
 
@@ -509,6 +542,7 @@ def test_reading_takes_nothing_away(orders: Run) -> None:
     assert orders("read", "orders").stdout == orders("read", "orders").stdout
 
 
+@both
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -524,6 +558,7 @@ def test_what_cannot_be_read_is_one_line(orders: Run, arguments: list[str], code
     assert failed(orders("read", *arguments), code, words)
 
 
+@both
 def test_a_retired_number_says_where_the_partition_starts(run: Run, place: Path) -> None:
     run("topic", "create", "orders", "--block-size", "4k", "--durability", "os")
     with warren.open(place, keeps=False) as store:
@@ -616,6 +651,7 @@ def test_following_a_topic_that_is_deleted_ends_with_1(orders: Run, place: Path)
 # --- What is delivered later ---
 
 
+@both
 def test_a_delayed_message_waits_and_says_when_it_is_due(run: Run) -> None:
     result = run("put", "jobs", "later", "--delay", "1h", "--key", "k", "--tag", "mail")
     (receipt,) = objects(run("put", "jobs", "then", "--at", "2099-01-01T00:00", "--json"))
@@ -647,6 +683,7 @@ def test_all_that_became_due_is_delivered_before_it_is_looked_for(run: Run, plac
     assert len(run("read", "jobs").stdout.splitlines()) == 2_500
 
 
+@both
 def test_the_list_is_by_time_over_all_topics_and_says_when_there_is_more(run: Run) -> None:
     for topic, delay in (("b", "3h"), ("a", "2h"), ("b", "1h")):
         run("put", topic, f"{topic} {delay}", "--delay", delay, "-q")
@@ -666,6 +703,7 @@ def test_the_id_is_whole_in_a_narrow_terminal(run: Run) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+@both
 def test_cancelling_answers_whether_it_was_in_time(run: Run) -> None:
     ids = [each["id"] for each in objects(run("put", "jobs", "a", "b", "c", "--delay", "1h", "--json"))]
 
@@ -681,6 +719,7 @@ def test_cancelling_answers_whether_it_was_in_time(run: Run) -> None:
     assert objects(run("scheduled", "list", "jobs", "--json")) == []
 
 
+@both
 def test_an_id_that_is_none_cancels_nothing(run: Run) -> None:
     (receipt,) = objects(run("put", "jobs", "a", "--delay", "1h", "--json"))
 
@@ -691,6 +730,7 @@ def test_an_id_that_is_none_cancels_nothing(run: Run) -> None:
 # --- Taking ---
 
 
+@both
 def test_what_was_taken_is_not_taken_again(run: Run) -> None:
     run("put", "jobs", "a", "b", "c")
 
@@ -699,6 +739,7 @@ def test_what_was_taken_is_not_taken_again(run: Run) -> None:
     assert run("take", "jobs", "others", "-n", "5", "--body").stdout == "a\nb\nc\n"
 
 
+@both
 def test_nothing_to_take_is_told_from_an_empty_message(run: Run) -> None:
     run("put", "jobs", "")
 
@@ -709,6 +750,7 @@ def test_nothing_to_take_is_told_from_an_empty_message(run: Run) -> None:
     assert (nothing.exit_code, nothing.stdout) == (3, "")
 
 
+@both
 def test_what_is_not_acknowledged_comes_again_and_dies_in_the_end(run: Run) -> None:
     run("put", "jobs", "bad", "--tag", "x", "-H", "trace=7")
 
@@ -720,6 +762,7 @@ def test_what_is_not_acknowledged_comes_again_and_dies_in_the_end(run: Run) -> N
     assert (letter["body"], letter["reason"]) == ("bad", "it was given back")
 
 
+@both
 def test_more_than_a_page_is_taken_at_once(run: Run, place: Path) -> None:
     with warren.open(place, keeps=False) as store:
         store.topic("jobs", durability="os").put_many([b"%d" % number for number in range(2_500)])
@@ -728,6 +771,7 @@ def test_more_than_a_page_is_taken_at_once(run: Run, place: Path) -> None:
     assert len(run("take", "jobs", "workers", "-n", "9999", "--body").stdout.split()) == 300
 
 
+@both
 def test_a_filter_is_that_of_the_group(run: Run) -> None:
     run("put", "jobs", "german", "--tag", "eu.de")
     run("put", "jobs", "french", "--tag", "eu.fr")
@@ -775,6 +819,7 @@ def test_waiting_is_interrupted_with_130(run: Run, place: Path) -> None:
         assert b"Traceback" not in pipe(taking.stderr).read()
 
 
+@both
 def test_a_stream_group_is_read_and_committed(run: Run, place: Path) -> None:
     run("put", "jobs", "a", "b", "c")
     with warren.open(place, keeps=False) as store:
@@ -820,6 +865,7 @@ def consumed(run: Run, place: Path) -> Run:
     return run
 
 
+@both
 def test_the_list_shows_stream_and_queue_groups(consumed: Run) -> None:
     billing, workers = document(consumed("group", "list", "--json"))
 
@@ -837,6 +883,7 @@ def test_the_list_shows_stream_and_queue_groups(consumed: Run) -> None:
     assert [(row[1], row[2], row[-1]) for row in rows] == [("billing", "stream", "7"), ("workers", "queue", "9")]
 
 
+@both
 def test_the_lag_is_that_of_each_partition(consumed: Run) -> None:
     rows = document(consumed("group", "lag", "--json"))
 
@@ -851,6 +898,7 @@ def test_the_lag_is_that_of_each_partition(consumed: Run) -> None:
     assert len(consumed("group", "lag").stdout.splitlines()) == 3 + len(rows)
 
 
+@both
 def test_looking_at_groups_joins_none(consumed: Run, place: Path) -> None:
     with warren.open(place) as store:
         member = store.topic("jobs").group("billing")
@@ -863,6 +911,7 @@ def test_looking_at_groups_joins_none(consumed: Run, place: Path) -> None:
         assert member.partitions == before == [0, 1]
 
 
+@both
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -883,6 +932,7 @@ def test_a_stream_group_is_moved(consumed: Run, options: list[str], expected: di
     assert {each["partition"]: each["next"] for each in lag} == {0: 3, 1: 0} | expected
 
 
+@both
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -902,6 +952,7 @@ def test_what_cannot_be_moved_stays(consumed: Run, arguments: list[str], code: i
     assert document(consumed("group", "lag", "--json")) == before
 
 
+@both
 def test_a_group_whose_members_are_at_work_is_not_moved(consumed: Run, place: Path) -> None:
     with warren.open(place) as store, store.topic("jobs").group("billing"):
         assert failed(consumed("group", "seek", "jobs", "billing", "--to", "start"), 1, "1 member at work")
@@ -912,13 +963,17 @@ def test_a_group_whose_members_are_at_work_is_not_moved(consumed: Run, place: Pa
 def test_a_group_that_somebody_joins_at_the_last_moment_is_not_moved(
     consumed: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.cli.group.living_members", lambda topic, group: [])
+    monkeypatch.setattr(
+        "warren.queue.topic.describe_group",
+        lambda topic, group: dataclasses.replace(describe_group(topic, group), members=[]),
+    )
     with warren.open(place) as store, store.topic("jobs").group("billing"):
         assert failed(consumed("group", "seek", "jobs", "billing", "--to", "end"), 1, "does not own")
 
     assert [each["next"] for each in document(consumed("group", "lag", "jobs", "billing", "--json"))] == [3, 0]
 
 
+@both
 def test_a_partition_that_was_added_is_behind_and_stays_as_it_is(consumed: Run, place: Path) -> None:
     consumed("topic", "configure", "jobs", "--partitions", "3")
     consumed("put", "jobs", "new", "--partition", "2")
@@ -966,6 +1021,7 @@ def deadly(run: Run, place: Path) -> Run:
     return run
 
 
+@both
 def test_dead_letters_say_where_they_come_from_and_why(deadly: Run) -> None:
     found = objects(deadly("dead", "list", "jobs", "--json"))
 
@@ -992,6 +1048,7 @@ def test_the_table_of_dead_letters_fits_and_says_when_there_is_more(deadly: Run)
     assert "and more" not in deadly("dead", "list", "--limit", "4").stdout
 
 
+@both
 def test_dead_letters_are_put_back_once_and_are_listed_no_more(deadly: Run) -> None:
     first = deadly("dead", "redrive", "jobs", "workers", "--limit", "1")
     rest = document(deadly("dead", "redrive", "jobs", "--json"))
@@ -1005,6 +1062,7 @@ def test_dead_letters_are_put_back_once_and_are_listed_no_more(deadly: Run) -> N
     assert deadly("take", "jobs", "workers", "-n", "9", "--body").stdout.split() == ["0", "0", "1", "2"]
 
 
+@both
 def test_letters_of_one_group_are_listed_and_put_back_alone(deadly: Run) -> None:
     deadly("dead", "redrive", "jobs", "workers")
 
@@ -1041,6 +1099,7 @@ def test_letters_are_listed_when_their_topic_was_deleted_and_made_anew(deadly: R
     assert deadly("dead", "redrive", "jobs", "workers").stdout.startswith("workers: 1 message ")
 
 
+@both
 def test_asking_for_the_dead_makes_no_topic_for_them(run: Run) -> None:
     run("put", "jobs", "a")
     run("take", "jobs", "workers")
@@ -1050,6 +1109,7 @@ def test_asking_for_the_dead_makes_no_topic_for_them(run: Run) -> None:
     assert [each["topic"] for each in document(run("topic", "list", "--json"))] == ["jobs"]
 
 
+@both
 def test_only_queue_groups_have_dead_letters(consumed: Run) -> None:
     assert failed(consumed("dead", "redrive", "jobs", "billing"), 2, "stream group")
     assert failed(consumed("dead", "redrive", "jobs", "nobody"), 1, "no group 'nobody'")

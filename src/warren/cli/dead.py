@@ -11,25 +11,21 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from warren.cli.dead_letters import Letter, dead_topic, letters
+from warren.cli.dead_letters import to_json
 from warren.cli.failure import FailureGroup
-from warren.cli.group_facts import existing_settings
 from warren.cli.job import ConfOption, MasterOption, running
 from warren.cli.lines import printable, printable_text
+from warren.cli.pointing import AnyTopic, Target, at_store
 from warren.cli.show import BODY_SHOWN_MAX, shortened, table, time_text, write_json
 from warren.cli.store import (
-    STORE_DEFAULT,
     AsJson,
     EveryGroupArgument,
     EveryTopicArgument,
-    StoreOption,
     TopicArgument,
-    open_store,
     require_store,
 )
 from warren.errors import BadInput
-from warren.queue.group_settings import group_names
-from warren.queue.topic import Topic
+from warren.queue.letters import Letter, dead_letter_topic
 
 if TYPE_CHECKING:
     from warren.spark.dead_letters import Reason
@@ -40,23 +36,24 @@ LIMIT_DEFAULT: Final = 20
 
 
 @app.command("list")
+@at_store
 def list_dead(
+    target: Target,
     topic: EveryTopicArgument = None,
     group: EveryGroupArgument = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="The oldest so many.")
     ] = LIMIT_DEFAULT,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Show the messages that failed too often and were not put back: where they come from, and why they died."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         names = opened.topics() if topic is None else [topic]
-        found = chain.from_iterable(letters(opened.existing_topic(name), group) for name in names)
+        found = chain.from_iterable(opened.existing_topic(name).dead_letters(group) for name in names)
         some = list(islice(found, limit + 1))
     if is_json:
         for letter in some[:limit]:
-            typer.echo(json.dumps(letter.to_json(), ensure_ascii=False))
+            typer.echo(json.dumps(to_json(letter), ensure_ascii=False))
         return
     console = Console(highlight=False)
     console.print(_table(some[:limit], has_topic=topic is None) if some else Text("no dead letters", style="dim"))
@@ -65,7 +62,9 @@ def list_dead(
 
 
 @app.command()
+@at_store
 def redrive(
+    target: Target,
     topic: TopicArgument,
     group: EveryGroupArgument = None,
     limit: Annotated[
@@ -77,7 +76,6 @@ def redrive(
     master: MasterOption = None,
     conf: ConfOption = None,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Put dead letters back where they came from, as new messages: each once.
 
@@ -91,12 +89,13 @@ def redrive(
     """
     if where is not None and limit is not None:
         raise BadInput("give either --where or --limit")
-    with open_store(store) as opened:
+    directory = "" if where is None else target.files("--where")
+    with target.open() as opened:
         found = opened.existing_topic(topic)
         groups = _queue_groups(found, group)
         counts = {} if where is not None else {name: _redrive(found, name, limit) for name in groups}
     if where is not None:
-        counts = _redrive_where(store, topic, group, where, master, conf, is_quiet=is_json)
+        counts = _redrive_where(directory, topic, group, where, master, conf, is_quiet=is_json)
     if is_json:
         write_json([{"topic": topic, "group": name, "messages": count} for name, count in counts.items()])
     elif not counts:
@@ -108,7 +107,9 @@ def redrive(
 
 
 @app.command()
+@at_store
 def summary(
+    target: Target,
     topic: EveryTopicArgument = None,
     letters: Annotated[
         list[str] | None,
@@ -118,7 +119,6 @@ def summary(
     master: MasterOption = None,
     conf: ConfOption = None,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Count the dead letters that were not put back, by topic, group and reason. Runs on Spark.
 
@@ -128,6 +128,7 @@ def summary(
     warren dead summary orders --in broken-orders
     ```
     """
+    store = target.files("warren dead summary")
     require_store(store)
     from warren.spark.dead_letters import summary as job
 
@@ -168,18 +169,17 @@ def _redrive_where(
         return job(spark_job.spark, store, topic, where, group)
 
 
-def _queue_groups(topic: Topic, group: str | None) -> list[str]:
+def _queue_groups(topic: AnyTopic, group: str | None) -> list[str]:
     if group is None:
-        names = group_names(topic.filesystem, topic.directory)
-        return [name for name in names if existing_settings(topic, name).mode == "queue"]
-    if existing_settings(topic, group).mode != "queue":
+        return [name for name in topic.groups() if topic.group_settings(name).mode == "queue"]
+    if topic.group_settings(group).mode != "queue":
         raise BadInput(f"{group!r} is a stream group: only queue groups have dead letters")
     return [group]
 
 
-def _redrive(topic: Topic, group: str, limit: int | None) -> int:
+def _redrive(topic: AnyTopic, group: str, limit: int | None) -> int:
     # Asked first: a group makes the topic of its dead letters where there is none.
-    if dead_topic(topic) is None:
+    if not topic.store.has_topic(dead_letter_topic(str(topic.name), topic.settings.dead_letter)):
         return 0
     with topic.group(group, mode="queue") as opened:
         return opened.redrive(limit)

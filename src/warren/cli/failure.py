@@ -46,6 +46,15 @@ class FailureGroup(TyperGroup):
             fail(f"{error.filename or 'the operating system'}: {error.strerror or error}")
 
 
+class FilesGroup(FailureGroup):
+    """Commands that work on files: whoever points one at a broker is told so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if any(argument.partition("=")[0] == "--server" for argument in args):
+            fail(f"warren {ctx.info_name} works on the files of a log: run it where they are", code=EXIT_USAGE)
+        return super().parse_args(ctx, args)
+
+
 def fail(sentence: str, *, code: int = EXIT_FAILED) -> NoReturn:
     """End the program with `sentence` in red on stderr."""
     complain(sentence)

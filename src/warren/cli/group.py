@@ -10,30 +10,26 @@ from rich.console import Console
 
 from warren.cli.failure import FailureGroup, fail
 from warren.cli.group_facts import (
-    existing_settings,
     facts_of_groups,
     groups_table,
     lag_rows,
     lag_table,
-    living_members,
+    to_json,
 )
+from warren.cli.pointing import AnyTopic, Target, at_store
 from warren.cli.quantities import moment_us
 from warren.cli.read import PartitionOption
 from warren.cli.show import write_json
 from warren.cli.store import (
-    STORE_DEFAULT,
     AsJson,
     EveryGroupArgument,
     EveryTopicArgument,
     GroupArgument,
-    StoreOption,
     TopicArgument,
-    open_store,
 )
-from warren.clock import EPOCH
+from warren.clock import EPOCH, SYSTEM_CLOCK
 from warren.errors import BadInput, NotOwner
 from warren.queue.positions import Where
-from warren.queue.topic import Topic
 from warren.storage import END, START
 
 app = typer.Typer(
@@ -42,25 +38,27 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_groups(topic: EveryTopicArgument = None, is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
+@at_store
+def list_groups(target: Target, topic: EveryTopicArgument = None, is_json: AsJson = False) -> None:
     """Show the groups, their mode, and how many messages they have not done with."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         groups = list(facts_of_groups(opened, topic))
     if is_json:
-        write_json([facts.to_json() for facts in groups])
+        write_json([to_json(facts) for facts in groups])
     else:
         Console(highlight=False).print(groups_table(groups))
 
 
 @app.command()
+@at_store
 def lag(
+    target: Target,
     topic: EveryTopicArgument = None,
     group: EveryGroupArgument = None,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Show how far behind the groups are in each partition: what was put, and is not done with."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         groups = list(facts_of_groups(opened, topic, group))
     if is_json:
         write_json(lag_rows(groups))
@@ -69,7 +67,9 @@ def lag(
 
 
 @app.command()
+@at_store
 def seek(
+    target: Target,
     topic: TopicArgument,
     group: GroupArgument,
     to: Annotated[
@@ -77,15 +77,15 @@ def seek(
     ],
     partition: PartitionOption = None,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Move a stream group that nobody is reading with: to the start, the end, a number, or a time."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         found = opened.existing_topic(topic)
-        if existing_settings(found, group).mode != "stream":
+        described = found.describe_group(group)
+        if described.settings.mode != "stream":
             raise BadInput(f"{group!r} is a queue group, which has no place to move: only stream groups have")
         where = _where(found, to, partition)
-        if members := living_members(found, group):
+        if members := described.members:
             count = "1 member" if len(members) == 1 else f"{len(members)} members"
             fail(f"the group {group!r} has {count} at work; stop them first, or let them seek")
         with found.group(group) as member:
@@ -100,12 +100,12 @@ def seek(
             typer.echo(f"partition {each}, next is number {moved[each]}")
 
 
-def _where(topic: Topic, text: str, partition: int | None) -> Where:
+def _where(topic: AnyTopic, text: str, partition: int | None) -> Where:
     """What `--to` means. A number is one of one partition."""
     if text in ("start", "end"):
         return START if text == "start" else END
     if not text.isdecimal():
-        return EPOCH + timedelta(microseconds=moment_us(text, topic.clock.now_ns() // 1000))
+        return EPOCH + timedelta(microseconds=moment_us(text, SYSTEM_CLOCK.now_ns() // 1000))
     if partition is None and topic.partition_count > 1:
         raise BadInput(f"--to {text}: the topic has {topic.partition_count} partitions; name one with --partition")
     return int(text)

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 
 from warren.cli import bench, messages, repair, verify
-from warren.cli.failure import FailureGroup
+from warren.cli.failure import FilesGroup
 from warren.cli.show import show_log
 from warren.cli.target import open_to_read, reader_infos
 
-app = typer.Typer(cls=FailureGroup, help="Look into a log, check it, mend it, and measure.", no_args_is_help=True)
+app = typer.Typer(cls=FilesGroup, help="Look into a log, check it, mend it, and measure.", no_args_is_help=True)
 
 Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the log.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice, takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from warren.cli.lines import Line, line_maker, write_lines
 from warren.cli.target import open_to_read
@@ -15,6 +15,10 @@ from warren.message import Message
 from warren.storage import Log
 from warren.storage.tags import TagFilter
 
+if TYPE_CHECKING:
+    from warren.client.log import RemoteLog
+
+AnyLog: TypeAlias = "Log | RemoteLog"
 PAGE: Final = 1_000
 FOLLOW_WAIT_S: Final = 1.0
 
@@ -42,7 +46,7 @@ def tail(path: str, count: int, tag: str | None, *, is_following: bool, is_json:
                 follow(log, number, tag_filter, line)
 
 
-def pages(log: Log, number: int, end: int, tag: TagFilter | None) -> Iterator[list[Message]]:
+def pages(log: AnyLog, number: int, end: int, tag: TagFilter | None) -> Iterator[list[Message]]:
     """The messages from `number` up to `end` that pass the filter, page by page."""
     while number < end:
         page = log.read_page(number, limit=PAGE, tag=tag, wait=0.0)
@@ -50,7 +54,7 @@ def pages(log: Log, number: int, end: int, tag: TagFilter | None) -> Iterator[li
         number = page.next_number
 
 
-def last_messages(log: Log, end: int, count: int, tag: TagFilter | None, *, start: int = 0) -> list[Message]:
+def last_messages(log: AnyLog, end: int, count: int, tag: TagFilter | None, *, start: int = 0) -> list[Message]:
     """The last `count` messages from `start` up to `end` that pass the filter, in order."""
     if not count or end <= max(log.first, start):
         return []

@@ -14,14 +14,15 @@ from rich.console import Console
 
 from warren.cli.bar import Bar
 from warren.cli.bodies import Bodies
+from warren.cli.pointing import AnyStore, AnyTopic, Target, at_store
 from warren.cli.quantities import duration_s, time_us
 from warren.cli.receipts import Receipts
-from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
+from warren.cli.store import AsJson, TopicArgument
+from warren.clock import SYSTEM_CLOCK
 from warren.config import Durability
 from warren.errors import BadInput
 from warren.queue.message_fields import Columns
 from warren.queue.names import checked_name
-from warren.queue.store import Store
 from warren.queue.topic import Topic
 
 BodyArguments = Annotated[
@@ -59,7 +60,9 @@ DurabilityOption = Annotated[
 ]
 
 
+@at_store
 def put(
+    target: Target,
     topic: TopicArgument,
     bodies: BodyArguments = None,
     files: FileOption = None,
@@ -74,7 +77,6 @@ def put(
     durability: DurabilityOption = None,
     is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write no receipts.")] = False,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Put messages into a topic, and write where they went.
 
@@ -93,15 +95,16 @@ def put(
     checked_name("topic", topic)
     if durability is not None:
         Durability.parse(durability)
+        target.files("--durability")
     receipts = Receipts(topic, is_json=is_json, is_quiet=is_quiet)
-    with open_store(store, creates=True, keeps=True) as opened:
+    with target.open(creates=True, keeps=True) as opened:
         if not is_quiet and not opened.has_topic(topic):
-            Console(stderr=True, highlight=False).print(f"made the topic {topic} in {store}", soft_wrap=True)
-        target = _topic_to_put(opened, topic, durability)
-        bar = Bar(source.size, opened.clock, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
+            Console(stderr=True, highlight=False).print(f"made the topic {topic} in {target}", soft_wrap=True)
+        found = _topic_to_put(opened, topic, durability)
+        bar = Bar(source.size, SYSTEM_CLOCK, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
         try:
             for batch in source.batches():
-                shared.put(target, batch, receipts)
+                shared.put(found, batch, receipts)
                 bar.advance(sum(map(len, batch)) + len(batch))
         finally:
             bar.finish()
@@ -123,7 +126,7 @@ class Shared:
         if self.delay_s is not None and self.at_us is not None:
             raise BadInput("give either --delay or --at")
 
-    def put(self, topic: Topic, bodies: Sequence[bytes], receipts: Receipts) -> None:
+    def put(self, topic: AnyTopic, bodies: Sequence[bytes], receipts: Receipts) -> None:
         """Put the bodies together, and show where they went."""
         columns: Columns = {
             "tag": self.tag,
@@ -139,9 +142,9 @@ class Shared:
             receipts.add(topic.put_many(bodies, **columns))
 
 
-def _topic_to_put(store: Store, name: str, durability: str | None) -> Topic:
+def _topic_to_put(store: AnyStore, name: str, durability: str | None) -> AnyTopic:
     topic = store.topic(name)
-    if durability is not None:
+    if durability is not None and isinstance(topic, Topic):
         # For this process alone: what others put is as durable as the topic says.
         topic.take_settings(dataclasses.replace(topic.settings, durability=durability))
     return topic

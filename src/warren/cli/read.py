@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
 from warren.cli.lines import topic_writer
-from warren.cli.messages import FOLLOW_WAIT_S, PAGE, last_messages, pages
+from warren.cli.messages import FOLLOW_WAIT_S, PAGE, AnyLog, last_messages, pages
+from warren.cli.pointing import AnyTopic, Target, at_store
 from warren.cli.quantities import moment_us
-from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
-from warren.errors import GONE, BadInput, NoSuchTopic, NumberRetired
+from warren.cli.store import AsJson, TopicArgument
+from warren.clock import SYSTEM_CLOCK
+from warren.errors import GONE, BadInput, FellBehind, NoSuchTopic, NumberRetired
 from warren.message import Message
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.log import wait_for_any
 from warren.storage.tags import TagFilter
+
+if TYPE_CHECKING:
+    from warren.client.topic import RemoteTopic
 
 BY_TIME: Final = attrgetter("timestamp")
 
@@ -37,7 +43,7 @@ MOMENT: Final = "TIME|AGO"
 class Span(NamedTuple):
     """The messages of one partition from `start` up to `end`."""
 
-    log: Log
+    log: AnyLog
     start: int
     end: int
 
@@ -46,11 +52,13 @@ class Span(NamedTuple):
 class Place:
     """Where following one partition has come to."""
 
-    log: Log
+    log: AnyLog
     number: int
 
 
+@at_store
 def read(
+    target: Target,
     topic: TopicArgument,
     since: Annotated[
         str | None, typer.Option(metavar=MOMENT, help="From this time on, e.g. 10m or 2026-03-01T12:00.")
@@ -68,7 +76,6 @@ def read(
     is_following: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that are put.")] = False,
     is_body: BodyOption = False,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Write the messages of a topic, one a line.
 
@@ -78,9 +85,9 @@ def read(
     tag_filter = TagFilter.parse(tag) if tag is not None else None
     if is_following and until is not None:
         raise BadInput("--follow has no end: give it without --until")
-    with open_store(store, keeps=is_following) as opened:
+    with target.open(keeps=is_following) as opened:
         found = opened.existing_topic(topic)
-        now_us = opened.clock.now_ns() // 1000
+        now_us = SYSTEM_CLOCK.now_ns() // 1000
         since_us, until_us = (None if text is None else moment_us(text, now_us) for text in (since, until))
         write = topic_writer(is_json=is_json, is_body=is_body)
         try:
@@ -88,7 +95,7 @@ def read(
             batches = _batches(spans, last, tag_filter)
             if is_following:
                 places = places_behind(spans)
-                batches = chain(batches, following(found, places, tag_filter, sees_all=partition is None))
+                batches = chain(batches, _news(found, places, tag_filter, partition))
             for batch in _limited(batches, limit):
                 write(batch)
         except GONE as error:
@@ -100,7 +107,7 @@ def read(
 
 
 def spans_of(
-    topic: Topic, partition: int | None, start: int | None, since_us: int | None, until_us: int | None
+    topic: AnyTopic, partition: int | None, start: int | None, since_us: int | None, until_us: int | None
 ) -> list[Span]:
     """What there is to read now of one partition, or of all."""
     if start is not None and partition is None and topic.partition_count > 1:
@@ -109,7 +116,7 @@ def spans_of(
     return [Span(log, *_bounds(log, start, since_us, until_us)) for log in logs]
 
 
-def _bounds(log: Log, start: int | None, since_us: int | None, until_us: int | None) -> tuple[int, int]:
+def _bounds(log: AnyLog, start: int | None, since_us: int | None, until_us: int | None) -> tuple[int, int]:
     first = log.first if start is None else start
     if since_us is not None:
         first = max(first, log.find_time(since_us))
@@ -138,6 +145,29 @@ def places_behind(spans: Sequence[Span]) -> list[Place]:
     return [Place(span.log, max(span.start, span.end)) for span in spans]
 
 
+def _news(
+    topic: AnyTopic, places: list[Place], tag: TagFilter | None, partition: int | None
+) -> Iterator[list[Message]]:
+    if isinstance(topic, Topic):
+        return following(topic, places, tag, sees_all=partition is None)
+    partitions = range(len(places)) if partition is None else [partition]
+    return listening(topic, dict(zip(partitions, places, strict=True)), tag, sees_all=partition is None)
+
+
+def listening(
+    topic: RemoteTopic, places: dict[int, Place], tag: TagFilter | None, *, sees_all: bool
+) -> Iterator[list[Message]]:
+    """As `following`, with one call to a broker that waits for all partitions."""
+    starts = {partition: place.number for partition, place in places.items()}
+    broadcast = topic.broadcast(tag=None if tag is None else tag.text, start=starts)
+    while True:
+        with suppress(FellBehind):
+            found = broadcast.read(PAGE, wait=FOLLOW_WAIT_S)
+            wanted = [message for message in found if sees_all or message.partition in places]
+            if wanted:
+                yield sorted(wanted, key=BY_TIME)
+
+
 def following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_all: bool) -> Iterator[list[Message]]:
     """Messages as they come. One that is retired before it is written is passed over.
 
@@ -156,7 +186,8 @@ def following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_
         if found:
             yield sorted(found, key=BY_TIME)
         else:
-            wait_for_any([(place.log, place.number) for place in places], FOLLOW_WAIT_S, topic.clock)
+            logs = [(place.log, place.number) for place in places if isinstance(place.log, Log)]
+            wait_for_any(logs, FOLLOW_WAIT_S, topic.clock)
             if sees_all and topic.see_partitions() > len(places):
                 places += [Place(log, log.first) for log in topic.logs[len(places) :]]
 

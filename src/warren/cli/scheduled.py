@@ -14,11 +14,11 @@ from rich.text import Text
 
 from warren.cli.failure import EXIT_FAILED, FailureGroup
 from warren.cli.lines import json_bytes, printable, printable_text
+from warren.cli.pointing import AnyStore, Target, at_store
 from warren.cli.show import BODY_SHOWN_MAX, shortened, span_text, table, time_text, write_json
-from warren.cli.store import STORE_DEFAULT, AsJson, EveryTopicArgument, StoreOption, TopicArgument, open_store
-from warren.clock import microseconds
+from warren.cli.store import AsJson, EveryTopicArgument, TopicArgument
+from warren.clock import SYSTEM_CLOCK, microseconds
 from warren.queue.delayed import Scheduled, parse_handle_id
-from warren.queue.store import Store
 
 app = typer.Typer(cls=FailureGroup, help="List and cancel the messages that are not due yet.", no_args_is_help=True)
 
@@ -34,20 +34,21 @@ class Entry(NamedTuple):
 
 
 @app.command("list")
+@at_store
 def list_scheduled(
+    target: Target,
     topic: EveryTopicArgument = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="The first so many to become due.")
     ] = LIMIT_DEFAULT,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Show what waits, by the time it is due."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         names = opened.topics() if topic is None else [opened.existing_topic(topic).name]
         merged = heapq.merge(*(_entries(opened, name, limit + 1) for name in names), key=lambda entry: entry.due_us)
         entries = list(islice(merged, limit + 1))
-        now_us = opened.clock.now_ns() // 1000
+        now_us = SYSTEM_CLOCK.now_ns() // 1000
     shown, is_cut = entries[:limit], len(entries) > limit
     if is_json:
         for entry in shown:
@@ -60,16 +61,17 @@ def list_scheduled(
 
 
 @app.command()
+@at_store
 def cancel(
+    target: Target,
     topic: TopicArgument,
     ids: Annotated[
         list[str], typer.Argument(metavar="ID", help="What `warren scheduled list` shows.", show_default=False)
     ],
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Cancel messages before they are delivered; exit with 1 where it was too late for one of them."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         found = opened.existing_topic(topic)
         for id in ids:
             parse_handle_id(id)
@@ -83,7 +85,7 @@ def cancel(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _entries(store: Store, topic: str, limit: int) -> Iterator[Entry]:
+def _entries(store: AnyStore, topic: str, limit: int) -> Iterator[Entry]:
     for scheduled in store.existing_topic(topic).scheduled(limit):
         yield Entry(microseconds(scheduled.due), topic, scheduled)
 

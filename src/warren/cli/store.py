@@ -1,9 +1,8 @@
-"""The store that a command is pointed at: found without making one, and the names in it for the shell to complete."""
+"""The store in a directory, as commands open it: found, not made; and the arguments that name what is in it."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
@@ -12,13 +11,13 @@ import warren
 from warren.cli.failure import complain_of_duties
 from warren.errors import NotAStore
 from warren.queue import store_paths
-from warren.queue.group_settings import group_names
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
 
 CATCH_UP_S_MAX: Final = 10.0
 """How long a command waits at most for what became due while the store was closed."""
 STORE_DEFAULT: Final = "data"
 STORE_VARIABLE: Final = "WARREN_STORE"
+SERVER_VARIABLE: Final = "WARREN_SERVER"
+USER_VARIABLE: Final = "WARREN_USER"
 
 
 def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> warren.Store:
@@ -45,28 +44,16 @@ def require_store(path: str) -> None:
 
 
 def _complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in _topic_names(_pointed_at(context)) if name.startswith(incomplete)]
+    # Imported here, as below: only who presses the tab key needs it.
+    from warren.cli.completion import topics_like
+
+    return topics_like(context, incomplete)
 
 
 def _complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    directory = store_paths.topic_directory(_pointed_at(context), str(context.params.get("topic") or ""))
-    with suppress(OSError):
-        return [name for name in group_names(SYSTEM_FILE_SYSTEM, directory) if name.startswith(incomplete)]
-    return []
+    from warren.cli.completion import groups_like
 
-
-def _pointed_at(context: typer.Context) -> str:
-    return str(context.params.get("store") or os.environ.get(STORE_VARIABLE) or STORE_DEFAULT)
-
-
-def _topic_names(path: str) -> list[str]:
-    """The topics, without opening the store: whoever presses the tab key is waiting."""
-    directory = store_paths.topics_directory(path)
-    with suppress(OSError):
-        return sorted(
-            name for name in os.listdir(directory) if os.path.exists(store_paths.topic_file(f"{directory}/{name}"))
-        )
-    return []
+    return groups_like(context, incomplete)
 
 
 StoreOption = Annotated[

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from warren.cli.failure import EXIT_NOTHING
 from warren.cli.lines import Write, topic_writer
+from warren.cli.pointing import AnyTopic, Target, at_store
 from warren.cli.quantities import duration_s
 from warren.cli.read import BodyOption
-from warren.cli.store import STORE_DEFAULT, AsJson, GroupArgument, StoreOption, TopicArgument, open_store
+from warren.cli.store import AsJson, GroupArgument, TopicArgument
 from warren.config import WAIT_S_MAX
-from warren.errors import BadInput
+from warren.errors import BadInput, NoSuchGroup
 from warren.message import Message
-from warren.queue.group_settings import read_settings
 from warren.queue.queue_group import QueueGroup
 from warren.queue.stream_group import StreamGroup
 from warren.storage.tags import TagFilter
+
+if TYPE_CHECKING:
+    from warren.client.groups import QueueWorker, StreamMember
 
 PAGE: Final = 1_000
 """How many messages are written before they are acknowledged."""
@@ -28,7 +31,9 @@ GroupTagOption = Annotated[
 ]
 
 
+@at_store
 def take(
+    target: Target,
     topic: TopicArgument,
     group: GroupArgument,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="At most so many.")] = 1,
@@ -41,7 +46,6 @@ def take(
     tag: GroupTagOption = None,
     is_body: BodyOption = False,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Take messages for a group, and write them, one a line.
 
@@ -55,10 +59,9 @@ def take(
     if tag is not None:
         TagFilter.parse(tag)
     write = topic_writer(is_json=is_json, is_body=is_body)
-    with open_store(store, keeps=wait_s > 0) as opened:
+    with target.open(keeps=wait_s > 0) as opened:
         found = opened.existing_topic(topic)
-        settings = read_settings(found.filesystem, found.directory, group)
-        if settings is not None and settings.mode == "stream":
+        if _is_stream(found, group):
             count = _read_stream(found.group(group, tag=tag), limit, wait_s, write, is_committing=is_acknowledging)
         else:
             member = found.group(group, mode="queue", tag=tag)
@@ -67,7 +70,17 @@ def take(
         raise typer.Exit(EXIT_NOTHING)
 
 
-def _take_queue(group: QueueGroup, limit: int, wait_s: float, write: Write, *, is_acknowledging: bool) -> int:
+def _is_stream(topic: AnyTopic, group: str) -> bool:
+    """Whether there is such a group, and it is one that reads in order."""
+    try:
+        return topic.group_settings(group).mode == "stream"
+    except NoSuchGroup:
+        return False
+
+
+def _take_queue(
+    group: QueueGroup | QueueWorker, limit: int, wait_s: float, write: Write, *, is_acknowledging: bool
+) -> int:
     """Write up to `limit` messages that the group has, waiting for the first one; how many it were."""
     count = 0
     kept: list[Message] = []
@@ -87,7 +100,9 @@ def _take_queue(group: QueueGroup, limit: int, wait_s: float, write: Write, *, i
     return count
 
 
-def _read_stream(group: StreamGroup, limit: int, wait_s: float, write: Write, *, is_committing: bool) -> int:
+def _read_stream(
+    group: StreamGroup | StreamMember, limit: int, wait_s: float, write: Write, *, is_committing: bool
+) -> int:
     """As `_take_queue`, in order, from the partitions that nobody else owns."""
     count = 0
     while count < limit:

@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 
 from warren.cli.failure import FailureGroup, fail
+from warren.cli.pointing import AnyTopic, Target, at_store
 from warren.cli.quantities import duration_s, size_bytes, yes_or_no
 from warren.cli.show import write_json
-from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, open_store
+from warren.cli.store import AsJson, TopicArgument
 from warren.cli.topic_facts import Described, described_or_damaged, show_topic, topics_table
 from warren.errors import BadInput
 from warren.queue.names import checked_name
 from warren.queue.settings import TopicSettings
-from warren.queue.topic import Topic
 
 app = typer.Typer(cls=FailureGroup, help="Make, list, describe, change and delete topics.", no_args_is_help=True)
 
@@ -50,7 +50,9 @@ DeadLetter = Annotated[str | None, typer.Option(metavar="TOPIC", help="Where dea
 
 
 @app.command()
+@at_store
 def create(
+    target: Target,
     topic: NewTopic,
     partitions: Partitions = None,
     durability: DurabilityLevel = None,
@@ -68,7 +70,6 @@ def create(
         bool, typer.Option("--if-missing", help="Leave a topic that is there, if its settings are these.")
     ] = False,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Make a topic, and the store where it is missing."""
     settings = _settings(
@@ -85,16 +86,17 @@ def create(
     )
     checked_name("topic", topic)
     TopicSettings(**settings)
-    with open_store(store, creates=True) as opened:
+    with target.open(creates=True) as opened:
         if not is_needed and opened.has_topic(topic):
             fail(f"there is a topic {topic!r} already; `warren topic configure {topic}` changes its settings")
         _show(opened.topic(topic, **settings), is_json=is_json)
 
 
 @app.command("list")
-def list_topics(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
+@at_store
+def list_topics(target: Target, is_json: AsJson = False) -> None:
     """Show every topic."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         topics = [described_or_damaged(opened, name) for name in opened.topics()]
     if is_json:
         write_json([facts.to_json() for facts in topics])
@@ -103,14 +105,17 @@ def list_topics(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> 
 
 
 @app.command()
-def describe(topic: TopicArgument, is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
+@at_store
+def describe(target: Target, topic: TopicArgument, is_json: AsJson = False) -> None:
     """Show the settings, the partitions and the groups of a topic."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         _show(opened.existing_topic(topic), is_json=is_json)
 
 
 @app.command()
+@at_store
 def configure(
+    target: Target,
     topic: TopicArgument,
     partitions: Partitions = None,
     durability: DurabilityLevel = None,
@@ -122,7 +127,6 @@ def configure(
     retention_consumed: RetentionConsumed = None,
     dead_letter: DeadLetter = None,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Change settings of a topic, and show those it has now."""
     changes = _settings(
@@ -138,21 +142,22 @@ def configure(
     )
     if not changes:
         raise BadInput("nothing to change: name a setting; `warren topic configure --help` lists them")
-    with open_store(store) as opened:
+    with target.open() as opened:
         found = opened.existing_topic(topic)
         found.configure(**changes)
         _show(found, is_json=is_json)
 
 
 @app.command()
+@at_store
 def delete(
+    target: Target,
     topic: TopicArgument,
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Delete a topic with its messages, its groups and what is scheduled for it."""
-    with open_store(store) as opened:
+    with target.open() as opened:
         facts = opened.existing_topic(topic).describe()
         if not is_sure:
             if not sys.stdin.isatty():
@@ -165,7 +170,7 @@ def delete(
         typer.echo(f"deleted {topic} with {facts.messages:,} messages")
 
 
-def _show(topic: Topic, *, is_json: bool) -> None:
+def _show(topic: AnyTopic, *, is_json: bool) -> None:
     described = Described(topic.describe())
     if is_json:
         write_json(described.to_json())

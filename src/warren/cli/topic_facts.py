@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from warren.cli.pointing import AnyStore
 from warren.cli.show import duration_text, size_text, table, time_text
 from warren.config import BODY_SIZE_MAX
 from warren.errors import WarrenError
 from warren.queue.description import PartitionDescription, TopicDescription
 from warren.queue.settings import TopicSettings
-from warren.queue.store import Store
 
 
 class Damaged(NamedTuple):
@@ -40,7 +40,7 @@ class Described(NamedTuple):
         return {"topic": found.topic, **totals, **dataclasses.asdict(found)}
 
 
-def described_or_damaged(store: Store, name: str) -> Described | Damaged:
+def described_or_damaged(store: AnyStore, name: str) -> Described | Damaged:
     """What is known of the topic `name`, or what is wrong with it: a list goes on to the next one."""
     try:
         return Described(store.describe(name))

@@ -12,9 +12,10 @@ from warren.client.broadcast import RemoteBroadcast
 from warren.client.calls import same
 from warren.client.groups import QueueWorker, StreamMember, open_group
 from warren.client.log import RemoteLog
+from warren.client.seen_group import group_description
 from warren.client.transaction import due_values, put_values, single
 from warren.clock import microseconds
-from warren.config import READ_LIMIT_DEFAULT
+from warren.config import GROUP_NAME_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.protocol.kafka_codec import Fields, Values
@@ -24,7 +25,11 @@ from warren.protocol.own_schemas import OwnKey
 from warren.queue.by_time import Range, last_by_time, merged_by_time
 from warren.queue.delayed import Delayed, Scheduled, due_time, parse_handle_id
 from warren.queue.description import PartitionDescription, TopicDescription
+from warren.queue.group_description import GroupDescription
+from warren.queue.group_settings import GroupSettings
 from warren.queue.groups import GroupOptions
+from warren.queue.letters import Letter, letter_of
+from warren.queue.names import checked_name
 from warren.queue.positions import Where
 from warren.queue.request import answer, reply_headers, request
 from warren.queue.rotation import checked_limit
@@ -335,6 +340,30 @@ class RemoteTopic:
     ) -> RemoteBroadcast:
         """Everything that is put from now on, or from `start` on, to iterate or to `read`. It keeps no position."""
         return RemoteBroadcast(self, tag=tag, start=start, wait=wait)
+
+    def group_settings(self, name: str) -> GroupSettings:
+        """The settings of a group; NoSuchGroup where there is none."""
+        return GroupSettings(**settings_of(self._seen(name, is_described=False).settings))
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """How far a group has come, seen without joining it; NoSuchGroup where there is none."""
+        return group_description(str(self.name), name, self._seen(name, is_described=True))
+
+    def _seen(self, group: str, *, is_described: bool) -> Fields:
+        checked_name("group", group, GROUP_NAME_SIZE_MAX)
+        values = {"topic": str(self.name), "group": group, "is_described": is_described}
+        return self.store.calls.call(OwnKey.SEE_GROUP, values, repeat=same)
+
+    def dead_letters(self, group: str | None = None) -> Iterator[Letter]:
+        """The dead letters of a group, or of all, that were not put back, the oldest first; read page by page."""
+        values: dict[str, Any] = {"topic": str(self.name), "group": group, "limit": READ_LIMIT_DEFAULT}
+        while True:
+            answer = self.store.calls.call(OwnKey.LIST_DEAD, values, repeat=same)
+            found = messages_of(answer.messages, answer.topic)
+            yield from (letter for letter in map(letter_of, found) if letter is not None)
+            if not found:
+                return
+            values["positions"] = position_values(positions_of(answer.positions))
 
     def delete_group(self, name: str) -> None:
         """Remove a group with its positions and leases, for everybody; NoSuchGroup where there is none."""

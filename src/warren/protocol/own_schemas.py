@@ -46,6 +46,8 @@ class OwnKey(IntEnum):
     USE_QUEUE = 10_029
     CLOSE_HANDLE = 10_030
     STATISTICS = 10_031
+    SEE_GROUP = 10_032
+    LIST_DEAD = 10_033
 
     @property
     def title(self) -> str:
@@ -224,6 +226,14 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     ),
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
     OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),
+    OwnKey.SEE_GROUP: (_TOPIC, field("group", "string"), field("is_described", "bool")),
+    OwnKey.LIST_DEAD: (
+        _TOPIC,
+        field("group", "string", nullable="0+"),
+        _POSITIONS,
+        field("limit", "int32"),
+        field("bytes_max", "int32"),
+    ),
 }
 _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("incarnation", "int64")),
@@ -288,6 +298,15 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.USE_QUEUE: (field("is_done", "bool"), field("item", "bytes"), field("count", "int64")),
     OwnKey.CLOSE_HANDLE: (),
     OwnKey.STATISTICS: (field("statistics", "string"),),
+    OwnKey.SEE_GROUP: (
+        _SETTINGS,
+        field("members", "[]string"),
+        _POSITIONS,
+        field("ends", "[]", *_POSITION),
+        field("lag", "[]", *_POSITION),
+        field("in_flight", "int64"),
+    ),
+    OwnKey.LIST_DEAD: (_TOPIC, _MESSAGES, _POSITIONS),
 }
 OWN_MESSAGES: Final[Mapping[str, Message]] = MappingProxyType(
     {

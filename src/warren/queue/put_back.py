@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from warren.queue import store_paths
 from warren.queue.dead_letter import picked_numbers
 from warren.queue.leases import Backoff, Leases
 from warren.queue.ledger import Ledger
-from warren.queue.topic import Topic
 from warren.storage import Log
+
+if TYPE_CHECKING:
+    from warren.queue.topic import Topic
 
 
 class PutBack:

@@ -22,9 +22,11 @@ from warren.queue.by_time import Range, last_by_time, merged_by_time
 from warren.queue.delay import Delay
 from warren.queue.delayed import Delayed, Scheduled
 from warren.queue.description import TopicDescription, describe_partition
-from warren.queue.group_settings import group_names
+from warren.queue.group_description import GroupDescription, describe_group, group_settings
+from warren.queue.group_settings import GroupSettings, group_names
 from warren.queue.groups import GroupOptions, delete_group, open_group
 from warren.queue.json_file import read_json
+from warren.queue.letters import Letter, letters
 from warren.queue.message_fields import Columns, Fields
 from warren.queue.positions import Where
 from warren.queue.queue_group import QueueGroup
@@ -376,6 +378,21 @@ class Topic:
         """The names of the groups, sorted."""
         self.store.check_open()
         return group_names(self.filesystem, self.directory)
+
+    def group_settings(self, name: str) -> GroupSettings:
+        """The settings of a group; NoSuchGroup where there is none."""
+        self.store.check_open()
+        return group_settings(self, name)
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """How far a group has come, seen without joining it; NoSuchGroup where there is none."""
+        self.store.check_open()
+        return describe_group(self, name)
+
+    def dead_letters(self, group: str | None = None) -> Iterator[Letter]:
+        """The dead letters of a group, or of all, that were not put back, the oldest first."""
+        self.store.check_open()
+        return letters(self, group)
 
     def delete_group(self, name: str) -> None:
         """Remove a group with its positions and leases, for every process; NoSuchGroup where there is none."""

@@ -11,9 +11,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-import warren
 from warren.client.log import RemoteLog
-from warren.client.store import RemoteStore
+from warren.client.store import RemoteStore, connect
 from warren.client.topic import RemoteTopic
 from warren.config import CLIENT_TIMEOUT_S_DEFAULT, SPARK_BATCH_ROWS_MIN
 from warren.errors import BadOption, BrokerUnreached, ConnectionLost, NoSuchPartition, NotAStore
@@ -38,7 +37,7 @@ class BrokerReach:
     def connect(self) -> RemoteStore:
         """A client of its own. BrokerUnreached, naming the host, where the broker does not answer."""
         try:
-            return warren.connect(
+            return connect(
                 self.servers, timeout=self.timeout_s, tls=self._context(), user=self.user, password=self.password
             )
         except ConnectionLost as error:

@@ -87,7 +87,7 @@ def _password(given: Given) -> str | None:
         raise BadOption("passwordFile", "password is given at once; give one of them")
     try:
         with open(os.path.expanduser(file), encoding="utf-8") as opened:
-            return opened.read(PASSWORD_SIZE_MAX).rstrip("\r\n") or None
+            return opened.readline(PASSWORD_SIZE_MAX).rstrip("\r\n") or None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise BadOption("passwordFile", f"{file!r}: {reason}") from None

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.broker.call import Handler
-from warren.broker.own import appending, groups, parking, queues, reading, stores, transactions
+from warren.broker.own import appending, groups, parking, queues, reading, seeing, stores, transactions
 from warren.broker.own.answering import OwnHandler, own
 from warren.broker.statistics import statistics
 from warren.protocol.own_schemas import OwnKey
@@ -45,5 +45,7 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.OPEN_QUEUE: queues.open_queue,
     OwnKey.USE_QUEUE: queues.use_queue,
     OwnKey.STATISTICS: statistics,
+    OwnKey.SEE_GROUP: seeing.see_group,
+    OwnKey.LIST_DEAD: seeing.list_dead,
 }
 OWN_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType({key: own(handle) for key, handle in _OWN.items()})

@@ -55,6 +55,10 @@ def _group(operation: Operation) -> Needs:
     return lambda asked: ((Operation.READ, Kind.TOPIC, asked.topic), (operation, Kind.GROUP, asked.group))
 
 
+def _seen_group(asked: Fields) -> Sequence[Need]:
+    return (Operation.DESCRIBE, Kind.TOPIC, asked.topic), (Operation.DESCRIBE, Kind.GROUP, asked.group)
+
+
 def _id(name: str) -> Needs:
     """Whoever names a transaction or producer needs a right to the name; those without one are nobody else's."""
 
@@ -98,6 +102,8 @@ OWN_NEEDS: Final[Mapping[int, Needs]] = MappingProxyType(
         OwnKey.OPEN_PRODUCER: _id("producer"),
         OwnKey.NUMBERED_PUT: _topic(Operation.WRITE),
         OwnKey.STATISTICS: _described_cluster,
+        OwnKey.SEE_GROUP: _seen_group,
+        OwnKey.LIST_DEAD: _topic(Operation.READ),
     }
 )
 """Those that are not named need all rights to the cluster."""

@@ -1,0 +1,179 @@
+"""Commands that are pointed at a broker: how it is named, who is let in, and what only files can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import warren
+from tests.broker.running import RunningBroker, running_broker
+from warren.broker.security.tls import tls_context
+from warren.broker.settings import BrokerSettings
+from warren.cli.main import app
+from warren.cli.pointing import password_of
+from warren.cli.read import Place, listening
+from warren.storage.tags import TagFilter
+
+trustme = pytest.importorskip("trustme")
+SECRET = "open sesame"
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    """The program in this process."""
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120", **environment})
+
+
+def failed(result: Result, code: int, words: str) -> bool:
+    """Whether a command wrote nothing but one line on stderr, with these words."""
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert words in result.stderr
+    return True
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address of a broker that wants TLS and a password of ann, and the certificates to trust."""
+    authority, pem, trusted = trustme.CA(), tmp_path / "broker.pem", tmp_path / "ca.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    authority.cert_pem.write_to_path(str(trusted))
+    with running_broker(tmp_path / "data", tls=tls_context(str(pem)), settings=BrokerSettings(sasl=True)) as running:
+        running.broker.users.create("ann", SECRET)
+        yield running.address, trusted
+
+
+# --- Which store ---
+
+
+def test_an_option_goes_before_the_environment_and_two_of_a_kind_are_refused(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    here, there = str(tmp_path / "here"), broker.address
+    run("put", "orders", "a", "--server", there)
+    run("put", "orders", "a", "b", "--store", here)
+
+    def count(*arguments: str, **environment: str) -> int:
+        return len(run("read", "orders", *arguments, **environment).stdout.splitlines())
+
+    assert count("--server", there, WARREN_STORE=here) == 1
+    assert count("--store", here, WARREN_SERVER=there) == 2
+    assert count(WARREN_SERVER=there, WARREN_USER="") == 1
+    assert failed(run("topic", "list", "--store", here, "--server", there), 2, "--store and --server name a store each")
+    assert failed(run("topic", "list", WARREN_STORE=here, WARREN_SERVER=there), 2, "WARREN_STORE and WARREN_SERVER")
+    assert failed(run("topic", "list", "--store", here, "--ca", "x"), 2, "--ca goes with --server")
+
+
+def test_nobody_there_and_no_address_are_told_in_one_line() -> None:
+    assert failed(run("topic", "list", "--server", "127.0.0.1:1", "--timeout", "100ms"), 1, "no answer from the broker")
+    assert failed(run("topic", "list", "--server", "host:port"), 2, "expected host:port")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["put", "orders", "a", "--durability", "os"], "--durability works on the files of a store"),
+        (["dead", "summary"], "warren dead summary works on the files of a store"),
+        (["dead", "redrive", "orders", "--where", "true"], "--where works on the files of a store"),
+        (["log", "verify", "data"], "works on the files of a log"),
+        (["log", "repair", "data"], "works on the files of a log"),
+    ],
+)
+def test_what_only_files_can_do_says_so(broker: RunningBroker, arguments: list[str], words: str) -> None:
+    assert failed(run(*arguments, "--server", broker.address), 2, words)
+
+
+# --- Who is let in ---
+
+
+def test_a_password_comes_from_a_file_or_the_environment_and_is_written_nowhere(
+    guarded: tuple[str, Path], tmp_path: Path
+) -> None:
+    address, trusted = guarded
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    named = ["--server", address, "--ca", str(trusted)]
+
+    by_file = run("put", "orders", "a", *named, "--user", "ann", "--password-file", str(tmp_path / "secret"))
+    by_environment = run("topic", "list", *named, WARREN_USER="ann", WARREN_PASSWORD=SECRET)
+
+    assert "partition 0, number 0" in by_file.stdout
+    assert "orders" in by_environment.stdout
+    wrong = run("topic", "list", *named, "--user", "ann", WARREN_PASSWORD=SECRET + "s")
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert "does not let 'ann' in" in wrong.stderr
+    assert "sesame" not in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--user", "ann"], "no password for 'ann'"),
+        (["--user", "ann", "--password-file", "/no/such"], "--password-file /no/such: No such file"),
+        (["--password-file", "/no/such"], "--password-file goes with --user"),
+        (["--ca", "/no/such"], "--ca /no/such: No such file"),
+    ],
+)
+def test_what_is_missing_to_be_let_in_is_told_before_anybody_is_asked(options: list[str], words: str) -> None:
+    assert failed(run("topic", "list", "--server", "127.0.0.1:1", *options), 2, words)
+
+
+def test_whoever_sits_at_a_terminal_is_asked_for_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def prompt(text: str, *, hide_input: bool, err: bool) -> str:
+        asked.append((text, hide_input and err))
+        return SECRET
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("typer.prompt", prompt)
+    monkeypatch.delenv("WARREN_PASSWORD", raising=False)
+
+    assert password_of("ann", None) == SECRET
+    assert asked == [("password of ann", True)]
+
+
+# --- Following, and completing ---
+
+
+def test_following_hears_all_partitions_at_once_and_those_that_are_added(broker: RunningBroker) -> None:
+    with warren.connect(broker.address) as store:
+        topic = store.topic("orders", partitions=2)
+        topic.put(b"old", partition=0)
+        places = {number: Place(log, log.end) for number, log in enumerate(topic.logs)}
+        every = listening(topic, dict(places), None, sees_all=True)
+        some = listening(topic, {1: places[1]}, TagFilter.parse("eu.*"), sees_all=False)
+        topic.put(b"a", partition=1, tag="eu.de")
+
+        assert [message.body for message in next(every)] == [b"a"]
+        topic.configure(partitions=3)
+        topic.put(b"b", partition=0, tag="eu.de")
+        topic.put(b"c", partition=2)
+        topic.put(b"d", partition=1, tag="eu.fr")
+        assert [message.body for message in next(some)] == [b"a", b"d"]
+        heard: list[bytes] = []
+        while len(heard) < 3:
+            heard += [message.body for message in next(every)]
+        assert sorted(heard) == [b"b", b"c", b"d"]
+
+
+def test_the_shell_completes_from_the_broker_that_is_named(broker: RunningBroker) -> None:
+    run("put", "orders", "a", "--server", broker.address)
+    run("take", "orders", "workers", "--server", broker.address)
+
+    def completed(*words: str) -> list[str]:
+        asked = {"COMP_WORDS": " ".join(("warren", *words)), "COMP_CWORD": str(len(words))}
+        environment = {"_WARREN_COMPLETE": "complete_bash", "WARREN_SERVER": broker.address, **asked}
+        return CliRunner().invoke(app, [], env=environment, prog_name="warren").stdout.split()
+
+    assert completed("read", "o") == ["orders"]
+    assert completed("take", "orders", "") == ["workers"]
+    assert completed("take", "nope", "") == []

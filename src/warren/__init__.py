@@ -14,6 +14,7 @@ from warren.queue.topic import Topic
 from warren.transaction.store import Store, open
 
 if TYPE_CHECKING:
+    import os
     import ssl
 
     from warren.client.store import RemoteStore
@@ -42,15 +43,31 @@ def connect(
     *,
     timeout: float | None = None,
     tls: ssl.SSLContext | bool | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
     user: str | None = None,
     password: str | None = None,
+    mechanism: str | None = None,
 ) -> RemoteStore:
     """The store behind the broker at `address`, such as "localhost:9092": what `open` gives, over the network.
 
     A call that gets no answer within `timeout` seconds is ConnectionLost, as is this one where nobody is there. With
-    `tls=True` the broker shows a certificate that this machine trusts; a context of your own says whom else to trust.
+    `tls=True` the broker shows a certificate that this machine trusts, with `ca` one that was signed by those in that
+    file; `certificate` and `key` are files to show in turn. With a user and a password the client logs in: by SCRAM
+    where the broker takes it, by PLAIN only over TLS, or by the `mechanism` that is named.
     """
     # Imported here: whoever works on files of their own needs no network.
     from warren.client import store
 
-    return store.connect(address, timeout=timeout, tls=tls, user=user, password=password)
+    return store.connect(
+        address,
+        timeout=timeout,
+        tls=tls,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        user=user,
+        password=password,
+        mechanism=mechanism,
+    )

@@ -145,6 +145,9 @@ BROKER_BACKLOG: Final = 1024
 BROKER_CONNECTIONS_MAX: Final = 10_000
 CONFIGURATION_SIZE_MAX: Final = 1 << 20
 TLS_HANDSHAKE_S_MAX: Final = 10.0
+SCRAM_ITERATIONS_MIN: Final = 4096
+SCRAM_ITERATIONS_MAX: Final = 1_000_000
+"""What a client takes for a challenge: what RFC 7677 asks for at least, and no more than a second or so."""
 SCRAM_ITERATIONS: Final = 8192
 SCRAM_SALT_SIZE: Final = 16
 SCRAM_NONCE_SIZE: Final = 24

@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from warren.client.connection import Connection, parse_address
+from warren.client.login import Login
 from warren.client.steps import Hurry, Pause, Steps, run
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import (
@@ -56,17 +57,14 @@ class Calls:
         *,
         timeout_s: float,
         tls: ssl.SSLContext | None,
-        user: str | None,
-        password: str | None,
+        login: Login | None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         parse_address(address)
-        if (user is None) != (password is None):
-            raise BadInput("give both user and password, or neither")
         if not 0 < timeout_s <= WAIT_S_MAX:
             raise BadInput(f"timeout {timeout_s!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
         self.address, self.timeout_s, self.clock = address, timeout_s, clock
-        self._tls, self._user, self._password = tls, user, password
+        self._tls, self._login = tls, login
         self._handles, self._puts = itertools.count(1), itertools.count(1)
         self.store_id = ""
         self.is_closed = False
@@ -162,7 +160,7 @@ class Calls:
                         values = repeat(values)
                     elif NUMBER not in values:
                         raise
-                if is_tried_once or self.clock.steady_s() + backoff_s >= deadline_s:
+                if is_tried_once or not error.retryable or self.clock.steady_s() + backoff_s >= deadline_s:
                     if sent_in != -1 and key in CHANGING:
                         raise OutcomeUnknown(self.address, error.reason) from error
                     raise
@@ -236,8 +234,8 @@ class Calls:
                 return self._idle.pop()
         connection = Connection(self.address, self._tls, self.timeout_s)
         try:
-            if self._user is not None:
-                connection.login(self._user, self._password or "")
+            if self._login is not None:
+                connection.log_in(self._login)
             opened = connection.call(
                 OwnKey.OPEN_SESSION, VERSION, {"session": self._session, "software": SOFTWARE}, self.timeout_s
             )

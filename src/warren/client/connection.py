@@ -9,7 +9,8 @@ import ssl
 from contextlib import suppress
 from typing import Final
 
-from warren.errors import BadInput, ConnectionLost, LoginFailed, ProtocolError
+from warren.client.login import Login
+from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.api import ApiKey
 from warren.protocol.frames import FrameReader
 from warren.protocol.kafka_codec import Fields, Values
@@ -17,7 +18,6 @@ from warren.protocol.own_api import read_answer, request_bytes
 
 CLIENT_ID: Final = "warren"
 PORT_DEFAULT: Final = 9092
-MECHANISM: Final = "PLAIN"
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 
@@ -33,6 +33,15 @@ def parse_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _lost(address: str, error: Exception) -> ConnectionLost:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return CertificateRefused(address, f"its certificate is not taken: {error.verify_message}")
+    if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or ""):
+        alert = str(error.reason).rpartition("ALERT_")[2].replace("_", " ").lower()
+        return CertificateRefused(address, f"it does not take the certificate of this client: {alert}")
+    return ConnectionLost(address, str(error) or type(error).__name__)
+
+
 class Connection:
     """One socket. One thread at a time; after any error it is of no more use."""
 
@@ -44,22 +53,35 @@ class Connection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
         except OSError as error:
-            raise ConnectionLost(address, str(error)) from error
+            raise _lost(address, error) from error
         self._frames = FrameReader()
         self._correlation_ids = itertools.count(1)
         self._asked = 0, 0, 0
         self.incarnation = 0
         """Of the session that it belongs to."""
 
-    def login(self, user: str, password: str) -> None:
-        """Say who is there; LoginFailed where the broker does not take it."""
-        answer = self.call(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, {"mechanism": MECHANISM}, 0.0)
+    def log_in(self, login: Login) -> None:
+        """Show who is there; LoginFailed where the broker does not take it."""
+        mechanism = login.first
+        answer = self._handshake(mechanism)
         if answer.error_code:
-            raise LoginFailed(self.address, user, f"it does not take {MECHANISM}")
-        token = f"\0{user}\0{password}".encode()
-        answer = self.call(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, {"auth_bytes": token}, 0.0)
-        if answer.error_code:
-            raise LoginFailed(self.address, user, answer.error_message or "user or password is wrong")
+            is_private = isinstance(self._socket, ssl.SSLSocket)
+            mechanism = login.next_best(self.address, list(answer.mechanisms), is_private=is_private)
+            if self._handshake(mechanism).error_code:
+                raise LoginFailed(self.address, login.user, f"it does not take {mechanism}")
+
+        def send(token: bytes) -> bytes:
+            told = self.call(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, {"auth_bytes": token}, 0.0)
+            if told.error_code:
+                raise LoginFailed(self.address, login.user, told.error_message or "user or password is wrong")
+            return bytes(told.auth_bytes)
+
+        wrong = login.show(mechanism, send)
+        if wrong:
+            raise LoginFailed(self.address, login.user, wrong)
+
+    def _handshake(self, mechanism: str) -> Fields:
+        return self.call(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, {"mechanism": mechanism}, 0.0)
 
     def call(self, api_key: int, version: int, values: Values, timeout_s: float) -> Fields:
         """The answer to a request, which comes within `timeout_s` (0: within that of the connection)."""
@@ -87,7 +109,7 @@ class Connection:
     def lost(self, error: Exception) -> ConnectionLost:
         """The error to raise where the connection broke of another."""
         self.close()
-        return ConnectionLost(self.address, str(error) or type(error).__name__)
+        return _lost(self.address, error)
 
     def fileno(self) -> int:
         """What can be read when an answer is there; -1 when it is closed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import ssl
 import threading
@@ -10,11 +11,13 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from warren.client.calls import Calls, same
+from warren.client.login import Login
 from warren.client.queue import RemoteQueue
+from warren.client.tls import tls_context
 from warren.client.topic import RemoteTopic
 from warren.client.transaction import RemoteProducer, RemoteTransaction
 from warren.config import CLIENT_TIMEOUT_S_DEFAULT, TRANSACTION_TIMEOUT_S_DEFAULT
-from warren.errors import NoSuchTopic
+from warren.errors import BadInput, NoSuchTopic
 from warren.protocol.own_api import ANY, setting_values, settings_of
 from warren.protocol.own_schemas import OwnKey
 from warren.queue.batching import Batching, BatchingOptions
@@ -206,13 +209,20 @@ def connect(
     *,
     timeout: float | None = None,
     tls: ssl.SSLContext | bool | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
     user: str | None = None,
     password: str | None = None,
+    mechanism: str | None = None,
 ) -> RemoteStore:
     """A client that has reached its broker; `warren.connect` says the rest."""
-    context = ssl.create_default_context() if tls is True else tls or None
+    if (user is None) != (password is None) or (user is None and mechanism is not None):
+        raise BadInput("give both user and password, or neither")
+    login = None if user is None or password is None else Login(user, password, mechanism)
+    context = tls_context(tls, ca, certificate, key)
     timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout is None else timeout
-    store = RemoteStore(Calls(address, timeout_s=timeout_s, tls=context, user=user, password=password))
+    store = RemoteStore(Calls(address, timeout_s=timeout_s, tls=context, login=login))
     try:
         store.topics()
     except BaseException:

@@ -14,7 +14,14 @@ from warren.errors.http import (
     WrongMethod,
     WrongPlace,
 )
-from warren.errors.remote import ConnectionLost, LoginFailed, NoSuchHandle, OutcomeUnknown, RemoteError
+from warren.errors.remote import (
+    CertificateRefused,
+    ConnectionLost,
+    LoginFailed,
+    NoSuchHandle,
+    OutcomeUnknown,
+    RemoteError,
+)
 from warren.errors.root import (
     BadInput,
     BadName,
@@ -121,6 +128,7 @@ __all__ = [
     "BrokerUnreached",
     "BufferFull",
     "CannotListen",
+    "CertificateRefused",
     "ConnectionLost",
     "CorruptQueueFile",
     "CorruptRecord",

@@ -26,6 +26,13 @@ class ConnectionLost(RemoteError, ConnectionError):
         self.address, self.reason = address, reason
 
 
+class CertificateRefused(ConnectionLost):
+    """One side does not take the certificate of the other: not trusted, expired, for another name, or not shown."""
+
+    code = "certificate_refused"
+    retryable = False
+
+
 class OutcomeUnknown(ConnectionLost):
     """The call may have been carried out, or not: its answer is lost, and with it whoever would know.
 

@@ -42,6 +42,7 @@ from warren.protocol.codec import (
 )
 from warren.protocol.group_schemas import GROUP_MESSAGES
 from warren.protocol.own_schemas import CARRYING, OWN_MESSAGES
+from warren.protocol.sasl_schemas import SASL_MESSAGES
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
 
 
@@ -109,7 +110,7 @@ def _encode(name: str, version: int, values: Values) -> list[Buffer]:
 
 
 def _message(name: str) -> Message:
-    return GROUP_MESSAGES.get(name) or OWN_MESSAGES.get(name) or kafka_message(name)
+    return GROUP_MESSAGES.get(name) or OWN_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 
 @functools.cache

@@ -20,6 +20,8 @@ from warren.storage.kafka_batch import numbered
 
 TOPIC_IDS_FROM: Final = 13
 NO_EPOCH: Final = -1
+TIME_STEP_S: Final = 0.001
+"""The event loop's clock moves in such steps."""
 
 
 class Wanted(NamedTuple):
@@ -57,7 +59,7 @@ def fetch(call: Call) -> Answer | Awaitable[Answer]:
     wait_s = min(request.max_wait_ms / 1000, call.broker.limits.fetch_wait_s_max)
     if found.size >= request.min_bytes or found.is_urgent or wait_s <= 0 or call.broker.is_stopping:
         return _answer(call, found)
-    return _waited(call, wanted, size_max, request.min_bytes, wait_s)
+    return _parked(call, wanted, size_max, request.min_bytes, wait_s)
 
 
 def _answer(call: Call, found: Fetched) -> Answer:
@@ -66,16 +68,28 @@ def _answer(call: Call, found: Fetched) -> Answer:
     return encode_fetch_response(call.version, found.topics)
 
 
-async def _waited(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float) -> Answer:
-    loop = asyncio.get_running_loop()
+def _parked(
+    call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float
+) -> asyncio.Future[Answer]:
+    """The answer when there is enough, or the time is over: without a task, since most consumers wait most often."""
+    loop, long_polls = asyncio.get_running_loop(), call.broker.long_polls
+    answer: asyncio.Future[Answer] = loop.create_future()
     deadline = loop.time() + wait_s
     logs = [part.log for topic in wanted for part in topic.partitions if part.log is not None]
-    while True:
-        found = _fetched(wanted, size_max)
-        left_s = deadline - loop.time()
-        if found.size >= size_min or found.is_urgent or left_s <= 0 or call.broker.is_stopping:
-            return _answer(call, found)
-        await call.broker.long_polls.wait(logs, left_s)
+
+    def look() -> None:
+        try:
+            found = _fetched(wanted, size_max)
+            left_s = deadline - loop.time()
+            if found.size >= size_min or found.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
+                answer.set_result(_answer(call, found))
+            else:
+                long_polls.park(logs, left_s, look)
+        except Exception as error:  # noqa: BLE001  # It is told to whoever waits.
+            answer.set_exception(error)
+
+    long_polls.park(logs, wait_s, look)
+    return answer
 
 
 def _wanted_topic(call: Call, asked: AskedTopic) -> WantedTopic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -40,32 +40,51 @@ class LongPolls:
             return
         if rung is None:
             rung = asyncio.get_running_loop().create_future()
-        parked = list(logs)
-        for log in parked:
+        parked = tuple(logs)
+        timer = self._enter(parked, seconds, rung)
+        try:
+            await rung
+        finally:
+            self._leave(parked, timer, rung)
+
+    def park(self, logs: Sequence[Log], seconds: float, told: Callable[[], None]) -> None:
+        """The same without anybody who waits: `told` is called, once, from the loop. For those who are many."""
+        rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._is_stopped:
+            rung.add_done_callback(lambda _: told())
+            rung.set_result(None)
+            return
+        timer = self._enter(logs, seconds, rung)
+
+        def leave(rung: asyncio.Future[None]) -> None:
+            self._leave(logs, timer, rung)
+            told()
+
+        rung.add_done_callback(leave)
+
+    def _enter(self, logs: Sequence[Log], seconds: float, rung: asyncio.Future[None]) -> asyncio.TimerHandle:
+        for log in logs:
             self._waiting.setdefault(log, set()).add(rung)
         if not self._is_watching:
             self._is_watching = True
             self._tasks.create_task(self._watch())
         self.parked_count += 1
-        try:
-            async with asyncio.timeout(seconds):
-                await rung
-        except TimeoutError:
-            pass
-        finally:
-            self.parked_count -= 1
-            for log in parked:
-                waiting = self._waiting.get(log)
-                if waiting is not None:
-                    waiting.discard(rung)
-                    if not waiting:
-                        del self._waiting[log]
+        return asyncio.get_running_loop().call_later(max(seconds, 0.0), _wake, rung)
+
+    def _leave(self, logs: Sequence[Log], timer: asyncio.TimerHandle, rung: asyncio.Future[None]) -> None:
+        timer.cancel()
+        self.parked_count -= 1
+        for log in logs:
+            waiting = self._waiting.get(log)
+            if waiting is not None:
+                waiting.discard(rung)
+                if not waiting:
+                    del self._waiting[log]
 
     def ring(self, log: Log) -> None:
         """The log has grown: whoever waits for it is woken."""
         for rung in self._waiting.pop(log, ()):
-            if not rung.done():
-                rung.set_result(None)
+            _wake(rung)
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -102,3 +121,8 @@ class LongPolls:
         for log in list(self._waiting):
             self.ring(log)
         self._thread.shutdown(wait=False)
+
+
+def _wake(rung: asyncio.Future[None]) -> None:
+    if not rung.done():
+        rung.set_result(None)

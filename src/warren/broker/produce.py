@@ -54,10 +54,10 @@ def produce(call: Call) -> Answer | Awaitable[Answer]:
     """Append what was sent; answered when all of it is as durable as its topics say, or not at all with acks=0."""
     request = decode_produce(call.version, call.request.body)
     topics = [_topic(call, request, topic) for topic in request.topics]
-    waiting = [stored for _, parts in topics for stored in parts if not isinstance(stored, PartitionStored)]
+    waiting = [stored for _, parts in topics for stored in parts if type(stored) is not PartitionStored]
     if not waiting:
         return _answer(call, request, topics)  # type: ignore[arg-type]
-    if len(topics) == len(topics[0][1]) == 1 and isinstance(waiting[0], Appending):
+    if isinstance(waiting[0], Appending) and len(topics) == 1 and len(topics[0][1]) == 1:
         return _told(call, request, topics[0][0], waiting[0])
     return _later(call, request, topics)
 
@@ -84,7 +84,7 @@ def _told(call: Call, request: ProduceRequest, topic: ProducedTopic, appending: 
 def _answer(
     call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[PartitionStored]]]
 ) -> Answer:
-    if any(stored.error_code for _, parts in topics for stored in parts):
+    if [stored for _, parts in topics for stored in parts if stored.error_code]:
         call.broker.metrics.failed(call.request.api_key)
     if request.acks == 0:
         return None
@@ -168,7 +168,7 @@ async def _checked_later(
 
 def _put(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
     log = topic.partition(partition)
-    if any(batch.is_idempotent or batch.is_transactional for batch in batches):
+    if [batch for batch in batches if batch.is_idempotent or batch.is_transactional]:
         return _numbered(call, request, topic, partition, batches)
     records = [pack_kafka(batch.data) for batch in batches]
     if topic.settings.durability == "commit":

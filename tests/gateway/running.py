@@ -7,7 +7,8 @@ import http.client
 import json
 import queue
 import ssl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from warren.gateway.server import side_port
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
+LOOK_S = 0.005
 
 
 class Answered(NamedTuple):
@@ -91,6 +93,15 @@ class Http:
         answered = self.ask("POST", f"/v1/topics/{topic}/messages", {"messages": messages, **more})
         assert answered.status == 201, answered
         return answered.document
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so that somebody else brings about."""
+    for _ in range(round(PATIENCE_S / LOOK_S)):
+        if is_so():
+            return
+        time.sleep(LOOK_S)
+    raise AssertionError("it did not come to pass")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.running import HOST, PATIENCE_S
-from tests.gateway.running import Http, running_http
+from tests.gateway.running import Http, running_http, until
 from warren.config import HTTP_BODY_SIZE_MAX, HTTP_CONNECTIONS_MAX, HTTP_HEAD_SIZE_MAX
 
 MESSAGES = "/v1/topics/orders/messages"
@@ -256,8 +256,7 @@ def test_while_it_stops_it_says_so_and_answers_what_was_taken(tmp_path: Path) ->
 
         thread = threading.Thread(target=wait)
         thread.start()
-        while not served.broker.long_polls.parked_count:
-            assert thread.is_alive()
+        until(lambda: served.broker.long_polls.parked_count == 1)
         answers: list[tuple[int, bytes]] = []
         served.running.loop.call_soon_threadsafe(served.broker.stop)
         for path in ("/readyz", "/healthz", MESSAGES):

@@ -117,7 +117,7 @@ class Work:
         """Lease messages of a queue group, which is made where there is none; where there is no message, wait."""
         topic, name, broker = topic_of(asked), asked.path["group"], asked.broker
         limit, loop = asked.body.get("limit", 1), asyncio.get_running_loop()
-        deadline_s = loop.time() + asked.body.get("wait_s", 0.0)
+        deadline_s = asked.deadline_s(asked.body.get("wait_s", 0.0))
         while True:
             ends = [(log, log.end) for log in topic.logs]
             messages = await broker.in_thread(_take, topic, name, limit)

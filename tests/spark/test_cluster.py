@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,6 +114,19 @@ def test_executors_that_are_killed_lose_nothing_and_repeat_nothing(cluster: Clus
 
     assert len(killed) == KILLS
     assert written(store, "copies") == bodies()
+
+
+@pytest.mark.timeout(600)
+def test_the_example_submits_a_pipeline_with_all_that_it_needs(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+    for name, value in cluster.environment().items():
+        monkeypatch.setenv(name, value)
+
+    rows = import_module("examples.cluster.run").main(cluster.master, tmp_path, *options)
+
+    assert [(row["minute"][11:16], row["page"], row["visits"]) for row in rows] == [("12:00", "/", 100)]
 
 
 def kill_executors(cluster: Cluster, driver: subprocess.Popen[str], path: str) -> list[int]:

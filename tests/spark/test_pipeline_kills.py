@@ -100,7 +100,7 @@ def is_done(victim: Victim) -> bool:
     return word == "done"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_driver_killed_twenty_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     store, draw = tmp_path / "store", random.Random(SEED)
     good, bad = put_messages(store)

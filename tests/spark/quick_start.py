@@ -1,0 +1,67 @@
+"""Spark that starts in half the time: its classes, as they were loaded once, are mapped by every JVM of the tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tests.tidy.source import ROOT, SOURCE
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+
+OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for minutes is not worth being compiled twice: a third less is spent on starting it."""
+LOAD_S_MAX: Final = 180
+
+
+def quick_options(folder: Path) -> str:
+    """Options for a JVM, with the archive of classes in `folder`, which the first process to ask for it makes.
+
+    A JVM that is not the one which made the archive says nothing and does without it.
+    """
+    archive, tried = folder / "spark.jsa", folder / "tried"
+    lock = SYSTEM_FILE_SYSTEM.lock(str(folder / "lock"))
+    try:
+        lock.take()
+        if not tried.exists():
+            tried.touch()
+            _make(archive, folder)
+    finally:
+        lock.close()
+    return f"{OPTIONS} -XX:SharedArchiveFile={archive} -Xlog:disable" if archive.exists() else OPTIONS
+
+
+def _make(archive: Path, folder: Path) -> None:
+    """Without the archive, where that fails, everything works as well and takes longer."""
+    options = f"{OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
+    paths = os.pathsep.join([str(ROOT), str(SOURCE)])
+    environment = os.environ | {"PYTHONPATH": paths, "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_DIRS": str(folder)}
+    command = [sys.executable, "-m", "tests.spark.quick_start", str(folder)]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(command, env=environment, timeout=LOAD_S_MAX, capture_output=True, check=False)
+
+
+def _load_classes(folder: str) -> None:
+    """What most tests do with Spark, once: a batch, a stream, and a write of each."""
+    import warren
+    import warren.spark
+
+    store = os.path.join(folder, "loaded")
+    with warren.open(store) as opened:
+        opened.topic("in", 2).put_many([b'{"id": 1}'] * 10)
+        opened.topic("out")
+    spark = warren.spark.session("classes", "local[2]", {"spark.driver.memory": "1g"})
+    spark.read.format("warren").option("path", store).option("topics", "in").load().createOrReplaceTempView("t")
+    spark.sql("select tag, count(*), max(to_json(struct(value))) from t group by tag order by 1").collect()
+    stream = spark.readStream.format("warren").option("path", store).option("topics", "in").load()
+    written = stream.select("value").writeStream.format("warren").option("path", store).option("topic", "out")
+    query = written.option("checkpointLocation", os.path.join(folder, "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination(LOAD_S_MAX)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _load_classes(*sys.argv[1:])

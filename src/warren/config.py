@@ -248,6 +248,9 @@ CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
 AIO_WAITS_MAX: Final = 1_000
 """How many tasks of a client wait at the broker at once, each over a connection of its own; the others wait here."""
+TIME_BATCHES_MAX: Final = 1000
+TIME_SIZE_MAX: Final = 1 << 20
+"""How many batches are looked into for the first message of a time, and how much is read of them at once."""
 KAFKA_BATCH_COUNT_MAX: Final = 1 << 20
 """Records in a batch of a Kafka client: as many as librdkafka can be told to put there."""
 QUICK_SIZE_MAX: Final = 4 << 20

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from warren.broker.call import Call
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.metadata import LEADER_EPOCH
+from warren.broker.times import first_at, stored_at
 from warren.errors import WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.storage import Log
@@ -17,13 +18,21 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+AT_ONCE: Final = (LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
+"""What is known without looking at a message."""
 NONE: Final = -1
 HIGH_WATERMARK: Final = -1
 TRUNCATION_FREE: Final = "NONE"
 
 
-def list_offsets(call: Call, request: Fields) -> Values:
+def list_offsets(call: Call, request: Fields) -> Values | Awaitable[Values]:
     """For each partition the number that belongs to a time, or to one of the words for start and end."""
+    if any(asked.timestamp not in AT_ONCE for topic in request.topics for asked in topic.partitions):
+        return call.broker.in_thread(_list_offsets, call, request)
+    return _list_offsets(call, request)
+
+
+def _list_offsets(call: Call, request: Fields) -> Values:
     return _for_each(call, request, lambda log, asked: _listed(log, asked.timestamp))
 
 
@@ -34,12 +43,11 @@ def _listed(log: Log, timestamp_ms: int) -> dict[str, Any]:
         return {"timestamp": NONE, "offset": log.first, "leader_epoch": LEADER_EPOCH}
     if timestamp_ms == LATEST_TIERED:
         return {"timestamp": NONE, "offset": NONE}
-    # Times never decrease in a log: the last message has the latest.
-    number = log.end - 1 if timestamp_ms == MAX_TIMESTAMP else log.find_time(timestamp_ms * 1000)
-    message = log.at(number) if log.first <= number < log.end else None
-    if message is None:
+    found = stored_at(log, log.end - 1) if timestamp_ms == MAX_TIMESTAMP else first_at(log, timestamp_ms)
+    if found is None:
         return {"timestamp": NONE, "offset": NONE}
-    return {"timestamp": message.timestamp // 1000, "offset": number, "leader_epoch": LEADER_EPOCH}
+    number, when_ms = found
+    return {"timestamp": when_ms, "offset": number, "leader_epoch": LEADER_EPOCH}
 
 
 def offset_for_leader_epoch(call: Call, request: Fields) -> Values:

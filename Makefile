@@ -14,7 +14,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz
+.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ soak: $(VENV)/.dev ## kill processes in a mixed run, and check its history; ARGS
 fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
+conformance: $(VENV)/.conformance ## Kafka's clients, and their own tests where they have some, against the broker
+	$(BIN)/python -m tests.conformance $(ARGS)
+
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -76,4 +79,8 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.made
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
+	@touch $@
+
+$(VENV)/.conformance: $(VENV)/.dev
+	$(BIN)/python -m pip install -qq --editable '.[conformance]'
 	@touch $@

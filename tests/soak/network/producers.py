@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,8 +16,6 @@ from tests.soak.network.async_side import AsyncSide
 
 FLUSH_S: Final = 60.0
 IN_FLIGHT_MAX: Final = 300
-QUIET: Final = logging.getLogger("tests.soak.quiet")
-"""Whom librdkafka tells that a broker is away: nobody."""
 
 
 class Place(NamedTuple):
@@ -53,8 +50,8 @@ class Numbered:
 
 
 def quiet_config(address: str, **config: Any) -> dict[str, Any]:
-    QUIET.disabled = True
-    return {"bootstrap.servers": address, "logger": QUIET, "reconnect.backoff.max.ms": 500, **config}
+    """What every client of librdkafka is told: not to tell of each connection that is lost."""
+    return {"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500, **config}
 
 
 class OfConfluent:

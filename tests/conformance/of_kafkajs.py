@@ -1,0 +1,45 @@
+"""What is tried with kafkajs, by a program for Node."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.bodies import PATIENCE_S
+from tests.conformance.rows import FEATURES, Client
+
+PACKAGES: Final = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0")
+PROGRAM: Final = Path(__file__).with_name("kafkajs_checks.js")
+
+
+def is_installed() -> bool:
+    return shutil.which("node") is not None and shutil.which("npm") is not None
+
+
+def installed(directory: Path) -> Client:
+    """kafkajs as npm installs it into a directory. gzip it has itself, snappy by a package of its makers."""
+    directory.mkdir(parents=True, exist_ok=True)
+    modules = directory / "node_modules"
+    if not (modules / "kafkajs").exists():
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(directory), *PACKAGES]
+        subprocess.run(command, check=True, capture_output=True)
+    version = str(json.loads((modules / "kafkajs" / "package.json").read_text())["version"])
+    checks = {each: functools.partial(_check, modules, each) for each in FEATURES}
+    return Client("kafkajs", version, ("none", "gzip", "snappy"), checks)
+
+
+def _check(modules: Path, feature: str, address: str, compression: str) -> None:
+    done = subprocess.run(
+        ["node", str(PROGRAM), address, feature, compression],
+        env=os.environ | {"NODE_PATH": str(modules), "KAFKAJS_NO_PARTITIONER_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,64 @@
+"""What was tried: one row for each client, feature and compression."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+NOT_OFFERED: Final = "not offered by the client"
+NOT_SERVED: Final = "not served by the broker"
+LEFT_OUT: Final = "left out by its makers"
+NOT_INSTALLED: Final = "not installed"
+COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+PRODUCE_AND_CONSUME: Final = "produce and consume"
+FEATURES: Final = (PRODUCE_AND_CONSUME, "groups", "rebalancing", "transactions", "admin")
+
+
+class Row(NamedTuple):
+    """One thing that was tried with one client; `note` says what was wrong, or what it was told."""
+
+    client: str
+    version: str
+    feature: str
+    compression: str
+    outcome: str
+    note: str = ""
+
+
+Check = Callable[[str, str], None]
+"""Tries something against the broker at an address, with a compression. Raises where it is not as it should be."""
+
+
+class Client(NamedTuple):
+    """A client: what it offers, and how that is tried."""
+
+    name: str
+    version: str
+    compressions: Sequence[str]
+    checks: Mapping[str, Check]
+
+
+def rows_of(client: Client, address: str) -> list[Row]:
+    """Every feature in every compression that it is tried in."""
+    rows = []
+    for feature in FEATURES:
+        check = client.checks.get(feature)
+        for compression in COMPRESSIONS if feature == PRODUCE_AND_CONSUME else ("none",):
+            if check is None or compression not in client.compressions:
+                rows.append(Row(client.name, client.version, feature, compression, NOT_OFFERED))
+                continue
+            outcome, note = tried(check, address, compression)
+            rows.append(Row(client.name, client.version, feature, compression, outcome, note))
+    return rows
+
+
+def tried(check: Check, address: str, compression: str) -> tuple[str, str]:
+    """How it went, and what went wrong."""
+    try:
+        check(address, compression)
+    except Exception:  # noqa: BLE001  # Whatever a client raises is what is wanted here.
+        return FAILED, traceback.format_exc(limit=-3)
+    return PASSED, ""

@@ -134,6 +134,21 @@ def test_a_request_that_waits_is_seen_waiting(served: Http) -> None:
     assert value(samples(served), "warren_long_polls") == 0
 
 
+def test_requests_over_http_are_counted_by_route_and_status(served: Http) -> None:
+    served.put("orders", "a", "b")
+    for path in ("/none", "/nowhere/either", "/v1/topics/gone"):
+        served.ask("GET", path)
+
+    found = samples(served)
+
+    put, describe = "POST /v1/topics/{topic}/messages", "GET /v1/topics/{topic}"
+    assert value(found, "warren_http_requests_total", route=put, status="201") == 1
+    assert value(found, "warren_http_requests_total", route=describe, status="404") == 1
+    assert value(found, "warren_http_requests_total", route="none", status="404") == 2
+    assert value(found, "warren_http_request_bytes_total") == len(b'{"messages": [{"body": "a"}, {"body": "b"}]}')
+    assert value(found, "warren_http_response_bytes_total") > 0
+
+
 def test_a_topic_that_cannot_be_read_is_told_and_the_others_are_shown(served: Http) -> None:
     served.put("good", "a")
     served.put("bad", "a")

@@ -13,6 +13,7 @@ from tests.gateway.running import running_http
 from tests.tidy.source import ROOT
 from warren.broker.limits import Limits
 from warren.gateway.api import routes_of
+from warren.gateway.counts import Counts
 from warren.gateway.messages import Asked, Reply
 from warren.gateway.openapi import document_of
 from warren.gateway.problems import TOLD, status_of
@@ -50,7 +51,7 @@ def test_what_schemathesis_sends_is_answered_as_the_document_says(tmp_path: Path
 
 
 def test_every_route_has_a_name_of_its_own_and_tells_what_it_takes() -> None:
-    routes = routes_of(openapi)
+    routes = routes_of(openapi, Counts())
 
     document = document_of(routes, "1", is_asked_who=True)
 

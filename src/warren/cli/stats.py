@@ -1,17 +1,20 @@
-"""`warren stats`: how much there is in topics, how fast it came, and how late."""
+"""`warren stats`: how much there is in topics, how fast it came, and how late; or what a broker does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from warren.cli.job import ConfOption, MasterOption, running
-from warren.cli.quantities import duration_us, moment_us
+from warren.cli.pointing import Broker, Target, at_store
+from warren.cli.quantities import duration_s, duration_us, moment_us
 from warren.cli.show import size_text, table, time_text, write_json
-from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.cli.store import AsJson, require_store
 from warren.clock import SYSTEM_CLOCK
 from warren.errors import BadInput
 
@@ -21,7 +24,11 @@ if TYPE_CHECKING:
 TAGS_SHOWN = 3
 TopicsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TOPIC", help="The topics; every one, if none is given.", show_default=False),
+    typer.Argument(
+        metavar="[HOST:PORT] [TOPIC]...",
+        help="A broker, or the topics of a store; every one, if none is given.",
+        show_default=False,
+    ),
 ]
 SinceOption = Annotated[str | None, typer.Option(metavar="MOMENT", help="From a time on, or e.g. 2h: so long ago.")]
 UntilOption = Annotated[str | None, typer.Option(metavar="MOMENT", help="Up to a time, or so long ago.")]
@@ -31,7 +38,28 @@ FromArchiveOption = Annotated[
 ]
 
 
+def addressed(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, to which the address of a broker may be given in front of the topics: no topic has a colon."""
+
+    @functools.wraps(command)
+    def found(*, context: typer.Context, **values: Any) -> None:
+        topics = values["topics"] or []
+        if topics and ":" in topics[0]:
+            if values["server"] is not None:
+                raise BadInput(f"{topics[0]} and --server {values['server']} name a broker each: give one of them")
+            values["server"], values["topics"] = topics[0], topics[1:] or None
+            source = context.get_parameter_source("topics")
+            assert source is not None
+            context.set_parameter_source("server", source)
+        command(context=context, **values)
+
+    return found
+
+
+@addressed
+@at_store
 def stats(
+    target: Target,
     topics: TopicsArgument = None,
     window: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long a window is, e.g. 1m; chosen, if not given.")
@@ -48,19 +76,63 @@ def stats(
     chart: Annotated[str | None, typer.Option(metavar="FILE", help="Also draw them, as PNG.")] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
+    is_watching: Annotated[bool, typer.Option("--watch", help="Of a broker: again and again, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Of a broker: how long is counted.")] = "1s",
     is_json: AsJson = False,
-    store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Show messages, bytes, tags, and quantiles of the time between messages and of their latency, by window.
 
     The latency of a message is the time from when it was made, as it says itself, until it was put into the log.
+    Of a broker: what comes in and goes out, syncs, connections, topics, and how far groups are behind.
 
     ```
-    warren stats
     warren stats orders --since 1d --window 1h --chart orders.png
     warren stats orders --latency json:created --parquet stats.parquet
+    warren stats localhost:9092 --watch
     ```
     """
+    of_store: dict[str, Any] = {
+        "window": window,
+        "latency": latency,
+        "since": since,
+        "until": until,
+        "tag": tag,
+        "archive": archive,
+    }
+    of_job: dict[str, Any] = {"parquet": parquet, "chart": chart, "master": master, "conf": conf}
+    if isinstance(target, Broker):
+        _refuse("a store in a directory, not with a broker", **of_store, **of_job)
+        # Only who asks a broker needs a client.
+        from warren.cli.broker_stats import show_broker
+
+        show_broker(target, topics or [], duration_s(every), is_watching=is_watching, is_json=is_json)
+        return
+    _refuse("a broker, not with a store in a directory", watch=is_watching or None)
+    _show_store(target.files("warren stats"), topics, is_json=is_json, **of_store, **of_job)
+
+
+def _refuse(whose: str, **given: object) -> None:
+    for name, value in given.items():
+        if value:
+            raise BadInput(f"--{name} goes with {whose}")
+
+
+def _show_store(
+    store: str,
+    topics: list[str] | None,
+    *,
+    window: str | None,
+    latency: str | None,
+    since: str | None,
+    until: str | None,
+    tag: str | None,
+    archive: str | None,
+    parquet: str | None,
+    chart: str | None,
+    master: str | None,
+    conf: list[str] | None,
+    is_json: bool,
+) -> None:
     window_us = None if window is None else duration_us(window)
     since_us, until_us = moments_us(since, until)
     require_store(store)

@@ -10,6 +10,7 @@ from warren.broker.security.rights import Kind, Operation
 from warren.broker.statistics import document_of
 from warren.config import FILTER_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX, PARTITIONS_MAX
 from warren.gateway import groups, health, page, parked, prometheus, putting, reading, topics
+from warren.gateway.counts import Counts
 from warren.gateway.groups import Work
 from warren.gateway.json_messages import ENCODINGS, NUMBER_MAX, READ_FIELDS
 from warren.gateway.messages import Asked, Reply, json_reply
@@ -53,18 +54,18 @@ async def statistics(asked: Asked) -> Reply:
     return json_reply(document_of(asked.broker, await asked.broker.standings.look()))
 
 
-def routes_of(openapi: Handler) -> Routes:
-    """Everything that is served; `openapi` tells of it."""
-    return Routes([*_broker_routes(openapi), *_topic_routes(), *_group_routes(Work())], SHAPES)
+def routes_of(openapi: Handler, counts: Counts) -> Routes:
+    """Everything that is served; `openapi` tells of it, and `counts` how often."""
+    return Routes([*_broker_routes(openapi, counts), *_topic_routes(), *_group_routes(Work())], SHAPES)
 
 
-def _broker_routes(openapi: Handler) -> list[Route]:
+def _broker_routes(openapi: Handler, counts: Counts) -> list[Route]:
     html, text = "text/html; charset=utf-8", prometheus.KIND
     return [
         Route("GET", "/", page.show, "A page for people", nothing, kind=html),
         Route("GET", "/healthz", health.healthz, "Is it alive?", nothing, answer=health.HEALTH, is_free=True),
         Route("GET", "/readyz", health.readyz, "Does it serve?", nothing, answer=health.READINESS, is_free=True),
-        Route("GET", "/metrics", prometheus.Exposition().show, "For Prometheus", cluster, kind=text),
+        Route("GET", "/metrics", prometheus.Exposition(counts).show, "For Prometheus", cluster, kind=text),
         Route("GET", "/openapi.json", openapi, "This document", nothing, is_free=True),
         Route("GET", "/v1/statistics", statistics, "What the broker has done", cluster),
     ]

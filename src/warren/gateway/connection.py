@@ -34,9 +34,10 @@ Finish = Callable[[bytes], Awaitable[Reply]]
 
 
 class Answerer(Protocol):
-    """Decides by its head whether a request is taken; what it raises is told to the client."""
+    """Decides by its head whether a request is taken; what it raises is told to the client. Told what became of it."""
 
     async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish: ...
+    def answered(self, status: int, size_in: int, size_out: int) -> None: ...
 
 
 class HttpConnection:
@@ -161,6 +162,7 @@ class HttpConnection:
     # --- What goes ---
 
     async def _send(self, reply: Reply, method: str) -> None:
+        self._answerer.answered(reply.status, self._taken, len(reply.body))
         self._take(len(reply.body))
         headers = [
             ("Content-Type", reply.kind),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from warren.broker.broker import Broker
     from warren.broker.metrics import Histogram
     from warren.broker.standings import Standing
+    from warren.gateway.counts import Counts
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
 INFINITE: Final = "+Inf"
@@ -26,7 +27,8 @@ INFINITE: Final = "+Inf"
 class Exposition:
     """Answers with all metrics, those of the process included."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
@@ -34,7 +36,7 @@ class Exposition:
     async def show(self, asked: Asked) -> Reply:
         """As text that Prometheus reads: gathered on the event loop, where it is counted, and written by a thread."""
         standing = await asked.broker.standings.look()
-        families = [*_families(asked.broker), *_standing_families(standing)]
+        families = [*_families(asked.broker), *_http_families(self._counts), *_standing_families(standing)]
         text = await asked.broker.in_thread(self._text, families)
         return Reply(status=200, body=text, kind=KIND)
 
@@ -89,6 +91,15 @@ def _request_families(broker: Broker) -> Iterator[Metric]:
         size_out.add_metric(name, api.size_out)
         seconds.add_metric(name, _buckets(api.seconds), api.seconds.sum)
     yield from (requests, errors, size_in, size_out, seconds)
+
+
+def _http_families(counts: Counts) -> Iterator[Metric]:
+    requests = CounterMetricFamily("warren_http_requests", "Requests over HTTP", labels=["route", "status"])
+    for (route, status), count in sorted(counts.requests.items()):
+        requests.add_metric([route, str(status)], count)
+    yield requests
+    yield _counter("warren_http_request_bytes", "Bytes of the bodies of requests over HTTP", counts.size_in)
+    yield _counter("warren_http_response_bytes", "Bytes of the bodies of answers over HTTP", counts.size_out)
 
 
 def _standing_families(standing: Standing) -> Iterator[Metric]:

@@ -20,6 +20,7 @@ from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping
 from warren.gateway.access import Access
 from warren.gateway.api import routes_of
 from warren.gateway.connection import Finish, HttpConnection
+from warren.gateway.counts import NO_ROUTE, Counts
 from warren.gateway.messages import JSON, Asked, Head, Reply, json_reply
 from warren.gateway.openapi import document_of
 from warren.gateway.routes import Found, read_query
@@ -83,7 +84,8 @@ class Gateway:
 
     def __init__(self, broker: Broker, *, is_local: bool) -> None:
         self._broker, self._is_local = broker, is_local
-        self._routes = routes_of(self._openapi)
+        self.counts = Counts()
+        self._routes = routes_of(self._openapi, self.counts)
         self._connections: set[HttpConnection] = set()
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,10 +113,13 @@ class Gateway:
     async def _openapi(self, asked: Asked) -> Reply:
         return json_reply(document_of(self._routes, _version(), is_asked_who=self._broker.settings.sasl))
 
-    async def begin(self, head: Head, access: Access, is_gone: Callable[[], bool]) -> Finish:
-        """See whether the request is taken: by its path, by who sends it, and by what they may do."""
+    def find(self, head: Head) -> Found:
+        """Who answers the request."""
+        return self._routes.find(head.method, head.path)
+
+    async def begin(self, head: Head, found: Found, access: Access, is_gone: Callable[[], bool]) -> Finish:
+        """See whether the request is taken: by who sends it, and by what they may do."""
         access.check_place(head)
-        found = self._routes.find(head.method, head.path)
         if found.route.is_free:
             return self._finish(found, Asked(broker=self._broker, peer=access.stranger(head)), head, access)
         if self._broker.is_stopping:
@@ -170,9 +175,16 @@ class Talk:
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self._gateway, self._access = gateway, access
+        self._route = NO_ROUTE
 
     async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish:
-        return await self._gateway.begin(head, self._access, is_gone)
+        found = self._gateway.find(head)
+        self._route = f"{found.route.method} {found.route.path}"
+        return await self._gateway.begin(head, found, self._access, is_gone)
+
+    def answered(self, status: int, size_in: int, size_out: int) -> None:
+        self._gateway.counts.answered(self._route, status, size_in, size_out)
+        self._route = NO_ROUTE
 
 
 def _check_kind(head: Head) -> None:

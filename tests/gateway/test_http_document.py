@@ -1,0 +1,130 @@
+"""docs/http.md says what is so: its examples run and answer that, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.running import Http, running_http
+from tests.tidy.documents import fenced, rows
+from tests.tidy.source import ROOT
+from warren.gateway.api import routes_of
+from warren.gateway.counts import Counts
+from warren.gateway.messages import Asked, Reply
+from warren.gateway.problems import TOLD
+
+parser = pytest.importorskip("prometheus_client.parser")
+
+DOCUMENT = (ROOT / "docs/http.md").read_text()
+SHOWN_OTHERWISE = {"time", "timestamp", "due", "offset", "lease", "id"}
+"""What is another one each time."""
+
+
+async def openapi(asked: Asked) -> Reply:
+    raise NotImplementedError
+
+
+def examples() -> list[tuple[str, str]]:
+    """Each command with what it answers; empty where it answers with nothing."""
+    found: list[tuple[str, str]] = []
+    for line in fenced(DOCUMENT, "console")[0].splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        else:
+            found[-1] = found[-1][0], line
+    return found
+
+
+def asked(served: Http, command: str) -> bytes:
+    """What curl would ask, asked."""
+    words = iter(shlex.split(command)[2:])
+    method, body, path, headers = "GET", None, "", {}
+    for word in words:
+        if word == "-X":
+            method = next(words)
+        elif word == "-d":
+            method, body = "POST", next(words).encode()
+        elif word == "-H":
+            name, _, value = next(words).partition(": ")
+            headers[name] = value
+        else:
+            path = word.removeprefix("localhost:8080")
+    return served.ask(method, path, body, **headers).data
+
+
+def same_but(document: Any) -> Any:
+    """Without what is another one each time."""
+    if isinstance(document, dict):
+        return {name: "…" if name in SHOWN_OTHERWISE and each else same_but(each) for name, each in document.items()}
+    return [same_but(each) for each in document] if isinstance(document, list) else document
+
+
+def replaced(command: str, seen: dict[str, str]) -> str:
+    """With the tokens and ids that this broker gave in the place of those that the document has."""
+    for shown, given in seen.items():
+        command = command.replace(shown, given)
+    return command
+
+
+def learn(shown: Any, given: Any, seen: dict[str, str]) -> None:
+    if isinstance(shown, dict):
+        for name in shown:
+            if name in ("lease", "id") and shown[name]:
+                seen[shown[name]] = given[name]
+            else:
+                learn(shown[name], given[name], seen)
+    elif isinstance(shown, list):
+        for each, other in zip(shown, given, strict=True):
+            learn(each, other, seen)
+
+
+def test_the_examples_answer_what_they_show(tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+    with running_http(tmp_path / "data") as served:
+        for command, answer in examples():
+            data = asked(served, replaced(command, seen))
+
+            assert (data == b"") == (answer == ""), command
+            if answer:
+                shown, given = json.loads(answer), json.loads(data)
+                assert same_but(given) == same_but(shown), command
+                learn(shown, given, seen)
+
+    assert len(seen) == 2
+
+
+def test_the_document_has_every_route_and_no_other() -> None:
+    routes = routes_of(openapi, Counts())
+
+    found = [request for request, _ in rows(DOCUMENT, "What is served", "request", "what it does")]
+
+    assert sorted(found) == sorted(f"{route.method} {route.path}" for route in routes.routes)
+
+
+def test_the_document_has_every_metric_and_every_status(tmp_path: Path) -> None:
+    with running_http(tmp_path / "data") as served:
+        served.put("orders", "a")
+        served.ask("POST", "/v1/topics/orders/groups/workers/take", {})
+        text = served.ask("GET", "/metrics").data.decode()
+        statistics = served.get("/v1/statistics")
+    named = {name for cell, _ in rows(DOCUMENT, "Metrics", "metric", "labels") for name in re.findall(r"\w+", cell)}
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    served_names = {
+        f"{name}_total" if family.type == "counter" else name
+        for name, family in families.items()
+        if name.startswith("warren_")
+    }
+    statuses = {int(each) for cell, _ in rows(DOCUMENT, "Errors", "status", "when") for each in cell.split(", ")}
+    fields = {
+        name for cell, _ in rows(DOCUMENT, "Statistics", "field", "what it is") for name in re.findall(r"\w+", cell)
+    }
+
+    assert named == served_names
+    assert statuses == {*TOLD, http.client.REQUEST_HEADER_FIELDS_TOO_LARGE}
+    assert fields == set(statistics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from tests.soak.history import Event
@@ -93,34 +93,52 @@ def check_consuming(
     """What a group settled is never handed out again, and everything was handed out to each group in the end."""
     faults = []
     ids = {(message.partition, message.number): message.id for message in stored}
-    seen: dict[str, set[Place]] = defaultdict(set)
-    done: dict[str, dict[Place, int]] = defaultdict(dict)
+    groups: dict[str, _Consumed] = defaultdict(_Consumed)
     for event in events:
         group = event.facts.get("group", "")
         if event.kind == handed:
             for partition, number, id in event.facts["messages"]:
                 place = partition, number
-                seen[group].add(place)
                 if ids.get(place) != id:
                     faults.append(Fault("phantom", f"{group} got {id} at {place}, where {ids.get(place)} is"))
+                settled_ns = groups[group].handed(place)
                 # The call began before another process may have settled the message: its begin is what counts.
-                is_late = place in done[group] and event.facts["since_ns"] > done[group][place]
-                if is_late and group not in prefetching:
+                if settled_ns is not None and event.facts["since_ns"] > settled_ns and group not in prefetching:
                     faults.append(Fault("duplicated", f"{group} got {id} again after it was {settled}"))
         elif event.kind == settled:
-            for place in _places(event, seen[group]):
-                done[group].setdefault(place, event.at_ns)
-    for group, places in seen.items():
-        missing = sorted(ids.keys() - places)
+            groups[group].settle(event)
+    for group, consumed in groups.items():
+        missing = sorted(ids.keys() - consumed.seen)
         faults += [Fault("lost", f"{group} never got {ids[place]} at {place}") for place in missing]
     return faults
 
 
-def _places(event: Event, seen: set[Place]) -> Iterable[Place]:
-    if "messages" in event.facts:
-        return [(partition, number) for partition, number, _ in event.facts["messages"]]
-    positions = {int(partition): number for partition, number in event.facts["positions"].items()}
-    return [place for place in seen if place[1] < positions.get(place[0], 0)]
+class _Consumed:
+    """What a group was handed, and when what of it was settled first."""
+
+    def __init__(self) -> None:
+        self.seen: set[Place] = set()
+        self._done: dict[Place, int] = {}
+        self._open: dict[int, set[int]] = defaultdict(set)
+
+    def handed(self, place: Place) -> int | None:
+        """It was handed out; when it was settled, if it was before."""
+        self.seen.add(place)
+        if place not in self._done:
+            self._open[place[0]].add(place[1])
+        return self._done.get(place)
+
+    def settle(self, event: Event) -> None:
+        """Messages that are named, or all before the positions that are."""
+        for partition, number, _ in event.facts.get("messages", ()):
+            self._settle(partition, number, event.at_ns)
+        for partition, position in event.facts.get("positions", {}).items():
+            for number in [number for number in self._open[int(partition)] if number < position]:
+                self._settle(int(partition), number, event.at_ns)
+
+    def _settle(self, partition: int, number: int, at_ns: int) -> None:
+        self._done.setdefault((partition, number), at_ns)
+        self._open[partition].discard(number)
 
 
 def check_reads_in_order(events: Sequence[Event]) -> list[Fault]:

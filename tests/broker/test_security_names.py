@@ -1,0 +1,151 @@
+"""Names that would be paths: refused by every request that takes one, and no file is made of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.broker.calls import Caller
+from tests.broker.running import RunningBroker, running_broker
+from tests.fuzz.valid import Knowledge, values_for
+from tests.support.kafka_batches import batch_of
+from tests.unit.protocol_values import message_named
+from warren.broker.kafka_errors import Code
+from warren.protocol.api import APIS, ApiKey
+from warren.protocol.kafka_codec import Fields
+from warren.protocol.own_schemas import OwnKey
+from warren.queue.names import ALLOWED
+
+PATHS: Final = ("../evil", "..", "/tmp/evil", "a/../../evil", "a\0b", ".hidden", "x" * 250)
+SKIPPED: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS, ApiKey.PRODUCE)
+
+
+def errors_of(answer: Any, name: str) -> list[int]:
+    """Every error that an answer has for what is called so."""
+    if isinstance(answer, list | tuple):
+        return [error for one in answer for error in errors_of(one, name)]
+    if not isinstance(answer, Fields):
+        return []
+    if name in [value for value in vars(answer).values() if isinstance(value, str)]:
+        return _all_errors(answer)
+    return [error for value in vars(answer).values() for error in errors_of(value, name)]
+
+
+def _all_errors(answer: Any) -> list[int]:
+    if isinstance(answer, list | tuple):
+        return [error for one in answer for error in _all_errors(one)]
+    if not isinstance(answer, Fields):
+        return []
+    mine = [value for name, value in vars(answer).items() if name.endswith("error_code")]
+    return [*mine, *(error for value in vars(answer).values() for error in _all_errors(value))]
+
+
+def requests_for(*topics: str) -> dict[ApiKey, tuple[int, dict[str, Any]]]:
+    """A request of each kind that names topics, with its version."""
+    parts = [{"partition_index": 0}]
+    fetched = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+    configs = [{"resource_type": 2, "resource_name": topic, "configs": []} for topic in topics]
+    retention = {"name": "retention.ms", "value": "3600000"}
+    produced = [{"index": 0, "records": batch_of([(None, b"1", [])])}]
+    committed = [{"partition_index": 0, "committed_offset": 0}]
+    return {
+        ApiKey.METADATA: (9, {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": True}),
+        ApiKey.PRODUCE: (
+            9,
+            {
+                "acks": -1,
+                "timeout_ms": 1000,
+                "topic_data": [{"name": topic, "partition_data": produced} for topic in topics],
+            },
+        ),
+        ApiKey.FETCH: (
+            11,
+            {"max_bytes": 1000, "topics": [{"topic": topic, "partitions": fetched} for topic in topics]},
+        ),
+        ApiKey.LIST_OFFSETS: (
+            7,
+            {"topics": [{"name": topic, "partitions": [{**parts[0], "timestamp": -1}]} for topic in topics]},
+        ),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+            3,
+            {"topics": [{"topic": topic, "partitions": [{"partition": 0, "leader_epoch": 0}]} for topic in topics]},
+        ),
+        ApiKey.DESCRIBE_CONFIGS: (
+            4,
+            {"resources": [{**one, "configuration_keys": None} for one in _without(configs, "configs")]},
+        ),
+        ApiKey.ALTER_CONFIGS: (2, {"resources": [{**one, "configs": [retention]} for one in configs]}),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+            1,
+            {"resources": [{**one, "configs": [{**retention, "config_operation": 0}]} for one in configs]},
+        ),
+        ApiKey.OFFSET_COMMIT: (
+            7,
+            {
+                "group_id": "billing",
+                "generation_id_or_member_epoch": -1,
+                "topics": [{"name": topic, "partitions": committed} for topic in topics],
+            },
+        ),
+        ApiKey.DELETE_RECORDS: (
+            2,
+            {"topics": [{"name": topic, "partitions": [{**parts[0], "offset": 0}]} for topic in topics]},
+        ),
+        ApiKey.CREATE_PARTITIONS: (
+            3,
+            {"topics": [{"name": topic, "count": 2, "assignments": None} for topic in topics], "timeout_ms": 1000},
+        ),
+        ApiKey.DELETE_TOPICS: (5, {"topic_names": list(topics), "timeout_ms": 1000}),
+    }
+
+
+def _without(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != name} for row in rows]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Any:
+    with running_broker(tmp_path / "here" / "data") as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_request_refuses_a_path_for_a_topic(broker: RunningBroker, path: str, tmp_path: Path) -> None:
+    made = {"name": path, "num_partitions": 1, "replication_factor": 1}
+    asked = {**requests_for(path), ApiKey.CREATE_TOPICS: (5, {"topics": [made], "timeout_ms": 1000})}
+    with Caller(broker) as caller:
+        found = {key: errors_of(caller.call(key, *request), path) for key, request in asked.items()}
+
+    assert {key: errors for key, errors in found.items() if not errors or Code.NONE in errors} == {}
+    assert [each.name for each in tmp_path.iterdir()] == ["here"]
+    assert broker.broker.store.topics() == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_request_makes_a_file_of_a_path(broker: RunningBroker, path: str, tmp_path: Path) -> None:
+    with Caller(broker) as caller:
+        caller.produce("orders", batch_of([(None, b"1", [])]))
+        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})  # type: ignore[arg-type]
+        for api in APIS.values():
+            if api.key in SKIPPED:
+                continue
+            values = values_for(message_named(f"{api.name}Request").fields, api.last, random.Random(1), Knowledge())
+            caller.call(api.key, api.last, _renamed(values, path))  # type: ignore[arg-type]
+
+    assert [each.name for each in tmp_path.iterdir()] == ["here"]
+    assert [each.name for each in (tmp_path / "here").iterdir()] == ["data"]
+    topics = tmp_path / "here" / "data" / "topics"
+    assert all(ALLOWED.fullmatch(each.name) for each in topics.rglob("*"))
+
+
+def _renamed(value: Any, path: str) -> Any:
+    """The same, with the path for every text but those that say what is to be done."""
+    if isinstance(value, dict):
+        kept = ("action", "mode", "to", "protocol_type")
+        return {name: one if name in kept else _renamed(one, path) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_renamed(one, path) for one in value]
+    return path if isinstance(value, str) else value

@@ -104,6 +104,8 @@ PIPELINE_LOOK_S: Final = 0.25
 PIPELINE_STOP_LOOK_S: Final = 0.02
 PIPELINE_STOP_S_MAX: Final = 30.0
 """How long a pipeline that was told to stop may take to finish its batch."""
+PIPELINE_RESTARTS_MAX: Final = 3
+"""How often queries of a pipeline are started again without a batch done in between, when Spark failed by chance."""
 
 SPARK_BATCH_ROWS_MIN: Final = 10_000
 SPARK_BATCH_ROWS_MAX: Final = 65_536

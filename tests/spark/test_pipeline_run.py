@@ -93,6 +93,41 @@ def test_a_message_that_does_not_parse_stops_the_pipeline_with_a_sentence(spark:
     )
 
 
+def fails_by_chance(times: int, tried: Path) -> str:
+    """The source of a step that fails so often, as Spark does on a machine that has too much to do."""
+    return f"""
+import os
+def flaky(frame):
+    def passed(batches):
+        with open({str(tried)!r}, "a") as log:
+            log.write(".")
+        if os.path.getsize({str(tried)!r}) <= {times}:
+            raise RuntimeError("Python worker failed to connect back")
+        yield from batches
+    return frame.mapInArrow(passed, frame.schema)
+"""
+
+
+@pytest.mark.parametrize(("times", "is_saved"), [(2, True), (100, False)])
+def test_a_query_that_spark_fails_by_chance_is_started_again_and_not_for_ever(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, is_saved: bool
+) -> None:
+    store, rows, name = tmp_path / "store", tmp_path / "rows", f"flaky_{times}"
+    put(store, *map(order, range(5)))
+    (tmp_path / f"{name}.py").write_text(fails_by_chance(times, tmp_path / "tried"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    running = start(spark, store, {"parquet": str(rows)}, [{"python": f"{name}:flaky"}])
+
+    if is_saved:
+        assert running.wait(WAIT_S)
+        assert sorted(row.id for row in spark.read.parquet(str(rows)).collect()) == list(range(5))
+    else:
+        with pytest.raises(PipelineFailed, match="failed to connect back"):
+            running.wait(WAIT_S)
+        assert not running.is_active
+
+
 def test_what_cannot_start_says_why_and_leaves_nothing_running(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, order(0))
     console = {"console": True}

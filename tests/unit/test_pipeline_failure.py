@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from warren.spark.pipelines.failure import REASON_CHARACTERS_MAX, failed, reason_of
+from warren.spark.pipelines.failure import REASON_CHARACTERS_MAX, failed, is_passing, reason_of
 
 OURS = """[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] failed
 Traceback (most recent call last):
@@ -46,3 +46,10 @@ def test_a_failure_says_what_happens_next() -> None:
 
 def test_a_reason_has_an_end() -> None:
     assert len(failed("p", "x" * 10_000).reason) == REASON_CHARACTERS_MAX
+
+
+def test_what_spark_runs_into_by_chance_is_told_from_what_somebody_did() -> None:
+    chance = "[STREAM_FAILED] Query terminated: org.apache.spark.SparkException: Task not serializable"
+
+    assert is_passing(chance)
+    assert not any(is_passing(text) for text in (OURS, RAISED, STEP, SPARK, f"{chance}\n{OURS}"))

@@ -14,11 +14,18 @@ PYTHON: Final = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interr
 CLASSED: Final = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] (?=(.+?)(?: SQLSTATE| \[[A-Z_.]+\]|$))", re.MULTILINE)
 WRAPPERS: Final = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "PYTHON_DATA_SOURCE_ERROR", "WRITING_JOB_ABORTED"})
 REASON_CHARACTERS_MAX: Final = 500
+PASSING: Final = re.compile(r"Task not serializable|Python worker failed to connect back")
+"""What Spark runs into by chance: queries that start at the same time, and a machine too busy to start a process."""
 
 
 def failed(pipeline: str, text: str) -> PipelineFailed:
     """The failure of a pipeline whose query died with `text`."""
     return PipelineFailed(pipeline, reason_of(text)[:REASON_CHARACTERS_MAX], REMEDY)
+
+
+def is_passing(text: str) -> bool:
+    """Whether a query that died with `text` may go on where it is started again: nothing of ours was at fault."""
+    return PASSING.search(text) is not None and OURS.search(text) is None
 
 
 def reason_of(text: str) -> str:

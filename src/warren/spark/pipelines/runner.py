@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import PIPELINE_LOOK_S, PIPELINE_STOP_LOOK_S, PIPELINE_STOP_S_MAX
+from warren.config import PIPELINE_LOOK_S, PIPELINE_RESTARTS_MAX, PIPELINE_STOP_LOOK_S, PIPELINE_STOP_S_MAX
 from warren.errors import PipelineBusy
 from warren.queue import store_paths
 from warren.spark.group_progress import GroupProgress
 from warren.spark.pipelines import letters, parsing, sink, source, steps
 from warren.spark.pipelines.definition import Definition
-from warren.spark.pipelines.failure import failed
+from warren.spark.pipelines.failure import failed, is_passing
 from warren.spark.pipelines.place import PipelinePlace, place_of
 from warren.spark.pipelines.progress import Progress, offset_of
 from warren.spark.pipelines.source import LETTERS_SUFFIX
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, Lock
 
+LOGGER: Final = logging.getLogger("warren.spark")
+Start = Callable[[], StreamingQuery]
 ROWS: Final = "rows"
 LETTERS: Final = "dead-letters"
 """The checkpoints of the two queries, below that of the pipeline."""
@@ -33,15 +35,17 @@ class Running:
     """A pipeline that was started. One thread may use it.
 
     Invariant: `queries` have been started, and nobody else runs this pipeline on this store. The first of them writes
-    the rows; a second one, where the pipeline has one, the dead letters.
+    the rows; a second one, where the pipeline has one, the dead letters. One that dies of what Spark ran into by chance
+    is started again: each batch is written once all the same.
     """
 
     def __init__(
-        self, definition: Definition, place: PipelinePlace, queries: list[StreamingQuery], lock: Lock, clock: Clock
+        self, definition: Definition, place: PipelinePlace, starts: Sequence[Start], lock: Lock, clock: Clock
     ) -> None:
-        self.definition, self.queries = definition, queries
+        self.definition, self.queries = definition, _started(starts)
         self._place, self._lock, self._clock = place, lock, clock
         self._progress = Progress()
+        self._starts, self._restarts = starts, 0
 
     @property
     def query(self) -> StreamingQuery:
@@ -64,6 +68,7 @@ class Running:
         for told in self.query.recentProgress:
             if (told["batchId"], told["timestamp"]) > (self._progress.batch, self._progress.time):
                 self._progress = self._progress.after(told)
+                self._restarts = 0
                 found.append(self._progress)
         return found
 
@@ -72,8 +77,7 @@ class Running:
         deadline_s = None if timeout is None else self._clock.steady_s() + timeout
         while True:
             is_active = self.is_active
-            self._check()
-            if not is_active:
+            if not self._check() and not is_active:
                 self._end()
                 return True
             if deadline_s is not None and self._clock.steady_s() >= deadline_s:
@@ -94,13 +98,22 @@ class Running:
         finally:
             self._end()
 
-    def _check(self) -> None:
-        """PipelineFailed, with nothing left running, where a query died."""
-        for query in self.queries:
+    def _check(self) -> bool:
+        """Whether a query was started again. PipelineFailed, with nothing left running, where one died for good."""
+        is_anew = False
+        for number, query in enumerate(self.queries):
             error = query.exception()
-            if error is not None:
+            if error is None:
+                continue
+            failure = failed(self.definition.name, str(error))
+            if self._restarts == PIPELINE_RESTARTS_MAX or not is_passing(str(error)):
                 self.stop(timeout=0)
-                raise failed(self.definition.name, str(error))
+                raise failure
+            LOGGER.warning("pipeline %s is started again: %s", self.definition.name, failure.reason)
+            self._restarts += 1
+            self.queries[number] = self._starts[number]()
+            is_anew = True
+        return is_anew
 
     def _end(self) -> None:
         try:
@@ -146,20 +159,38 @@ def start(
     for topic in definition.source.topics:
         topics.topic_id(topic)
     lock = _locked(definition, place)
-    queries: list[StreamingQuery] = []
     try:
         _make_topics(definition, place)
-        checkpoint = place.checkpoint(definition)
-        if definition.dead_letter:
-            queries.append(letters.started(spark, definition, place.options, os.path.join(checkpoint, LETTERS)))
-        rows = rows_of(spark, definition, place.options)
-        queries.insert(0, sink.started(rows, definition, place.options, os.path.join(checkpoint, ROWS)))
+        return Running(definition, place, _starts(spark, definition, place), lock, clock)
     except BaseException:
-        for query in queries:
-            query.stop()
         lock.close()
         raise
-    return Running(definition, place, queries, lock, clock)
+
+
+def _starts(spark: SparkSession, definition: Definition, place: PipelinePlace) -> list[Start]:
+    """What starts each query of the pipeline."""
+    checkpoint = place.checkpoint(definition)
+
+    def start_rows() -> StreamingQuery:
+        rows = rows_of(spark, definition, place.options)
+        return sink.started(rows, definition, place.options, os.path.join(checkpoint, ROWS))
+
+    def start_letters() -> StreamingQuery:
+        return letters.started(spark, definition, place.options, os.path.join(checkpoint, LETTERS))
+
+    return [start_rows, start_letters] if definition.dead_letter else [start_rows]
+
+
+def _started(starts: Sequence[Start]) -> list[StreamingQuery]:
+    """All of them, or none where one cannot be started."""
+    queries: list[StreamingQuery] = []
+    with ExitStack() as undo:
+        for each in starts:
+            query = each()
+            undo.callback(query.stop)
+            queries.append(query)
+        undo.pop_all()
+    return queries
 
 
 def silence(spark: SparkSession) -> None:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from warren.broker.metrics import Metrics
 from warren.config import BROKER_PUTS_WAITING_MAX, DOOR_THREADS_MAX
 from warren.errors import StoreBusy
+from warren.message import Receipt
 from warren.storage import Log
-from warren.storage.puts import append_puts
+from warren.storage.puts import append_puts, append_record
 from warren.storage.record import Packed
 
 Outcome = range | BaseException
@@ -49,6 +50,13 @@ class Door:
         self._metrics.puts += 1
         self._told(log)
         return numbers
+
+    def put_one(self, log: Log, packed: Packed) -> Receipt:
+        """The same for one record; the receipt of its first message."""
+        receipt = append_record(log, packed)
+        self._metrics.puts += 1
+        self._told(log)
+        return receipt
 
     def put_soon(self, log: Log, records: Sequence[Packed], told: Callable[[Outcome], None]) -> None:
         """Append, and tell the numbers when the records are as durable as the log says. StoreBusy where none fits."""

@@ -7,7 +7,7 @@ import random
 import ssl
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from warren.config import (
 )
 from warren.errors import BadInput, ConnectionLost, OutcomeUnknown, StoreClosed, WarrenError
 from warren.protocol.kafka_codec import Fields, Values
-from warren.protocol.own_api import VERSION, checked
+from warren.protocol.own_api import VERSION, Asked, checked
 from warren.protocol.own_schemas import NUMBERED, OwnKey
 from warren.storage.residents import process_residents
 
@@ -40,7 +40,7 @@ UNREPEATABLE: Final = NUMBERED - {
 }
 """What must not be sent again to a broker that has forgotten the session. Of the others it says that all is gone."""
 MARKER_START_SIZE: Final = 8
-Repeat = Callable[[Values], Values]
+Repeat = Callable[[Any], Any]
 """Makes of a request the one that is sent when it may have arrived before."""
 
 
@@ -99,7 +99,7 @@ class Calls:
         """Bytes that no other put has."""
         return self._marker + next(self._puts).to_bytes(MARKER_START_SIZE, "big")
 
-    def call(self, key: OwnKey, values: Values, *, repeat: Repeat | None = None) -> Fields:
+    def call(self, key: OwnKey, values: Asked, *, repeat: Repeat | None = None) -> Fields:
         """The answer to one of our own calls; its error is raised.
 
         `repeat` makes the request that is sent when an earlier one may have arrived. Without it the call is numbered,
@@ -111,14 +111,14 @@ class Calls:
     def calling(
         self,
         key: OwnKey,
-        values: Values,
+        values: Asked,
         *,
         wait_s: float = 0.0,
         repeat: Repeat | None = None,
         is_tried_once: bool = False,
     ) -> Steps[Fields]:
         """The steps of a call. `wait_s` is for how long the broker may wait before it answers."""
-        if repeat is None and key in NUMBERED and NUMBER not in values:
+        if repeat is None and key in NUMBERED and isinstance(values, Mapping) and NUMBER not in values:
             with self._numbering(values) as numbered:
                 return (yield from self._trying(key, numbered, wait_s, None, is_tried_once))
         return (yield from self._trying(key, values, wait_s, repeat, is_tried_once))
@@ -137,7 +137,7 @@ class Calls:
                 del self._open_numbers[number]
 
     def _trying(
-        self, key: OwnKey, values: Values, wait_s: float, repeat: Repeat | None, is_tried_once: bool
+        self, key: OwnKey, values: Asked, wait_s: float, repeat: Repeat | None, is_tried_once: bool
     ) -> Steps[Fields]:
         deadline_s = self.clock.steady_s() + self.timeout_s + wait_s
         backoff_s, sent_in = CLIENT_BACKOFF_S_MIN, -1
@@ -168,9 +168,10 @@ class Calls:
                 yield Pause(self.clock, backoff_s * random.uniform(0.5, 1.0))
                 backoff_s = min(backoff_s * 2, CLIENT_BACKOFF_S_MAX)
                 continue
-            return checked(answer)
+            found: Fields = checked(answer)
+            return found
 
-    def _asking(self, connection: Connection, key: OwnKey, values: Values, wait_s: float) -> Steps[Fields]:
+    def _asking(self, connection: Connection, key: OwnKey, values: Asked, wait_s: float) -> Steps[Fields]:
         try:
             connection.send(key, VERSION, values, self.timeout_s + wait_s)
             if wait_s:

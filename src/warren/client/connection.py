@@ -10,11 +10,13 @@ from contextlib import suppress
 from typing import Final
 
 from warren.client.login import Login
+from warren.config import FRAME_BUFFER_SIZE
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.api import ApiKey
+from warren.protocol.codec import INT32
 from warren.protocol.frames import FrameReader
 from warren.protocol.kafka_codec import Fields, Values
-from warren.protocol.own_api import read_answer, request_bytes
+from warren.protocol.own_api import Asked, read_answer, request_bytes
 
 CLIENT_ID: Final = "warren"
 PORT_DEFAULT: Final = 9092
@@ -88,13 +90,15 @@ class Connection:
         self.send(api_key, version, values, timeout_s)
         return self.receive()
 
-    def send(self, api_key: int, version: int, values: Values, timeout_s: float) -> None:
+    def send(self, api_key: int, version: int, values: Asked, timeout_s: float) -> None:
         """Send a request, whose answer `receive` gives."""
         correlation_id = next(self._correlation_ids)
         data = request_bytes(api_key, version, correlation_id, CLIENT_ID, values)
-        self._asked, self.timeout_s = (api_key, version, correlation_id), timeout_s or self.timeout_s
+        self._asked = api_key, version, correlation_id
         try:
-            self._socket.settimeout(self.timeout_s)
+            if timeout_s and timeout_s != self.timeout_s:
+                self.timeout_s = timeout_s
+                self._socket.settimeout(timeout_s)
             self._socket.sendall(data)
         except OSError as error:
             raise self.lost(error) from error
@@ -102,7 +106,8 @@ class Connection:
     def receive(self) -> Fields:
         """The answer to the request that was sent last."""
         try:
-            return read_answer(*self._asked, self._receive())
+            answer: Fields = read_answer(*self._asked, self._receive())
+            return answer
         except (OSError, ProtocolError) as error:
             raise self.lost(error) from error
 
@@ -127,6 +132,14 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _receive(self) -> memoryview:
+        data = self._socket.recv(FRAME_BUFFER_SIZE)
+        # Nearly always a whole answer, and nothing else.
+        if len(data) >= INT32.size and INT32.unpack_from(data)[0] == len(data) - INT32.size:
+            return memoryview(data)[INT32.size :]
+        if not data:
+            raise ConnectionResetError("it closed the connection")
+        for frame in self._frames.feed(data):
+            return frame
         while True:
             count = self._socket.recv_into(self._frames.buffer())
             if not count:

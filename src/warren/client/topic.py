@@ -15,11 +15,12 @@ from warren.client.log import RemoteLog
 from warren.client.seen_group import group_description
 from warren.client.transaction import due_values, put_values, single
 from warren.clock import microseconds
-from warren.config import GROUP_NAME_SIZE_MAX, READ_LIMIT_DEFAULT
+from warren.config import GROUP_NAME_SIZE_MAX, LONE_BODY_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
+from warren.protocol.own_append import LoneAppend
 from warren.protocol.own_records import messages_of, record_values
 from warren.protocol.own_schemas import OwnKey
 from warren.queue.by_time import Range, last_by_time, merged_by_time
@@ -40,6 +41,7 @@ from warren.storage.block import record_size_max
 from warren.storage.columns import Batch
 from warren.storage.compression import compression_code
 from warren.storage.format import FORMATS
+from warren.storage.lone import pack_lone
 from warren.storage.packing import pack_batch
 from warren.storage.record import Packed
 
@@ -134,6 +136,14 @@ class RemoteTopic:
         if delay is not None or deliver_at is not None:
             batch = single(body, key, tag, headers, id, corr_offset)
             return self._park(batch, "", partition, due_values(delay, deliver_at))[0]
+        if (
+            type(body) is bytes
+            and len(body) <= LONE_BODY_SIZE_MAX
+            and key is None
+            and not (headers or id or self._compression)
+            and corr_offset == NO_CORR_OFFSET
+        ):
+            return self._put_lone(body, tag, partition)
         batch = single(body, key, "", headers, id, corr_offset)
         number = self.route(key) if partition is None else partition
         self._check_partition(number)
@@ -142,6 +152,20 @@ class RemoteTopic:
         found = self._append(records, marker, is_receipt_wanted=True)
         at = positions_of(found.positions)[number]
         return TopicReceipt(self.name, number, at, found.offset, found.timestamp, id)
+
+    def _put_lone(self, body: bytes, tag: str, partition: int | None) -> TopicReceipt:
+        """`put` of what has nothing but a body and a tag."""
+        number = self._next() if partition is None else partition
+        self._check_partition(number)
+        marker = self.store.calls.new_marker()
+        payload, checksum, _ = pack_lone(body, tag, marker)
+        asked = LoneAppend(self.name, marker, False, self._ends.get(number, 0), number, checksum, payload)
+        found = self.store.calls.call(OwnKey.APPEND, asked, repeat=_retried)
+        at = found.positions[0].number
+        self._ends[number] = at
+        if found.partition_count > self._partition_count:
+            self._partition_count = found.partition_count
+        return TopicReceipt(self.name, number, at, found.offset, found.timestamp, "")
 
     def put_many(
         self,
@@ -398,6 +422,10 @@ class RemoteTopic:
 
     def __repr__(self) -> str:
         return f"<RemoteTopic {self.name}, {self._partition_count} partitions, at {self.store.calls.address}>"
+
+
+def _retried(asked: LoneAppend) -> LoneAppend:
+    return asked._replace(is_retry=True)
 
 
 def _repeated(values: Values) -> Values:

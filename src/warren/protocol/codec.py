@@ -56,6 +56,13 @@ RESPONSE_HEAD: Final = Struct(">ii")
 FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
 """The same, and that no tagged field follows."""
 
+# --- Our own Append of one record -----------------------------------------------------------------------------------
+
+LONE_APPEND: Final = Struct(">??BiqBBiiq")
+"""Retry or not, receipt or not; one position: partition and number; one record: partition, messages and checksum."""
+LONE_ANSWER: Final = Struct(">BBiqBqqiB")
+"""No error; one position: partition, number; offset, timestamp and count of partitions."""
+
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------
 
 ACKS_AND_TIMEOUT: Final = Struct(">hi")

@@ -12,18 +12,26 @@ from warren.protocol.api import APIS
 from warren.protocol.codec import CORRELATION_ID, INT32, UNREADABLE, skip_tags
 from warren.protocol.heads import Request, request_frame
 from warren.protocol.kafka_codec import Fields, Values, decode_response, encode_request
+from warren.protocol.own_append import LoneAppend, lone_append_bytes, read_lone_answer
 from warren.protocol.own_errors import error_of
+from warren.protocol.own_schemas import OwnKey
 
 VERSION: Final = 0
 ANY: Final = -1
 """Where a partition, a limit or a time could be given and is not."""
 
 
-def request_bytes(api_key: int, version: int, correlation_id: int, client_id: str, values: Values) -> bytes:
+Asked = Values | LoneAppend
+"""What is asked for: the fields of a request, or the one that has a form of its own."""
+
+
+def request_bytes(api_key: int, version: int, correlation_id: int, client_id: str, values: Asked) -> bytes:
     """A request as it goes over the wire, its size first; BadInput where a field is not of its type.
 
     TooLarge where no broker would take it.
     """
+    if isinstance(values, LoneAppend):
+        return lone_append_bytes(correlation_id, client_id, values)
     try:
         body = encode_request(api_key, version, values)
     except (*UNREADABLE, TypeError, AttributeError, OverflowError) as error:
@@ -35,7 +43,7 @@ def request_bytes(api_key: int, version: int, correlation_id: int, client_id: st
     return INT32.pack(len(frame)) + frame
 
 
-def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryview) -> Fields:
+def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryview) -> Any:
     """The answer in `frame`. MalformedRequest where it is not the one to this request."""
     try:
         (found,) = CORRELATION_ID.unpack_from(frame)
@@ -46,10 +54,12 @@ def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryvi
         raise MalformedRequest("the head of an answer", str(error)) from error
     if found != correlation_id:
         raise MalformedRequest("an answer", f"it is to request {found}, and {correlation_id} was asked")
+    if api_key == OwnKey.APPEND and (lone := read_lone_answer(frame[position:])) is not None:
+        return lone
     return decode_response(api_key, version, frame[position:])
 
 
-def checked(answer: Fields) -> Fields:
+def checked(answer: Any) -> Any:
     """The answer of one of our own calls; what it tells of an error is raised."""
     if answer.error is not None:
         raise error_of(answer.error)

@@ -75,7 +75,7 @@ class Log:
         self._files, self._commit, self._label, self._clock = files, commit, label, clock
         self._compression, self._is_synced = compression, False
         self._view = LogView(files)
-        self.settle = commit.settle
+        self.settle, self.put_packed = commit.settle, commit.put
         files.before_rest, files.in_child = self._let_go, self._after_fork
         self._shorten_append()
 

@@ -56,7 +56,7 @@ async def _numbered(call: Call, asked: Fields, handle: OwnHandler) -> Answer:
     try:
         return await session_of(call).answers.answer(asked.call_number, asked.answered_below, work)
     except WarrenError as error:
-        return encode_response(call.request.api_key, call.request.version, _refused(call, error))
+        return refusal(call, error)
 
 
 async def _later(call: Call, found: Awaitable[Values]) -> Answer:
@@ -70,6 +70,11 @@ async def _later(call: Call, found: Awaitable[Values]) -> Answer:
 def _refused(call: Call, error: WarrenError) -> Values:
     call.broker.metrics.failed(call.request.api_key)
     return {"error": error_values(error)}
+
+
+def refusal(call: Call, error: WarrenError) -> Answer:
+    """The answer that tells of an error."""
+    return encode_response(call.request.api_key, call.request.version, _refused(call, error))
 
 
 def session_of(call: Call) -> Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -36,13 +36,22 @@ class Appends:
     @contextmanager
     def doing(self, marker: bytes) -> Iterator[None]:
         """While this append is under way."""
-        done = self.under_way[marker] = asyncio.get_running_loop().create_future()
+        ended = self.begin(marker)
         try:
             yield
         finally:
+            ended()
+
+    def begin(self, marker: bytes) -> Callable[[], None]:
+        """This append is under way from now on, until what is given is called."""
+        done = self.under_way[marker] = asyncio.get_running_loop().create_future()
+
+        def ended() -> None:
             if self.under_way.get(marker) is done:
                 del self.under_way[marker]
             done.set_result(None)
+
+        return ended
 
     def is_repeat(self, marker: bytes, *, is_retry: bool) -> bool:
         """Whether something of this append may have been written."""

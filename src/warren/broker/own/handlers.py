@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.broker.call import Handler
-from warren.broker.own import appending, groups, parking, queues, reading, seeing, stores, transactions
+from warren.broker.own import appending, groups, lone, parking, queues, reading, seeing, stores, transactions
 from warren.broker.own.answering import OwnHandler, own
 from warren.broker.statistics import statistics
 from warren.protocol.own_schemas import OwnKey
@@ -48,4 +48,6 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.SEE_GROUP: seeing.see_group,
     OwnKey.LIST_DEAD: seeing.list_dead,
 }
-OWN_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType({key: own(handle) for key, handle in _OWN.items()})
+OWN_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+    {**{key: own(handle) for key, handle in _OWN.items()}, OwnKey.APPEND: lone.shortly(own(appending.append))}
+)

@@ -1,0 +1,88 @@
+"""Append of one record with one message: the shorter way for what is asked for most, to the same end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from warren.broker.call import Answer, Call, Handler
+from warren.broker.door import Outcome
+from warren.broker.own.answering import refusal
+from warren.config import MARKER_SIZE_MAX
+from warren.errors import WarrenError
+from warren.protocol.own_append import LoneAppend, LoneAppended, lone_answer_bytes, read_lone_append
+from warren.queue.topic import Topic
+from warren.storage import Log
+from warren.storage.lone import is_lone
+from warren.storage.record import Packed
+
+
+def shortly(whole: Handler) -> Handler:
+    """The handler of Append: what is out of the ordinary is left to `whole`."""
+
+    def answer(call: Call) -> Answer | Awaitable[Answer]:
+        lone = read_lone_append(call.request.body)
+        if lone is None:
+            return whole(call)
+        packed = Packed(bytes(lone.payload), lone.checksum, 1)
+        topic = _fitting(call, lone, packed)
+        if topic is None:
+            return whole(call)
+        log = topic.partition(lone.partition)
+        if topic.settings.durability == "commit":
+            return _soon(call, topic, log, lone, packed)
+        try:
+            receipt = call.broker.door.put_one(log, packed)
+        except WarrenError as error:
+            return refusal(call, error)
+        return _answer(topic, lone.partition, receipt.number, receipt.offset, receipt.timestamp)
+
+    return answer
+
+
+def _fitting(call: Call, lone: LoneAppend, packed: Packed) -> Topic | None:
+    """The topic, where nothing is to be looked at but what is at hand."""
+    try:
+        topic = call.broker.topics.recall(lone.topic)
+    except WarrenError:
+        return None
+    settings = topic.settings
+    if settings.version == 1 or not 0 <= lone.partition < topic.partition_count or len(lone.marker) > MARKER_SIZE_MAX:
+        return None
+    if call.broker.appends.is_repeat(lone.marker, is_retry=lone.is_retry):
+        return None
+    return topic if is_lone(packed, settings.message_size_max) else None
+
+
+def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) -> Awaitable[Answer]:
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    ended = call.broker.appends.begin(lone.marker)
+
+    def told(found: Outcome) -> None:
+        ended()
+        if answer.done():
+            return
+        try:
+            answer.set_result(_told(call, topic, log, lone, found))
+        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
+            answer.set_exception(error)
+
+    try:
+        call.broker.door.put_soon(log, (packed,), told)
+    except WarrenError as error:
+        told(error)
+    return answer
+
+
+def _told(call: Call, topic: Topic, log: Log, lone: LoneAppend, found: Outcome) -> Answer:
+    if isinstance(found, WarrenError):
+        return refusal(call, found)
+    if isinstance(found, BaseException):
+        raise found
+    message = log.at(found.start)
+    offset, timestamp = (-1, -1) if message is None else (message.offset, message.timestamp)
+    return _answer(topic, lone.partition, found.start, offset, timestamp)
+
+
+def _answer(topic: Topic, partition: int, number: int, offset: int, timestamp: int) -> Answer:
+    return [lone_answer_bytes(LoneAppended(partition, number, offset, timestamp, topic.partition_count))]

@@ -17,6 +17,7 @@ from warren.queue.settings import TopicSettings
 
 VARIABLE_PREFIX: Final = "WARREN_"
 FILE_DEFAULT: Final = "warren.toml"
+DELIVER_AT: Final = ("all", "plain", "none")
 LOG_FORMATS: Final = ("text", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -142,6 +143,12 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         ),
         "broker.insecure": Key(_truth, False, "serve other machines although nobody has to say who they are"),
         "broker.auto_create_topics": Key(_truth, True, "whether a put to a missing topic makes it"),
+        "broker.deliver_at": Key(
+            _one_of(*DELIVER_AT),
+            "all",
+            "in which batches of Kafka clients the header `warren.deliver-at` is looked for: `all`, `plain` (those "
+            "that are not compressed), or `none`",
+        ),
         "broker.log_format": Key(_one_of(*LOG_FORMATS), "text", "`text`, or `json` for one object a line"),
         "broker.log_level": Key(_one_of(*LOG_LEVELS), "info", "`debug`, `info`, `warning` or `error`"),
         "http.host": Key(_text, "127.0.0.1", "the address to serve HTTP on"),
@@ -196,6 +203,7 @@ class Configuration:
         security = self.section("security")
         return BrokerSettings(
             auto_create_topics=self["broker.auto_create_topics"],
+            deliver_at=self["broker.deliver_at"],
             sasl=security["sasl"],
             mechanisms=security["mechanisms"],
             rights=security["rights"],

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Answer, Call
+from warren.broker.delays import put_delayed
 from warren.broker.door import Outcome
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.peer import Peer
 from warren.broker.security.rights import Kind, Operation
 from warren.config import BATCHES_LOOKED_INTO_EACH, BATCHES_LOOKED_INTO_FIRST
 from warren.errors import BadBatch, NoSuchTopic, TooLarge, WarrenError
+from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import (
     PartitionStored,
     ProducedPartition,
@@ -167,6 +169,27 @@ async def _checked_later(
 
 
 def _put(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
+    looks = call.broker.settings.deliver_at
+    if looks != "none" and any(may_be_delayed(batch, sees_compressed=looks == "all") for batch in batches):
+        return _put_later(call, request, topic, partition, batches)
+    return _put_now(call, request, topic, partition, batches)
+
+
+async def _put_later(
+    call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]
+) -> PartitionStored:
+    """Some of it is to be delivered later, if it looks right."""
+
+    def otherwise() -> Awaitable[PartitionStored]:
+        return _done(call, _put_now(call, request, topic, partition, batches))
+
+    try:
+        return await put_delayed(call, request.transactional_id, topic, partition, batches, otherwise)
+    except WarrenError as error:
+        return _refused(partition, code_of(error), str(error))
+
+
+def _put_now(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
     log = topic.partition(partition)
     if [batch for batch in batches if batch.is_idempotent or batch.is_transactional]:
         return _numbered(call, request, topic, partition, batches)

@@ -69,6 +69,7 @@ class Known:
         self.batches = self.size = 0
         """What was stored since the last note."""
         self.is_noting = False
+        self.being_noted: asyncio.Future[None] | None = None
         self._on_their_way: dict[object, int] = {}
 
     @property
@@ -154,11 +155,23 @@ class Producers:
             known.is_noting = True
             self._tasks.create_task(self._note(log, known))
 
-    async def _note(self, log: Log, known: Known) -> None:
+    async def note(self, log: Log, known: Known) -> None:
+        """Note what is known now, whatever was noted before: what no log tells is on disk when this returns."""
+        while known.being_noted is not None:
+            # One after the other, so that the latest is the one that stays.
+            await asyncio.wait([known.being_noted])
+        known.being_noted = done = asyncio.get_running_loop().create_future()
         try:
             await self._in_thread(_write, self._filesystem, log.path, known.note(log.end))
         except (OSError, StorageError) as error:
             _not_noted(log, error)
+        finally:
+            known.being_noted = None
+            done.set_result(None)
+
+    async def _note(self, log: Log, known: Known) -> None:
+        try:
+            await self.note(log, known)
         finally:
             known.is_noting = False
 

@@ -19,11 +19,13 @@ class ShownKey(NamedTuple):
 class BrokerSettings:
     """What was configured. A put to a missing topic makes it where `auto_create_topics` says so; a fetch never does.
 
+    `deliver_at` says in which batches the header `warren.deliver-at` is looked for: "all", "plain" or "none".
     With `sasl` nobody is served who has not shown who they are, by one of the `mechanisms`; with `rights` everybody
     but the `super_users` needs a right to whatever they do. `shown` is what was configured, by key.
     """
 
     auto_create_topics: bool = True
+    deliver_at: str = "all"
     sasl: bool = False
     mechanisms: Sequence[str] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     rights: bool = False

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from warren.protocol.record_batch import Batch, check_records
+
+T = TypeVar("T")
 
 
 class Unpacking:
@@ -20,6 +24,10 @@ class Unpacking:
     async def check(self, batch: Batch) -> None:
         """BadBatch where the records are not such as the head of the batch says."""
         await asyncio.get_running_loop().run_in_executor(self._thread, check_records, batch)
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What `work` gives, which unpacks as much."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def close(self) -> None:
         """Begin nothing more; what was begun is finished first."""

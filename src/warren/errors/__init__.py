@@ -104,6 +104,7 @@ from warren.errors.store import (
 from warren.errors.wire import (
     BadBatch,
     BadFrame,
+    BadRecord,
     KafkaMissing,
     MalformedRequest,
     NotAllowed,
@@ -123,6 +124,7 @@ __all__ = [
     "BadName",
     "BadOption",
     "BadPipeline",
+    "BadRecord",
     "BadRow",
     "BatchingClosed",
     "BrokerUnreached",

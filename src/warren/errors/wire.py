@@ -51,6 +51,16 @@ class BadBatch(ProtocolError):
         self.reason = reason
 
 
+class BadRecord(ProtocolError):
+    """A record that a producer sent cannot be taken, and with it its batch. `row` is its place in the batch."""
+
+    code = "bad_record"
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"record {row} of the batch cannot be taken: {reason}")
+        self.row, self.reason = row, reason
+
+
 class KafkaMissing(ProtocolError):
     """What the broker needs of kafka-python is not installed."""
 

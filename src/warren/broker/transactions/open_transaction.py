@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from warren.broker.groups.positions import Position, Positions
+from warren.broker.parked_records import put_split
 from warren.errors import WarrenError
+from warren.protocol.deliver_at import Split
 from warren.queue.group_settings import open_settings
 from warren.queue.topic import Topic
 from warren.storage import Log
@@ -35,9 +37,12 @@ class OpenTransaction:
         """How many messages wait for each partition."""
         self._notes: dict[tuple[str, str], tuple[Topic, dict[int, Position]]] = {}
 
-    def put(self, topic: Topic, partition: int, batch: memoryview) -> None:
-        """The batch waits in the journal when this returns."""
-        self._transaction.put_kafka(topic, batch, partition=partition)
+    def put(self, topic: Topic, partition: int, batch: memoryview, split: Split | None = None) -> None:
+        """The batch waits in the journal when this returns; one that was split, in its parts."""
+        if split is None:
+            self._transaction.put_kafka(topic, batch, partition=partition)
+        else:
+            put_split(self._transaction, topic, partition, split)
 
     def commit_positions(self, topic: Topic, group: str, told: Mapping[int, Position]) -> None:
         """Where the group goes on from once all is committed."""

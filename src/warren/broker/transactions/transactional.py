@@ -15,6 +15,7 @@ from warren.broker.transactions.identities import NO_EPOCH, Identities, Identity
 from warren.broker.transactions.open_transaction import OpenTransaction, Partition
 from warren.broker.transactions.states import Event, State, next_state
 from warren.errors import TransactionAborted, TransactionError, WarrenError
+from warren.protocol.deliver_at import Split
 from warren.protocol.record_batch import Batch
 from warren.queue.topic import Topic
 
@@ -133,8 +134,11 @@ class Transactional:
         assert isinstance(state, State)
         self.state = state
 
-    async def put(self, topic: Topic, partition: int, batch: Batch) -> tuple[Code, int]:
-        """A batch waits to be committed; the number that its first message would get if that were now."""
+    async def put(self, topic: Topic, partition: int, batch: Batch, split: Split | None = None) -> tuple[Code, int]:
+        """A batch waits to be committed; the number that its first message would get if that were now.
+
+        Of one that was `split`, what is delayed is parked when it is committed.
+        """
         opened, where = self._open, Partition(topic.name, partition)
         error = self.check(batch.head.producer_id, batch.head.producer_epoch)
         if error is not Code.NONE:
@@ -143,23 +147,25 @@ class Transactional:
             return Code.INVALID_TXN_STATE, -1
         sequences = self._sequences.setdefault(where, Sequences())
         try:
-            return await put_once(sequences, batch.head, lambda: self._put(opened, topic, where, batch))
+            return await put_once(sequences, batch.head, lambda: self._put(opened, topic, where, batch, split))
         except TransactionError:
             return Code.INVALID_TXN_STATE, -1
 
-    async def _put(self, opened: OpenTransaction, topic: Topic, where: Partition, batch: Batch) -> int:
+    async def _put(
+        self, opened: OpenTransaction, topic: Topic, where: Partition, batch: Batch, split: Split | None
+    ) -> int:
         if opened is not self._open:
             # It ended while another batch was waited for.
             raise TransactionAborted(self.identity.transaction_id)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._puts.add(done)
         try:
-            await self._broker.in_thread(opened.put, topic, where.number, batch.data)
+            await self._broker.in_thread(opened.put, topic, where.number, batch.data, split)
         finally:
             self._puts.discard(done)
             done.set_result(None)
         number = opened.logs[where].end + opened.waiting[where]
-        opened.waiting[where] += batch.head.record_count
+        opened.waiting[where] += batch.head.record_count - (len(split.delayed) if split is not None else 0)
         return number
 
     async def commit_positions(self, topic: Topic, group: str, told: Mapping[int, Position]) -> Code:

@@ -1,0 +1,182 @@
+"""The header `warren.deliver-at` of records that Kafka clients send: found in a batch, which is taken apart by it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterator
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from warren.clock import microseconds
+from warren.config import BATCH_SIZE_TARGET, DELAY_S_MAX, RAW_SIZE_MAX
+from warren.errors import BadBatch, BadRecord
+from warren.message import Message
+from warren.protocol.record_batch import NO_PRODUCER, Batch
+from warren.storage import columns
+from warren.storage.kafka_batch import UnpacksToMore, pack_kafka, records_of
+from warren.storage.kafka_columns import columns_of
+from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_COMPRESSION, KAFKA_LENGTH_END, KAFKA_MAGIC
+from warren.storage.record import Damage, read_record, record_size, stamp
+
+DELIVER_AT: Final = "warren.deliver-at"
+NAME: Final = DELIVER_AT.encode()
+MILLISECONDS_DIGITS_MAX: Final = 15
+VALUE_SHOWN_MAX: Final = 40
+COPIED_SIZE_MAX: Final = 4 << 10
+"""Up to so many bytes it is quicker to copy them than to ask where they lie."""
+AT_ONCE_SIZE_MAX: Final = 8 << 10
+AT_ONCE_UNPACKED_SIZE_MAX: Final = 256 << 10
+"""A compressed batch of so many bytes, and so many when unpacked, is looked into while others wait: a moment."""
+Memmem = Callable[[int, int, bytes, int], int | None]
+
+
+class Delayed(NamedTuple):
+    """A record that is to be delivered later, as the message it will be, and when it is due, in µs."""
+
+    message: Message
+    due_us: int
+
+
+class Split(NamedTuple):
+    """A batch taken apart: what is delayed, and batches of all others, in their order; none where there are none."""
+
+    delayed: list[Delayed]
+    rest: list[bytes]
+
+
+def may_be_delayed(batch: Batch, *, sees_compressed: bool) -> bool:
+    """Whether the name of the header stands in the batch; also where it would take long to find out.
+
+    Without `sees_compressed` a batch that is compressed is not looked into, and has none.
+    """
+    if not batch.head.attributes & KAFKA_COMPRESSION:
+        return _holds(batch.data)
+    if not sees_compressed:
+        return False
+    try:
+        return len(batch.data) > AT_ONCE_SIZE_MAX or _holds(_records(batch, AT_ONCE_UNPACKED_SIZE_MAX))
+    except UnpacksToMore:
+        return True
+
+
+def _records(batch: Batch, size_max: int) -> memoryview:
+    try:
+        return memoryview(records_of(batch.data, batch.head.record_count, size_max))
+    except UnpacksToMore as error:
+        if size_max < RAW_SIZE_MAX:
+            raise
+        raise BadBatch(str(error)) from error
+    except ValueError as error:
+        raise BadBatch(str(error)) from error
+
+
+def _find_memmem() -> Memmem | None:
+    """The search of the C library, which is many times as quick as Python's where most of it does not match."""
+    try:
+        found = ctypes.CDLL(None).memmem
+    except (AttributeError, OSError, TypeError):
+        return None
+    found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    found.restype = ctypes.c_void_p
+    search: Memmem = found
+    return search
+
+
+_MEMMEM: Final = _find_memmem()
+
+
+def _holds(data: memoryview) -> bool:
+    if len(data) <= COPIED_SIZE_MAX or _MEMMEM is None:
+        return NAME in bytes(data)
+    # The array keeps the bytes where they are until the search is over.
+    view = np.frombuffer(data, np.uint8)
+    return _MEMMEM(view.ctypes.data, len(view), NAME, len(NAME)) is not None
+
+
+def split_delayed(batch: Batch, now_us: int) -> Split | None:
+    """The batch taken apart by what is due after `now_us`; None where nothing of it is.
+
+    BadRecord where the header of one cannot be read, BadBatch where the batch itself cannot. Takes as much memory as
+    the batch unpacks to.
+    """
+    delayed: dict[int, Delayed] = {}
+    if batch.head.attributes & KAFKA_COMPRESSION and not _holds(_records(batch, RAW_SIZE_MAX)):
+        return None
+    for row, message in enumerate(_messages(batch)):
+        value = message.headers.get(DELIVER_AT)
+        if value is not None:
+            due_us = _due_us(row, value, now_us)
+            headers = {name: each for name, each in message.headers.items() if name != DELIVER_AT}
+            if due_us > now_us:
+                delayed[row] = Delayed(message._replace(headers=headers), due_us)
+    return Split(list(delayed.values()), list(_rest(batch, delayed))) if delayed else None
+
+
+def _messages(batch: Batch) -> list[Message]:
+    try:
+        packed = pack_kafka(batch.data)
+        data = stamp(packed, 0, 0, 0).ljust(record_size(packed), b"\0")
+        record = read_record(data, 0, len(data), 0)  # type: ignore[arg-type]  # bytes do as well as a mapped file
+        return columns.messages(record, columns_of(record), slice(None), topic="", partition=0)
+    except Damage as damage:
+        raise BadBatch(damage.reason) from damage
+
+
+def _due_us(row: int, value: bytes, now_us: int) -> int:
+    """When a message is due, as the header tells it: milliseconds since the epoch, or a time such as ISO 8601 has."""
+    text, due_us = value.decode("ascii", "replace").strip(), -1
+    try:
+        if text.isdecimal() and len(text) <= MILLISECONDS_DIGITS_MAX:
+            due_us = int(text) * 1000
+        else:
+            when = datetime.fromisoformat(text)
+            due_us = microseconds(when if when.tzinfo is not None else when.replace(tzinfo=UTC))
+    except (ValueError, OverflowError):
+        due_us = -1
+    if not 0 <= due_us <= now_us + int(DELAY_S_MAX) * 1_000_000:
+        shown = text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}…"
+        expected = "milliseconds since 1970, or a time such as 2026-03-01T12:00Z, at most a century from now"
+        raise BadRecord(row, f"the header {DELIVER_AT} is {shown!r}: expected {expected}")
+    return due_us
+
+
+def _rest(batch: Batch, left_out: Collection[int]) -> Iterator[bytes]:
+    """Batches of the records that are not left out. They name no producer: who sent them is remembered elsewhere."""
+    from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+    def begun() -> DefaultRecordBatchBuilder:
+        return DefaultRecordBatchBuilder(
+            magic=KAFKA_MAGIC,
+            compression_type=0,
+            is_transactional=0,
+            producer_id=NO_PRODUCER,
+            producer_epoch=-1,
+            base_sequence=-1,
+            batch_size=BATCH_SIZE_TARGET,
+        )
+
+    builder, count = begun(), 0
+    try:
+        for row, record in enumerate(DefaultRecordBatch(_plain(batch))):
+            if row in left_out:
+                continue
+            fields = record.timestamp, record.key, record.value, record.headers
+            if builder.append(count, *fields) is None:
+                yield bytes(builder.build())
+                builder, count = begun(), 0
+                builder.append(count, *fields)
+            count += 1
+    except UnicodeDecodeError as error:
+        raise BadBatch(f"the name of a header is no text: {error}") from error
+    if count:
+        yield bytes(builder.build())
+
+
+def _plain(batch: Batch) -> bytes:
+    """The batch without its compression."""
+    records = _records(batch, RAW_SIZE_MAX)
+    attributes = batch.head.attributes & ~KAFKA_COMPRESSION
+    size = KAFKA_BATCH_HEAD.size - KAFKA_LENGTH_END + len(records)
+    return KAFKA_BATCH_HEAD.pack(*batch.head._replace(attributes=attributes, batch_length=size)) + bytes(records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from warren.errors import BadInput, CorruptRecord, NumberRetired, TooLarge, UnsupportedByVersion
 from warren.message import Message
 from warren.storage import Log
+from warren.storage.puts import append_puts
+from warren.storage.record import pack_single
 
 
 def contents(log: Log) -> list[tuple[object, ...]]:
@@ -95,6 +98,34 @@ def test_what_was_retired_is_told_so(tmp_path: Path) -> None:
 
         with pytest.raises(NumberRetired):
             log.packed(0, 20)
+
+
+@pytest.mark.parametrize("durability", ["commit", "os", "interval:10ms"])
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_records_that_come_one_by_one_lie_as_they_do_together(tmp_path: Path, durability: str, exclusive: bool) -> None:
+    bodies = [b"%d" % number * (number % 50) for number in range(300)]
+    packed = [pack_single(body) for body in bodies]
+    options: dict[str, Any] = {"durability": durability, "exclusive": exclusive, "block_size": 16 << 10}
+    with Log.open(tmp_path / "a", **options) as single, Log.open(tmp_path / "b", **options) as together:
+        numbers = [single.append_packed([each]) for each in packed[:150]]
+        numbers += [found for each in packed[150:] if isinstance(found := append_puts(single, [[each]])[0], range)]
+        together.append_packed(packed)
+
+        assert [found.start for found in numbers] == list(range(300))
+        assert contents(single) == contents(together)
+        assert single.verify() == together.verify()
+        assert [single.at(number) is not None for number in range(300)] == [True] * 300
+
+
+@pytest.mark.parametrize("durability", ["commit", "os"])
+def test_two_that_append_packed_records_in_turn_miss_none(tmp_path: Path, durability: str) -> None:
+    with Log.open(tmp_path, durability=durability) as one, Log.open(tmp_path, durability=durability) as other:
+        for number in range(200):
+            log = other if number % 3 == 1 else one
+            append_puts(log, [[pack_single(b"%d" % number)]])
+
+        assert [message.body for message in one.read(0)] == [b"%d" % number for number in range(200)]
+        assert one.verify() == other.verify()
 
 
 def test_version_1_has_no_packed_records(tmp_path: Path) -> None:

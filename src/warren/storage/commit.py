@@ -21,7 +21,14 @@ from warren.storage.index import Index
 from warren.storage.layout import STATE_CLEAN, STATE_FAILED, STATE_OPEN
 from warren.storage.record import Packed
 from warren.storage.recovery import Recovery, recover
-from warren.storage.shortcut import Append, make_shortcut, make_synced_shortcut
+from warren.storage.shortcut import (
+    Append,
+    PutPacked,
+    make_commit_alone,
+    make_packed_shortcut,
+    make_shortcut,
+    make_synced_shortcut,
+)
 from warren.storage.view import LogView
 from warren.storage.writer import QueueWriter
 
@@ -67,6 +74,7 @@ class Commit:
             # After each sync the first store to a page of the map takes a fault, which costs more than a write.
             self.writer.stores_through_map = False
         self.group = GroupCommit(self._commit)
+        self._put_shortly = self._make_put()
         self.recovery: Recovery | None = None
 
     # --- Putting ---
@@ -78,6 +86,8 @@ class Commit:
         """
         if self._durability.mode == "commit":
             return self.group.put(batch)
+        if len(batch) == 1 and (shortly := self._put_shortly(batch[0])) is not None:
+            return shortly
         with self.changing() as writer:
             receipt = self._lay(writer, batch)
         if self._has_sealed or self._durability.mode == "interval":
@@ -87,13 +97,24 @@ class Commit:
     def settle(self, tickets: Sequence[Ticket]) -> None:
         """Append what each of the tickets, at least one, brings, with one sync for all; what goes wrong they tell."""
         if self._durability.mode == "commit":
-            self.group.settle(tickets)
+            if len(tickets) > 1 or not self._settle_alone(tickets[0]):
+                self.group.settle(tickets)
             return
         with self.changing() as writer:
             writer.lay_group(tickets, self._clock.now_ns() // 1000)
             writer.publish()
         if self._has_sealed or self._durability.mode == "interval":
             self.sync_later()
+
+    def _settle_alone(self, ticket: Ticket) -> bool:
+        """Commit one message where nobody else is about to commit; whether that was done."""
+        if len(ticket.batch) > 1 or not self.group.try_lead():
+            return False
+        try:
+            ticket.receipt = self._put_shortly(ticket.batch[0])
+        finally:
+            self.group.let_lead()
+        return ticket.receipt is not None
 
     def put_one(self, packed: Packed, id: str) -> Receipt:
         """Append one record that holds one message, the long way."""
@@ -133,6 +154,15 @@ class Commit:
             is_interval=self._durability.mode == "interval",
             compression=compression,
         )
+
+    def _make_put(self) -> PutPacked:
+        """The shortest put of one small record."""
+        now_ns, is_shared = self._clock.now_ns, not self._exclusive
+        if self.files.format.version == 1:
+            return lambda packed: None
+        if self._durability.mode == "commit":
+            return make_commit_alone(self, now_ns, is_shared=is_shared)
+        return make_packed_shortcut(self, now_ns, is_shared=is_shared, is_interval=self._durability.mode == "interval")
 
     def tear(self) -> None:
         """Something broke in the middle of a change: recover before the next one."""
@@ -391,7 +421,7 @@ class Commit:
         self._has_written = self.is_ready = self.has_sync_due = self._has_sealed = False
         self._syncing = threading.Lock()
         self._view.let_go()
-        self.group = GroupCommit(self._commit)
+        self.group, self._put_shortly = GroupCommit(self._commit), self._make_put()
         self.writer.let_go()
         if self._exclusive:
             self.close_because("it was opened with exclusive=True by the parent process")

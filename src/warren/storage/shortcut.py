@@ -142,14 +142,12 @@ def make_shortcut(  # noqa: C901  # one function on purpose: see above
     return append
 
 
-def make_synced_shortcut(  # noqa: C901  # like the other one
-    commit: Commit, now_ns: Callable[[], int], *, is_shared: bool, compression: int
-) -> Append:
+def make_synced_shortcut(commit: Commit, now_ns: Callable[[], int], *, is_shared: bool, compression: int) -> Append:
     """An `append` with durability `commit`: by itself where nobody else is about to commit, else with those who are.
 
     What a fork replaces is looked up each time: a child may have kept the `append` of its parent.
     """
-    writer, files, make = commit.writer, commit.files, tuple.__new__
+    make, commit_alone = tuple.__new__, make_commit_alone(commit, now_ns, is_shared=is_shared)
 
     def append(
         body: bytes,
@@ -178,9 +176,24 @@ def make_synced_shortcut(  # noqa: C901  # like the other one
             receipt = group.put((packed,))
         return receipt._replace(id=id) if id else receipt
 
+    return append
+
+
+PutPacked = Callable[[Packed], Receipt | None]
+"""Appends one record; None, and nothing has changed, where only the long way will do."""
+
+
+def make_commit_alone(  # noqa: C901  # like the other one
+    commit: Commit, now_ns: Callable[[], int], *, is_shared: bool
+) -> PutPacked:
+    """A put with durability `commit` of one record that holds one message, for whoever leads the group."""
+    writer, files, make = commit.writer, commit.files, tuple.__new__
+
     def commit_alone(packed: Packed) -> Receipt | None:  # noqa: C901
         """Commit one record with a sync of its own; None where only the long way will do."""
         size = len(packed.payload) + PAYLOAD_AT
+        if packed.message_count != 1:
+            return None
         lock: Lock | None = None
         with files.mutex:
             words, block, number = writer.words, writer.block, writer.number
@@ -227,4 +240,63 @@ def make_synced_shortcut(  # noqa: C901  # like the other one
             commit.ring()
         return make(Receipt, (number, offset, timestamp, ""))
 
-    return append
+    return commit_alone
+
+
+def make_packed_shortcut(  # noqa: C901  # like the other one
+    commit: Commit, now_ns: Callable[[], int], *, is_shared: bool, is_interval: bool
+) -> PutPacked:
+    """What `make_shortcut` makes, for a small record of one message that was packed before."""
+    writer, files, mutex, pid = commit.writer, commit.files, commit.files.mutex, commit.pid
+    make = tuple.__new__
+
+    def put(packed: Packed) -> Receipt | None:  # noqa: C901
+        payload, checksum, message_count = packed
+        size = len(payload) + PAYLOAD_AT
+        if message_count != 1 or size >= WRITE_SIZE_MIN:
+            return None
+        lock: Lock | None = None
+        with mutex:
+            words, position, number = writer.words, writer.position, writer.number
+            if position + size > writer.room_end or not commit.is_ready:
+                return None
+            try:
+                if is_shared:
+                    wanted = files.lock()
+                    try:
+                        wanted.take()
+                    except BlockingIOError:
+                        return None
+                    lock = wanted
+                    if words[WORD_MESSAGE_COUNT] != number or words[WORD_WRITING] or words[WORD_STATE] != STATE_OPEN:
+                        return None
+                    words[WORD_WRITING] = pid
+                if number == writer.next_due and not writer.lay_entry(size):
+                    if is_shared:
+                        words[WORD_WRITING] = 0
+                    return None
+                position, timestamp = writer.position, max(now_ns() // 1000, writer.last_timestamp)
+                base_offset = writer.base_offset
+                offset = base_offset + position
+                place = STAMP.pack(offset, number, timestamp)
+                stamped = STAMPED.pack(size - SIZE_WORD.size, checksum, place, crc32c(place))
+                writer.view[position : position + size] = stamped + payload
+                writer.position, writer.last_timestamp = (position + size + 7) & -8, timestamp
+                words[writer.word_end_offset] = base_offset + writer.position
+                words[writer.word_updated] = timestamp
+                writer.number = words[WORD_MESSAGE_COUNT] = number + 1
+                if is_shared:
+                    words[WORD_WRITING] = 0
+            except BaseException:
+                commit.tear()
+                raise
+            finally:
+                if lock is not None:
+                    lock.release()
+        if words[WORD_WAITING]:
+            commit.ring()
+        if is_interval:
+            commit.sync_later()
+        return make(Receipt, (number, offset, timestamp, ""))
+
+    return put

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.process import run_warren, served_store
 from tests.broker.running import HOST, PATIENCE_S
 from tests.gateway.running import Http, running_http, until
 from warren.config import HTTP_BODY_SIZE_MAX, HTTP_CONNECTIONS_MAX, HTTP_HEAD_SIZE_MAX
@@ -272,3 +275,28 @@ def test_while_it_stops_it_says_so_and_answers_what_was_taken(tmp_path: Path) ->
     with pytest.raises(OSError, match="refused"):
         served.ask("GET", "/healthz")
     kept.close()
+
+
+def test_it_is_served_by_the_command_and_ends_with_it(tmp_path: Path) -> None:
+    with served_store(tmp_path / "data", "--http-port", "0") as broker:
+        assert broker.process.stderr is not None
+        told = json.loads(broker.process.stderr.readline())["message"]
+        connection = http.client.HTTPConnection(told.removeprefix("HTTP on "), timeout=PATIENCE_S)
+        connection.request("GET", "/readyz")
+        ready = connection.getresponse().read()
+
+        code = broker.end(signal.SIGTERM)
+        connection.close()
+
+    assert ready == b'{"is_ready": true, "reason": ""}\n'
+    assert code == 0
+
+
+def test_a_port_in_use_is_told_and_nothing_is_served(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+
+        done = run_warren("serve", "data", "--create", "--port", "0", "--http-port", str(port), folder=tmp_path)
+
+    assert done.returncode == 1
+    assert f"cannot listen on {HOST}:{port}" in done.stderr

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from warren.config import STANDINGS_LOOK_S
 from warren.errors import GONE, NoSuchGroup, NoSuchTopic, WarrenError
 from warren.queue.description import PartitionDescription
-from warren.queue.standing import GroupStanding, group_standing, parked_count
+from warren.queue.group_description import GroupDescription
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -38,7 +38,7 @@ class Standing(NamedTuple):
     """All topics and all groups, by name."""
 
     topics: Sequence[TopicStanding]
-    groups: Sequence[GroupStanding]
+    groups: Sequence[GroupDescription]
 
 
 class Standings:
@@ -69,12 +69,12 @@ class Standings:
 def standing_of(store: Store) -> Standing:
     """How all topics and groups stand now. What is damaged, or goes away meanwhile, keeps nothing from being seen."""
     topics: list[TopicStanding] = []
-    groups: list[GroupStanding] = []
+    groups: list[GroupDescription] = []
     for name in store.topics():
         try:
             topic = store.existing_topic(name)
             found = topic.describe()
-            topics.append(TopicStanding(name, found.partitions, parked_count(topic)))
+            topics.append(TopicStanding(name, found.partitions, topic.delay.count()))
         except (NoSuchTopic, *GONE):
             continue
         except (WarrenError, OSError) as error:
@@ -82,7 +82,7 @@ def standing_of(store: Store) -> Standing:
             continue
         for group in found.groups:
             try:
-                groups.append(group_standing(topic, group))
+                groups.append(topic.describe_group(group))
             except (NoSuchGroup, NoSuchTopic, *GONE):
                 continue
             except (WarrenError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from warren.broker.metrics import ApiMetrics, Histogram
     from warren.broker.standings import Standing, TopicStanding
     from warren.protocol.kafka_codec import Fields, Values
-    from warren.queue.standing import GroupStanding
+    from warren.queue.group_description import GroupDescription
 
 UNKNOWN: Final = "unknown"
 
@@ -98,14 +99,14 @@ def topic_document(topic: TopicStanding) -> dict[str, Any]:
     }
 
 
-def group_document(group: GroupStanding) -> dict[str, Any]:
+def group_document(group: GroupDescription) -> dict[str, Any]:
     return {
         "topic": group.topic,
         "group": group.group,
         "mode": group.settings.mode,
         "tag": group.settings.tag,
-        "members": group.members,
+        "members": None if group.members is None else len(group.members),
         "leased": group.leased,
         "behind": group.behind,
-        "partitions": [part._asdict() for part in group.partitions],
+        "partitions": [dataclasses.asdict(part) for part in group.partitions],
     }

@@ -17,7 +17,7 @@ from warren.config import (
     NAME_SIZE_MAX,
     OWN_LOOK_S,
 )
-from warren.errors import LeaseLost, NoSuchGroup
+from warren.errors import LeaseLost
 from warren.gateway.json_messages import NUMBER_MAX, TAKEN_FIELDS, message_document
 from warren.gateway.leases import Tokens
 from warren.gateway.messages import Asked, Reply, json_reply
@@ -26,7 +26,6 @@ from warren.gateway.topics import LISTED_MAX, NAME_PATTERN, topic_of
 from warren.message import Message
 from warren.queue.group_settings import ATTEMPTS_MAX_MAX, BACKOFF_S_MAX, LEASE_S_MAX, LEASE_S_MIN
 from warren.queue.queue_group import QueueGroup
-from warren.queue.standing import group_standing
 from warren.queue.topic import Topic
 
 GROUP_NAME: Final = Text(GROUP_NAME_SIZE_MAX, 1, NAME_PATTERN)
@@ -86,7 +85,7 @@ async def list_groups(asked: Asked) -> Reply:
 
 
 async def describe_group(asked: Asked) -> Reply:
-    found = await asked.broker.in_thread(group_standing, topic_of(asked), asked.path["group"])
+    found = await asked.broker.in_thread(topic_of(asked).describe_group, asked.path["group"])
     return json_reply(group_document(found))
 
 
@@ -96,7 +95,7 @@ async def configure_group(asked: Asked) -> Reply:
 
     def opened() -> dict[str, Any]:
         topic.group(name, mode="queue", **asked.body).close()
-        return group_document(group_standing(topic, name))
+        return group_document(topic.describe_group(name))
 
     return json_reply(await asked.broker.in_thread(opened))
 
@@ -186,7 +185,6 @@ def _give_back(topic: Topic, name: str, messages: Sequence[Message]) -> None:
 
 def _with_group(asked: Asked, work: Any) -> None:
     topic, name = topic_of(asked), asked.path["group"]
-    if name not in topic.groups():
-        raise NoSuchGroup(str(topic.name), name)
+    topic.group_settings(name)
     with topic.group(name, mode="queue") as group:
         work(group)

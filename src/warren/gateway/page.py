@@ -12,7 +12,7 @@ from warren.broker.security.rights import Kind, Operation
 from warren.broker.standings import TopicStanding
 from warren.gateway.health import readiness
 from warren.gateway.messages import Asked, Reply
-from warren.queue.standing import GroupStanding
+from warren.queue.group_description import GroupDescription
 
 ROWS_MAX: Final = 500
 """How many topics and groups are shown."""
@@ -58,7 +58,7 @@ async def show(asked: Asked) -> Reply:
     )
 
 
-def _page(asked: Asked, reason: str, topics: Sequence[TopicStanding], groups: Sequence[GroupStanding]) -> str:
+def _page(asked: Asked, reason: str, topics: Sequence[TopicStanding], groups: Sequence[GroupDescription]) -> str:
     state = f'<p class="bad">{escape(reason)}</p>' if reason else '<p class="good">serving</p>'
     return f"""<!doctype html>
 <html lang="en">
@@ -82,7 +82,7 @@ def _page(asked: Asked, reason: str, topics: Sequence[TopicStanding], groups: Se
 """
 
 
-def _facts(asked: Asked, topics: Sequence[TopicStanding], groups: Sequence[GroupStanding]) -> str:
+def _facts(asked: Asked, topics: Sequence[TopicStanding], groups: Sequence[GroupDescription]) -> str:
     broker = asked.broker
     shown = {
         "up for": _span(broker.metrics.now() - broker.metrics.begun_s),
@@ -105,13 +105,13 @@ def _topics_table(topics: Sequence[TopicStanding]) -> str:
     return _table("Topics", ["topic"], ["partitions", "messages", "size", "parked"], rows)
 
 
-def _groups_table(groups: Sequence[GroupStanding]) -> str:
+def _groups_table(groups: Sequence[GroupDescription]) -> str:
     rows = [
         [
             escape(group.group),
             escape(group.topic),
             group.settings.mode,
-            "–" if group.members is None else f"{group.members:,}",
+            "–" if group.members is None else f"{len(group.members):,}",
             "–" if group.leased is None else f"{group.leased:,}",
             f"{group.behind:,}",
         ]

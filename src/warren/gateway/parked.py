@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from warren.config import HTTP_ANSWER_SIZE_TARGET, HTTP_LIMIT_MAX
-from warren.errors import NoSuchGroup
 from warren.gateway.json_messages import NUMBER_MAX, READ_FIELDS, bytes_document, message_document
 from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.putting import DUE_FORMAT
 from warren.gateway.reading import LIMIT_DEFAULT
 from warren.gateway.shapes import Bytes, Fields, Listed, Mapped, Shape, Text, Truth, Whole
 from warren.gateway.topics import topic_of
-from warren.message import Message
-from warren.queue.dead_letter import HEADER_PREFIX, letters_name
 from warren.queue.delayed import Scheduled, parse_handle_id
-from warren.queue.put_back import PutBack, put_back
 from warren.queue.topic import Topic
-from warren.storage import Log
 
 PARKED_ID: Final = Text(100, 1, "^(minute|hour|day|month|later)-[0-9]{1,19}-[0-9]{1,19}$")
 _SIZE: Final = 1 << 30
@@ -94,49 +89,15 @@ async def list_dead(asked: Asked) -> Reply:
 
 
 def _dead(topic: Topic, group: str, query: Any) -> list[dict[str, Any]]:
-    if group not in topic.groups():
-        raise NoSuchGroup(str(topic.name), group)
-    name, limit, size = letters_name(topic), query.get("limit", LIMIT_DEFAULT), 0
-    if not topic.store.has_topic(name):
-        return []
-    known: PutBack = put_back(topic, group)
-    found: list[dict[str, Any]] = []
-    for log in topic.store.topic(name).logs:
-        for message in _every(log, known.start(0, log)):
-            letter = _letter(message)
-            if letter is None or (letter.pop("topic"), letter["group"]) != (topic.name, group):
-                continue
-            if known.has(message.partition, message.number, log):
-                continue
-            found.append(letter)
-            size += len(message.body)
-            if len(found) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
-                return found
+    limit, size, found = query.get("limit", LIMIT_DEFAULT), 0, []
+    topic.group_settings(group)
+    for letter in topic.dead_letters(group):
+        shown = letter._asdict() | {"message": message_document(letter.message)}
+        found.append({name: shown[name] for name in _LETTER})
+        size += len(letter.message.body)
+        if len(found) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
+            break
     return found
-
-
-def _letter(message: Message) -> dict[str, Any] | None:
-    """What the headers say; None where somebody else put the message there."""
-    texts = {name: value.decode(errors="replace") for name, value in message.headers.items()}
-    try:
-        return {
-            "topic": texts[HEADER_PREFIX + "topic"],
-            "group": texts[HEADER_PREFIX + "group"],
-            "reason": texts[HEADER_PREFIX + "reason"],
-            "attempts": int(texts[HEADER_PREFIX + "attempts"]),
-            "partition": int(texts[HEADER_PREFIX + "partition"]),
-            "number": int(texts[HEADER_PREFIX + "number"]),
-            "message": message_document(message),
-        }
-    except (KeyError, ValueError):
-        return None
-
-
-def _every(log: Log, start: int) -> Iterator[Message]:
-    start = max(start, log.first)
-    while messages := log.read(start, bytes_max=HTTP_ANSWER_SIZE_TARGET):
-        yield from messages
-        start = messages[-1].number + 1
 
 
 async def redrive(asked: Asked) -> Reply:
@@ -144,8 +105,7 @@ async def redrive(asked: Asked) -> Reply:
     topic, name, limit = topic_of(asked), asked.path["group"], asked.body.get("limit")
 
     def put_all_back() -> int:
-        if name not in topic.groups():
-            raise NoSuchGroup(str(topic.name), name)
+        topic.group_settings(name)
         with topic.group(name, mode="queue") as group:
             return group.redrive(limit)
 

@@ -127,7 +127,7 @@ def _standing_families(standing: Standing) -> Iterator[Metric]:
         if group.leased is not None:
             leased.add_metric(name, group.leased)
         if group.members is not None:
-            members.add_metric(name, group.members)
+            members.add_metric(name, len(group.members))
     yield from (first, end, size, parked, damaged, lag, leased, members)
 
 

@@ -225,6 +225,10 @@ class Delay:
         names = set(filesystem.names(self.directory)) if filesystem.exists(self.directory) else set()
         return [self.parking(horizon) for horizon in HORIZONS if horizon in names]
 
+    def count(self) -> int:
+        """How many messages are parked."""
+        return sum(parking.count() for parking in self.parkings())
+
     def see_topic(self) -> bool:
         """Whether the topic is the one whose files are open here; if not, they are opened anew when they are needed.
 

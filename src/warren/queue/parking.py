@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from warren.queue.due_runs import Pairs
 from warren.queue.parking_order import ParkingOrder, pairs_after
 from warren.storage import Log
 from warren.storage.filesystem import FileSystem
+
+PAGE_NUMBERS: Final = 1 << 20
+"""How many messages are counted at a time."""
 
 
 class Parking:
@@ -47,6 +51,14 @@ class Parking:
     def is_done(self, number: int) -> bool:
         """Whether the message was delivered or cancelled."""
         return self.done.is_done(number)
+
+    def count(self) -> int:
+        """How many messages wait."""
+        end, waiting = self.log.end, 0
+        for start in range(self.log.first, end, PAGE_NUMBERS):
+            numbers = np.arange(start, min(start + PAGE_NUMBERS, end), dtype=np.int64)
+            waiting += len(numbers) - int(np.count_nonzero(self.done.are_done(numbers)))
+        return waiting
 
     def at(self, number: int) -> Message | None:
         """The parked message; None where it is not there any more, or never was."""

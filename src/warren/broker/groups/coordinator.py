@@ -14,7 +14,7 @@ from warren.config import GROUPS_MAX
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
-    from warren.broker.door import InThread
+    from warren.broker.producers import InThread
 
 Group = ClassicGroup | ConsumerGroup
 G = TypeVar("G", ClassicGroup, ConsumerGroup)

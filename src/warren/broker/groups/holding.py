@@ -21,7 +21,7 @@ from warren.transaction.store import Store
 if TYPE_CHECKING:
     import asyncio
 
-    from warren.broker.door import InThread
+    from warren.broker.producers import InThread
 
 LOGGER: Final = logging.getLogger("warren.broker")
 

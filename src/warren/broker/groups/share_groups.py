@@ -17,7 +17,7 @@ from warren.queue.queue_group import QueueGroup
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
-    from warren.broker.door import InThread
+    from warren.broker.producers import InThread
 
 
 class ShareGroups:

@@ -62,6 +62,7 @@ NUMBERS: Final[Mapping[str, Sequence[int]]] = {
     "share_session_epoch": (0, 1, -1),
     "config_operation": (0, 1, 2, 3),
     "handle": (1, 2, 3),
+    "answered_below": (0,),
 }
 ODD_NUMBERS: Final = (0, 1, -1, 2, 100, 1 << 40, (1 << 63) - 1, -(1 << 63))
 LEARNED_MAX: Final = 20
@@ -131,6 +132,9 @@ def _primitive(field: Field, chance: random.Random) -> Any:
             return batch_of([(b"k", b"v%d" % number, []) for number in range(3)], compression=chance.randrange(5))
         case "bytes":
             return chance.choice((SUBSCRIPTION, b"", b"\0ann\0wrong", chance.randbytes(20)))
+    if field.name == "call_number":
+        # A number stands for one call: what is asked under one that was used is not done.
+        return chance.randrange(1 << 40)
     odd = [number for number in ODD_NUMBERS if _fits(field, number)]
     if field.name in NUMBERS:
         return chance.choice(NUMBERS[field.name] if chance.random() < 0.95 else odd)

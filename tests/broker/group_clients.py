@@ -25,6 +25,7 @@ def consumer(broker: RunningBroker, **config: Any) -> Any:
 
     settings = {
         "bootstrap.servers": broker.address,
+        "log_level": 0,
         "group.id": "readers",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
@@ -36,7 +37,7 @@ def consumer(broker: RunningBroker, **config: Any) -> Any:
 def admin_client(broker: RunningBroker) -> Any:
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": broker.address})
+    return AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
 
 
 def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:

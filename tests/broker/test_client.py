@@ -106,6 +106,21 @@ def test_a_scan_over_the_network_gives_the_same_columns(broker: RunningBroker, s
     assert list(remote.scan(60_000)) == []
 
 
+def test_a_scan_goes_on_where_an_answer_held_less_than_was_hoped_for(store: RemoteStore) -> None:
+    topic = store.topic("orders")
+    sizes = [*[10] * 3000, *[3 << 20] * 7, *[10] * 3000]
+    for start in range(0, len(sizes), 1000):
+        topic.put_many([bytes(size) for size in sizes[start : start + 1000]])
+
+    found = [len(body) for batch in topic.partition(0).scan() for body in batch.column("body")]
+    tail = topic.partition(0).scan(100, 5000)
+    next(tail)
+    tail.close()
+
+    assert found == sizes
+    assert topic.put(b"after").number == len(sizes)
+
+
 def test_arrow_batches_are_appended_without_a_loop(broker: RunningBroker, store: RemoteStore) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     remote = store.topic("orders").partition(0)

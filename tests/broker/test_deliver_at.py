@@ -61,7 +61,7 @@ def waiting(broker: RunningBroker, topic: str = "orders") -> list[bytes]:
 def test_a_client_delays_some_of_what_it_sends_in_every_compression(broker: RunningBroker, compression: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     told: list[tuple[Any, int]] = []
-    settings = {"bootstrap.servers": broker.address, "linger.ms": 200, "enable.idempotence": True}
+    settings = {"bootstrap.servers": broker.address, "log_level": 0, "linger.ms": 200, "enable.idempotence": True}
     producer = confluent_kafka.Producer({**settings, "compression.type": compression})
     soon = b"%d" % round((time.time() + 0.5) * 1000)
     for value, when in ((b"now", b""), (b"soon", soon), (b"tomorrow", TOMORROW), (b"too", b"")):
@@ -77,7 +77,7 @@ def test_a_client_delays_some_of_what_it_sends_in_every_compression(broker: Runn
     until(lambda: sorted(bodies(broker)) == [b"now" * 100, b"soon" * 100, b"too" * 100])
     assert waiting(broker) == [b"tomorrow" * 100]
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": broker.address, "group.id": "g", "auto.offset.reset": "earliest"}
+        {"bootstrap.servers": broker.address, "log_level": 0, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["orders"])
     heard: list[bytes] = []
@@ -90,7 +90,7 @@ def test_a_client_delays_some_of_what_it_sends_in_every_compression(broker: Runn
 
 def test_a_transaction_parks_what_it_holds_when_it_is_committed(broker: RunningBroker) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": "t"})
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "t"})
     producer.init_transactions(PATIENCE_S)
 
     for is_committed in (False, True):

@@ -210,7 +210,7 @@ def test_a_position_that_a_transaction_may_move_is_told_when_it_is_decided(broke
     produce(broker, "orders", range(5))
     member = reader(broker)
     consumed([member], 5)
-    writer = Producer({"bootstrap.servers": broker.address, "transactional.id": "copier"})
+    writer = Producer({"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "copier"})
     writer.init_transactions(PATIENCE_S)
     told = []
     with closing(Wire(broker)) as wire:

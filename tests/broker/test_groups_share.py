@@ -33,7 +33,12 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 def worker(broker: RunningBroker, *, is_explicit: bool = True) -> Any:
     mode = "explicit" if is_explicit else "implicit"
-    settings = {"bootstrap.servers": broker.address, "group.id": "workers", "share.acknowledgement.mode": mode}
+    settings = {
+        "bootstrap.servers": broker.address,
+        "log_level": 0,
+        "group.id": "workers",
+        "share.acknowledgement.mode": mode,
+    }
     made = confluent_kafka.ShareConsumer(settings)
     made.subscribe(["orders"])
     return made

@@ -26,11 +26,18 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBr
 
 
 def producer(broker: RunningBroker, **config: Any) -> Any:
-    return confluent_kafka.Producer({"bootstrap.servers": broker.address, "acks": "all", "linger.ms": 5, **config})
+    return confluent_kafka.Producer(
+        {"bootstrap.servers": broker.address, "log_level": 0, "acks": "all", "linger.ms": 5, **config}
+    )
 
 
 def consumer(broker: RunningBroker, **config: Any) -> Any:
-    settings = {"bootstrap.servers": broker.address, "group.id": "readers", "auto.offset.reset": "earliest"}
+    settings = {
+        "bootstrap.servers": broker.address,
+        "log_level": 0,
+        "group.id": "readers",
+        "auto.offset.reset": "earliest",
+    }
     return confluent_kafka.Consumer(settings | config)
 
 
@@ -47,7 +54,7 @@ def consumed(consumers: list[Any], count: int) -> list[Any]:
 
 
 def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:
-    client = admin.AdminClient({"bootstrap.servers": broker.address})
+    client = admin.AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     client.create_topics([admin.NewTopic(name, partitions)])[name].result(PATIENCE_S)
 
 

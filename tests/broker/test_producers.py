@@ -196,7 +196,9 @@ def test_ids_are_given_out_once_also_across_restarts(tmp_path: Path) -> None:
 
 def test_confluent_kafka_writes_each_message_once(broker: RunningBroker) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 1})
+    out = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.address, "log_level": 0, "enable.idempotence": True, "linger.ms": 1}
+    )
 
     for number in range(2000):
         out.produce("orders", b"%d" % number)

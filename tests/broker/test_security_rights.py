@@ -172,6 +172,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 def config(broker: RunningBroker, user: str, **more: Any) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.address,
+        "log_level": 0,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": user,

@@ -49,6 +49,7 @@ def client(broker: RunningBroker, mechanism: str, user: str, password: str, fail
     return admin.AdminClient(
         {
             "bootstrap.servers": broker.address,
+            "log_level": 0,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": mechanism,
             "sasl.username": user,

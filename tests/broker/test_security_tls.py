@@ -55,6 +55,7 @@ def broker(tmp_path: Path, authority: Any) -> Iterator[RunningBroker]:
 def settings(broker: RunningBroker | ServedStore, authority_path: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.address,
+        "log_level": 0,
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "ann",

@@ -25,7 +25,9 @@ LARGE = 32 << 20
 def test_what_was_acknowledged_is_there_after_a_kill_and_a_start_without_a_hand(tmp_path: Path) -> None:
     acknowledged: list[int] = []
     with served_store(tmp_path / "data") as broker:
-        out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "acks": "all", "linger.ms": 1})
+        out = confluent_kafka.Producer(
+            {"bootstrap.servers": broker.address, "log_level": 0, "acks": "all", "linger.ms": 1}
+        )
         for number in range(2000):
             out.produce(
                 "orders",
@@ -40,7 +42,12 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_a_start_without_a_hand(
         out.flush(1)
 
     with served_store(tmp_path / "data") as broker:
-        settings = {"bootstrap.servers": broker.address, "group.id": "readers", "auto.offset.reset": "earliest"}
+        settings = {
+            "bootstrap.servers": broker.address,
+            "log_level": 0,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+        }
         into = confluent_kafka.Consumer(settings)
         into.subscribe(["orders"])
         found: set[int] = set()
@@ -57,10 +64,15 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_a_start_without_a_hand(
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0_although_a_consumer_waits(tmp_path: Path, how: signal.Signals) -> None:
     with served_store(tmp_path / "data") as broker:
-        out = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+        out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "log_level": 0})
         out.produce("orders", b"1")
         assert out.flush(PATIENCE_S) == 0
-        settings = {"bootstrap.servers": broker.address, "group.id": "readers", "enable.auto.commit": False}
+        settings = {
+            "bootstrap.servers": broker.address,
+            "log_level": 0,
+            "group.id": "readers",
+            "enable.auto.commit": False,
+        }
         into = confluent_kafka.Consumer(settings | {"fetch.wait.max.ms": 50_000})
         into.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
         assert into.poll(PATIENCE_S) is not None
@@ -192,7 +204,7 @@ def test_other_machines_are_not_served_without_authentication_unless_it_is_said(
 
 def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
     with served_store(tmp_path / "data", "--advertise", "broker.example:19092") as broker:
-        client = admin.AdminClient({"bootstrap.servers": broker.address})
+        client = admin.AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
 
         found = client.list_topics(timeout=PATIENCE_S).brokers
 

@@ -27,7 +27,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def client(broker: RunningBroker) -> Any:
-    return admin.AdminClient({"bootstrap.servers": broker.address})
+    return admin.AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
 
 
 def described(client: Any, kind: str, name: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_a_topic_shows_its_settings_and_where_they_come_from(broker: RunningBrok
 def test_a_change_takes_effect_without_a_restart(broker: RunningBroker, client: Any) -> None:
     altered(client, "topic", "orders", ("max.message.bytes", "2000", "SET"))
     failures: list[Any] = []
-    out = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "log_level": 0})
     out.produce("orders", b"." * 3000, on_delivery=lambda error, message: failures.append(error.code()))
     out.flush(PATIENCE_S)
 

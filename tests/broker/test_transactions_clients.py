@@ -31,6 +31,7 @@ def test_confluent_kafka_reads_processes_and_writes_exactly_once(broker: Running
     into = confluent_kafka.Consumer(
         {
             "bootstrap.servers": broker.address,
+            "log_level": 0,
             "group.id": "readers",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -38,7 +39,7 @@ def test_confluent_kafka_reads_processes_and_writes_exactly_once(broker: Running
         }
     )
     into.subscribe(["orders"])
-    out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": "worker"})
+    out = confluent_kafka.Producer({"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "worker"})
     out.init_transactions(PATIENCE_S)
 
     seen = 0
@@ -64,7 +65,7 @@ def test_confluent_kafka_reads_processes_and_writes_exactly_once(broker: Running
 
 def test_confluent_kafka_is_told_that_another_took_its_place(broker: RunningBroker) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    config = {"bootstrap.servers": broker.address, "transactional.id": "worker"}
+    config = {"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "worker"}
     old, new = confluent_kafka.Producer(config), confluent_kafka.Producer(config)
     old.init_transactions(PATIENCE_S)
     old.begin_transaction()

@@ -20,7 +20,7 @@ from warren.protocol.own_append import (
     read_lone_append,
 )
 from warren.protocol.own_schemas import OwnKey
-from warren.storage import Log
+from warren.storage import Log, scan
 from warren.storage.columns import Batch
 from warren.storage.lone import is_lone, pack_lone
 from warren.storage.packing import pack_batch
@@ -113,3 +113,19 @@ def test_the_answer_is_what_its_description_says() -> None:
     assert read_lone_answer(data) == answer
     assert read_lone_answer(data[:-1]) is None
     assert read_lone_answer(memoryview(b"\x01" + bytes(data[1:]))) is None
+
+
+@pytest.mark.parametrize("rows", [1, 600])
+def test_marked_batches_are_scanned_together_as_others_are(
+    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "_batch_parts", None)
+    with Log.open(tmp_path, durability="os") as log:
+        bodies = [[b"%d-%d" % (number, row) for row in range(rows)] for number in range(40)]
+        for number, each in enumerate(bodies):
+            marker = b"" if number % 5 == 4 else MARKER[: 1 + number % 16]
+            log.append_packed(list(pack_batch(Batch(each), "eu", 0, 1 << 20, marker)))
+
+        scanned = [body.as_py() for batch in log.scan() for body in batch.column("body")]
+
+    assert scanned == [body for each in bodies for body in each]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from warren.client.topic import RemoteTopic
 
 BACKWARDS_STEP: Final = 256
+SCANS_AHEAD: Final = 2
+"""How many answers of a scan are under way at once."""
+SEND_AHEAD_S: Final = 0.001
+"""A call that may wait is sent before its answer is waited for."""
 NO_END: Final = -1
 
 
@@ -220,13 +225,38 @@ class RemoteLog:
         return self._scanned(start, end, values)
 
     def _scanned(self, start: int, end: int, values: dict[str, Any]) -> Iterator[pyarrow.RecordBatch]:
+        """Answer after answer; while one is used, the broker makes the next ones, of as many numbers as the last."""
         import pyarrow
 
-        while start < end:
-            answer = self._topic.store.calls.call(OwnKey.SCAN, {**values, "start": start}, repeat=same)
-            if answer.arrow:
-                yield from pyarrow.ipc.open_stream(pyarrow.py_buffer(answer.arrow))
-            start = answer.next
+        calls, following, count = self._topic.store.calls, start, end - start
+        asked: deque[tuple[int, int, Steps[Fields]]] = deque()
+
+        def ask() -> None:
+            nonlocal following
+            while following < end and len(asked) < SCANS_AHEAD:
+                stop = min(end, following + count)
+                steps = calls.calling(
+                    OwnKey.SCAN, {**values, "start": following, "end": stop}, wait_s=SEND_AHEAD_S, repeat=same
+                )
+                next(steps)
+                asked.append((following, stop, steps))
+                following = stop
+
+        ask()
+        while asked:
+            begun, stop, steps = asked.popleft()
+            answer = run(steps)
+            if answer.next < stop and not asked:
+                stop = following = answer.next
+                count = max(1, following - begun)
+            ask()
+            while True:
+                if answer.arrow:
+                    yield from pyarrow.ipc.open_stream(pyarrow.py_buffer(answer.arrow))
+                if answer.next >= stop:
+                    break
+                # Larger messages than before: what did not fit comes before what was asked for already.
+                answer = calls.call(OwnKey.SCAN, {**values, "start": answer.next, "end": stop}, repeat=same)
 
     def __repr__(self) -> str:
         return f"<RemoteLog {self._partition} of {self._topic.name} at {self._topic.store.calls.address}>"

@@ -20,8 +20,10 @@ from warren.storage.layout import (
     PAYLOAD_AT,
     PLAIN_TABLE,
     RECORD_HEAD,
+    SECTION,
     SECTION_BODIES,
     SECTION_BODY_ENDS,
+    SECTION_MARKER,
     SIZE_WORD,
     STAMP_AT,
     STAMP_END,
@@ -32,6 +34,9 @@ from warren.storage.record import Damage
 BATCH_SIZE_MAX: Final = 512 << 10
 """A batch that is larger is worth a look by itself."""
 TRAIN_SIZE_MAX: Final = 4 << 20
+PLAIN_COUNT: Final = 2
+MARKED_COUNT: Final = 3
+"""How many sections a batch of nothing but bodies has, and one with a marker."""
 
 
 class Wagon(NamedTuple):
@@ -156,7 +161,13 @@ class TrainFinder:
         if ends_at > end or aligned(end) > limit:
             return None
         section_count, _, ends_kind, ends_size, kind, size = PLAIN_TABLE.unpack_from(self._bytes, area_at)
-        is_plain = section_count == 2 and ends_kind == SECTION_BODY_ENDS and kind == SECTION_BODIES
+        is_plain = ends_kind == SECTION_BODY_ENDS and kind == SECTION_BODIES
+        if section_count == MARKED_COUNT and ends_at + SECTION.size <= end:
+            # A marker says who put the messages, and nothing of what they are.
+            is_plain = is_plain and SECTION.unpack_from(self._bytes, ends_at)[0] == SECTION_MARKER
+            ends_at += SECTION.size
+        elif section_count != PLAIN_COUNT:
+            return None
         ends_end = ends_at + ends_size
         bodies_at = aligned(ends_end)
         if not is_plain or ends_size != (count + 1) * END.itemsize or bodies_at + size > end or not count:

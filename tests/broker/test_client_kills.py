@@ -172,7 +172,11 @@ def test_a_group_over_connections_that_are_cut_skips_nothing(tmp_path: Path) -> 
         group = store.topic("orders").group("billing")
         found: list[bytes] = []
         while len(set(found)) < 200:
-            found += [message.body for message in group.read(limit=7, wait=0.1)]
+            messages = group.read(limit=7, wait=0.1)
+            numbers = [message.number for message in messages]
+            # Also where the member joined anew in the midst of it.
+            assert numbers == sorted(set(numbers))
+            found += [message.body for message in messages]
             group.commit()
         store.close()
 

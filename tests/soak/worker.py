@@ -113,13 +113,15 @@ class ReaderOverNetwork(Reader):
 class Taker:
     """A member of the queue group: takes, and acknowledges most of it; gives some back, and forgets some."""
 
+    limit_max = 30
+
     def __init__(self, topic: Topic, history: Writer, draw: random.Random) -> None:
         self._group = topic.group(QUEUE, mode="queue", lease=LEASE_S, attempts_max=0)
         self._history, self._draw = history, draw
 
     def step(self, share: float = 0.8) -> int:
         since_ns = time.monotonic_ns()
-        messages = self._group.take(limit=self._draw.randint(1, 30), wait=WAIT_S)
+        messages = self._group.take(limit=self._draw.randint(1, self.limit_max), wait=WAIT_S)
         self._history.note("took", group=QUEUE, since_ns=since_ns, messages=rows(messages))
         for message in messages if self._draw.random() < 0.3 else []:
             self._settle(message, share)
@@ -142,6 +144,12 @@ class Taker:
                 self._group.nack(message, delay=0.05)
         except LeaseLost:
             return
+
+
+class TakerOverNetwork(Taker):
+    """The same by a client, which takes more at once."""
+
+    limit_max = 200
 
 
 def work(role: str, directory: Path, who: str, seed: int) -> None:

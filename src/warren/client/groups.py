@@ -95,6 +95,12 @@ class Member:
         return f"<{type(self).__name__} {self.name} of {self.topic.name}{' closed' if self._is_closed else ''}>"
 
 
+def _goes_back(messages: Sequence[Message], more: Sequence[Message]) -> bool:
+    """Whether one of the messages that follow stands before one of its partition that is there."""
+    last = {message.partition: message.number for message in messages}
+    return any(message.number <= last.get(message.partition, -1) for message in more)
+
+
 class StreamMember(Member):
     """A member of a stream group at a broker. Any thread may use it.
 
@@ -122,6 +128,10 @@ class StreamMember(Member):
             messages = [self._ahead.pop() for _ in range(count)]
         while len(messages) < limit:
             more = yield from self._reading(limit - len(messages), 0.0 if messages else wait_s)
+            if _goes_back(messages, more):
+                # It joined anew in between: what comes again is for the next read, which begins there.
+                self.unread(more)
+                break
             messages += more
             if not more:
                 break
@@ -275,6 +285,10 @@ class QueueWorker(Member):
         if delay is not None:
             checked_wait_s(delay)
         self._settle("nack", (message,), ANY if delay is None else delay, reason)
+
+    def reject(self, message: Message, reason: str = "") -> None:
+        """The message is not to be handed out again: it becomes a dead letter, with the reason."""
+        self._settle("reject", (message,), reason=reason)
 
     def extend(self, message: Message, seconds: float) -> None:
         """The lease runs out `seconds` from now. LeaseLost where the message is leased no more."""

@@ -20,7 +20,7 @@ import warren
 from tests.soak.history import Writer
 from tests.soak.network import consumers, producers
 from tests.soak.network.producers import Place, Role
-from tests.soak.worker import QUEUE, STREAM, Producer, ReaderOverNetwork, Taker
+from tests.soak.worker import QUEUE, STREAM, Producer, ReaderOverNetwork, TakerOverNetwork
 from warren.errors import WarrenError
 
 OUTAGES: Final = (
@@ -81,7 +81,9 @@ class OfWarren:
             if kind == "producer":
                 self._worker = Producer(store, place.history, place.who, place.draw, place.topic)
             else:
-                self._worker = (ReaderOverNetwork if kind == "reader" else Taker)(topic, place.history, place.draw)
+                self._worker = (ReaderOverNetwork if kind == "reader" else TakerOverNetwork)(
+                    topic, place.history, place.draw
+                )
         except BaseException:
             self._store.close()
             raise

@@ -8,7 +8,7 @@ import socket
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -203,16 +203,22 @@ class Round:
             topic = store.topic(self._topic)
             while list(topic.scheduled(limit=1)) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            stored = _stored(topic)
-            places = {(message.partition, message.number) for message in stored}
-            waiting = list(GROUPS)
-            while waiting and time.monotonic() < deadline:
-                time.sleep(0.05)
-                waiting = [group for group in GROUPS if not places <= set(self._seen[group])]
-            self.faults += [
-                Fault("hung", f"{group} lacks {len(places - self._seen[group])} of {len(places)}") for group in waiting
-            ]
+            places = {(message.partition, message.number) for message in _stored(topic)}
+            for group in GROUPS:
+                self._await_group(group, places)
             return _stored(topic)
+
+    def _await_group(self, group: str, places: Set[tuple[int, int]]) -> None:
+        """Until the group has got everything: it may take its time, as long as it gets something."""
+        seen, lacking = self._seen[group], len(places)
+        deadline = time.monotonic() + DRAIN_S_MAX
+        while lacking and time.monotonic() < deadline:
+            time.sleep(0.05)
+            left = max(0, len(places) - len(seen))
+            if left < lacking:
+                lacking, deadline = left, time.monotonic() + DRAIN_S_MAX
+        if lacking:
+            self.faults.append(Fault("hung", f"{group} lacks {lacking} of {len(places)}"))
 
     def _join(self, workers: Sequence[Worker]) -> None:
         deadline = time.monotonic() + DRAIN_S_MAX

@@ -285,10 +285,10 @@ HTTP_LIMIT_MAX: Final = 1000
 """How many messages one request over HTTP may put, or ask for."""
 HTTP_CONNECTIONS_MAX: Final = 256
 HTTP_IDLE_S_MAX: Final = 60.0
-"""How long a connection over HTTP may be silent between two requests."""
-HTTP_RECEIVE_S_MAX: Final = 30.0
+"""How long a connection over HTTP may take to begin another request: until its head is there."""
+HTTP_RECEIVE_S_MAX: Final = 60.0
 HTTP_SEND_S_MAX: Final = 30.0
-"""How long a request may take to come, and a client to take an answer."""
+"""How long the body of a request may take to come, and a client to take an answer."""
 HTTP_LINGER_S_MAX: Final = 2.0
 """How long what a client goes on sending is read and forgotten, so that it gets to see why it was refused."""
 HTTP_WAIT_S_MAX: Final = 20.0

@@ -14,6 +14,7 @@ import pytest
 import warren
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http, until
+from warren.config import HTTP_BODY_SIZE_MAX
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -137,6 +138,21 @@ def test_who_waits_is_answered_when_a_message_comes(served: Http) -> None:
     assert found[0]["next"] == 3
 
 
+def test_large_bodies_come_back_as_they_were_and_those_over_the_limit_are_told(served: Http) -> None:
+    body = bytes(range(256)) * 10_000
+    coded = {"base64": base64.b64encode(body).decode()}
+    served.ask("POST", "/v1/topics/bodies/messages", {"messages": [{"body": coded}, {"body": "small"}]})
+    served.broker.store.topic("bodies").put(bytes(HTTP_BODY_SIZE_MAX + 1))
+
+    first = served.get("/v1/topics/bodies/messages")
+    over = served.ask("GET", "/v1/topics/bodies/messages?number=2")
+
+    assert bodies(first) == [coded]
+    assert bodies(served.get(f"/v1/topics/bodies/messages?number={first['next']}&limit=1")) == ["small"]
+    assert over.problem == (413, "too_large")
+    assert "message 2" in over.document["detail"]
+
+
 def test_a_number_that_was_retired_is_told(served: Http) -> None:
     served.ask("POST", "/v1/topics", {"topic": "retired", "block_size": 4096, "retention_bytes": 1})
     topic = served.broker.store.topic("retired")
@@ -210,6 +226,19 @@ def test_messages_are_taken_and_settled_by_tokens(served: Http) -> None:
     assert (facts["behind"], facts["leased"], facts["mode"]) == (2, 2, "queue")
     assert facts in served.get("/v1/groups")["groups"]
     assert facts in served.get("/v1/topics/work/groups")["groups"]
+
+
+def test_no_more_is_taken_than_an_answer_holds(served: Http) -> None:
+    store = served.broker.store
+    store.topic("large").put_many([bytes(400_000)] * 4)
+    store.topic("small").put_many([b""] * 50)
+
+    large = served.ask("POST", "/v1/topics/large/groups/g/take", {"limit": 4}).document["messages"]
+    small = served.ask("POST", "/v1/topics/small/groups/g/take", {"limit": 40}).document["messages"]
+
+    assert [message["number"] for message in large] == [0, 1]
+    assert [message["number"] for message in small] == list(range(40))
+    assert served.get("/v1/topics/large/groups/g")["leased"] == 2
 
 
 @pytest.mark.parametrize("lease", ["AAAA", "a" * 200, "x"])

@@ -46,7 +46,7 @@ class Standings:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._looking: asyncio.Task[Standing] | None = None
+        self._looking: asyncio.Future[Standing] | None = None
         self._looked_s = float("-inf")
 
     async def look(self) -> Standing:
@@ -54,16 +54,20 @@ class Standings:
         now_s = asyncio.get_running_loop().time()
         if self._looking is None or (self._looking.done() and now_s >= self._looked_s + STANDINGS_LOOK_S):
             self._looked_s = now_s
-            self._looking = self._broker.tasks.create_task(self._look())
+            self._looking = asyncio.get_running_loop().create_future()
+            self._broker.tasks.create_task(self._look(self._looking))
         # Who goes away does not take it from the others.
         return await asyncio.shield(self._looking)
 
-    async def _look(self) -> Standing:
-        return await self._broker.in_thread(standing_of, self._broker.store)
+    async def _look(self, looking: asyncio.Future[Standing]) -> None:
+        try:
+            looking.set_result(await self.look_now())
+        except Exception as error:  # noqa: BLE001  # It is told to those who asked, and ends nobody else's work.
+            looking.set_exception(error)
 
     async def look_now(self) -> Standing:
         """How all stand now: for those who have just changed something and want to see it."""
-        return await self._look()
+        return await self._broker.in_thread(standing_of, self._broker.store)
 
 
 def standing_of(store: Store) -> Standing:

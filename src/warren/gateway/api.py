@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.broker.security.rights import Kind, Operation
+from warren.broker.security.rights import Operation
 from warren.broker.statistics import document_of
 from warren.config import FILTER_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX, PARTITIONS_MAX
 from warren.gateway import groups, health, page, parked, prometheus, putting, reading, topics
@@ -44,11 +44,6 @@ _TOPIC: Final = "/v1/topics/{topic}"
 _GROUP: Final = "/v1/topics/{topic}/groups/{group}"
 
 
-def creating(given: Mapping[str, object]) -> list[tuple[Operation, Kind, str]]:
-    """Whoever makes a topic needs a right to its name."""
-    return [(Operation.CREATE, Kind.TOPIC, str(given["topic"]))]
-
-
 async def statistics(asked: Asked) -> Reply:
     """What the broker has done and holds, and how its topics and groups stand."""
     return json_reply(document_of(asked.broker, await asked.broker.standings.look()))
@@ -83,7 +78,7 @@ def _topic_routes() -> list[Route]:
             "/v1/topics",
             topics.create_topic,
             "Make a topic",
-            creating,
+            nothing,
             body=topics.CREATION,
             answer=topics.DESCRIPTION,
             status=201,

@@ -112,7 +112,8 @@ class HttpConnection:
     # --- What comes ---
 
     async def _receive_head(self) -> Head | None:
-        event = await self._next(HTTP_IDLE_S_MAX)
+        async with asyncio.timeout(HTTP_IDLE_S_MAX):
+            event = await self._next()
         if not isinstance(event, h11.Request):
             return None
         size = len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
@@ -142,7 +143,7 @@ class HttpConnection:
         size = 0
         async with asyncio.timeout(HTTP_RECEIVE_S_MAX):
             while True:
-                event = await self._next(HTTP_RECEIVE_S_MAX)
+                event = await self._next()
                 if not isinstance(event, h11.Data):
                     return b"".join(parts)
                 size += len(event.data)
@@ -151,13 +152,13 @@ class HttpConnection:
                 self._take(len(event.data))
                 parts.append(bytes(event.data))
 
-    async def _next(self, wait_s: float) -> Any:
+    async def _next(self) -> Any:
+        """What comes next. Whoever calls has set a limit to the time."""
         while True:
             event = self._machine.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            async with asyncio.timeout(wait_s):
-                self._machine.receive_data(await self._reader.read(READ_SIZE))
+            self._machine.receive_data(await self._reader.read(READ_SIZE))
 
     # --- What goes ---
 

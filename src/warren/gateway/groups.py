@@ -12,6 +12,7 @@ from warren.broker.statistics import group_document
 from warren.config import (
     FILTER_SIZE_MAX,
     GROUP_NAME_SIZE_MAX,
+    HTTP_ANSWER_SIZE_TARGET,
     HTTP_LIMIT_MAX,
     HTTP_WAIT_S_MAX,
     NAME_SIZE_MAX,
@@ -129,8 +130,11 @@ class Work:
         if asked.is_gone():
             await broker.in_thread(_give_back, topic, name, messages)
             messages = []
+        return await broker.in_thread(self._taken, name, messages)
+
+    def _taken(self, group: str, messages: Sequence[Message]) -> Reply:
         shown = [
-            {**message_document(each), "attempt": each.attempt, "lease": self._tokens.make(name, each)}
+            {**message_document(each), "attempt": each.attempt, "lease": self._tokens.make(group, each)}
             for each in messages
         ]
         return json_reply({"messages": shown})
@@ -171,8 +175,16 @@ class Work:
 
 
 def _take(topic: Topic, name: str, limit: int) -> list[Message]:
+    """Up to `limit` messages, no more than one answer holds: one first, to see how large they are."""
+    taken: list[Message] = []
+    size, step = 0, 1
     with topic.group(name, mode="queue") as group:
-        return group.take(limit)
+        while step > 0 and (messages := group.take(step)):
+            taken += messages
+            size += sum(len(message.body) for message in messages)
+            left = max(0, HTTP_ANSWER_SIZE_TARGET - size)
+            step = min(limit - len(taken), 2 * step, left * len(taken) // max(size, 1))
+    return taken
 
 
 def _give_back(topic: Topic, name: str, messages: Sequence[Message]) -> None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
+from warren.errors import NoRight
+
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
     from warren.broker.peer import Peer
-    from warren.broker.security.rights import Kind, Operation
 
 JSON: Final = "application/json"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -62,6 +64,12 @@ class Asked:
         """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""
         rights = self.broker.rights
         return rights is None or rights.may(self.peer, operation, kind, name)
+
+    def check_creates(self, topic: str) -> None:
+        """NoRight where whoever asks may not make this topic."""
+        named = (Kind.TOPIC, topic), (Kind.CLUSTER, CLUSTER_NAME)
+        if not any(self.may(Operation.CREATE, kind, name) for kind, name in named):
+            raise NoRight(self.peer.user, "create", "topic", topic)
 
 
 def json_reply(document: object, status: int = 200) -> Reply:

@@ -21,15 +21,17 @@ STYLE: Final = """
 :root { color-scheme: light dark; --line: #d0d4da; --dim: #5b6470; --good: #1a7f37; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --line: #3a4049; --dim: #9aa4b1; --good: #4ac26b; --bad: #ff8a80; } }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.15rem; }
+header { display: flex; align-items: baseline; gap: .75rem; } h1, header p { margin: 0; }
+h2 { margin: 2rem 0 .5rem; font-size: 1.15rem; }
 .good { color: var(--good); } .bad { color: var(--bad); } .dim { color: var(--dim); }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem; margin: 1.5rem 0 0; }
 dl div { border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .75rem; }
 dt { color: var(--dim); font-size: .85rem; } dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); }
-th { color: var(--dim); font-weight: 600; font-size: .85rem; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
+thead th { color: var(--dim); font-weight: 600; font-size: .85rem; }
+tbody th { font-weight: 600; overflow-wrap: anywhere; }
+.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 footer { margin-top: 2.5rem; color: var(--dim); font-size: .9rem; }
 """
 POLICY: Final = (

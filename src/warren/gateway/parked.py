@@ -45,11 +45,12 @@ REDRIVEN: Final = Fields({"count": Whole(0, NUMBER_MAX)}, required=("count",))
 
 async def list_scheduled(asked: Asked) -> Reply:
     """What is not due yet, by due time, behind the one with the id `after`."""
-    return json_reply({"scheduled": await asked.broker.in_thread(_scheduled, topic_of(asked), asked.query)})
+    return await asked.broker.in_thread(_scheduled, topic_of(asked), asked.query)
 
 
-def _scheduled(topic: Topic, query: Any) -> list[dict[str, Any]]:
-    limit, size, found = query.get("limit", LIMIT_DEFAULT), 0, []
+def _scheduled(topic: Topic, query: Any) -> Reply:
+    limit, size = query.get("limit", LIMIT_DEFAULT), 0
+    found: list[dict[str, Any]] = []
     after_us = parse_handle_id(query["after"])[2] if "after" in query else -1
     is_behind = "after" not in query
     for each in topic.scheduled():
@@ -62,7 +63,7 @@ def _scheduled(topic: Topic, query: Any) -> list[dict[str, Any]]:
         size += len(each.body)
         if len(found) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
             break
-    return found
+    return json_reply({"scheduled": found})
 
 
 def _entry(parked: Scheduled) -> dict[str, Any]:
@@ -85,11 +86,12 @@ async def cancel_scheduled(asked: Asked) -> Reply:
 
 async def list_dead(asked: Asked) -> Reply:
     """The dead letters of a group that were not put back, the oldest first."""
-    return json_reply({"dead": await asked.broker.in_thread(_dead, topic_of(asked), asked.path["group"], asked.query)})
+    return await asked.broker.in_thread(_dead, topic_of(asked), asked.path["group"], asked.query)
 
 
-def _dead(topic: Topic, group: str, query: Any) -> list[dict[str, Any]]:
-    limit, size, found = query.get("limit", LIMIT_DEFAULT), 0, []
+def _dead(topic: Topic, group: str, query: Any) -> Reply:
+    limit, size = query.get("limit", LIMIT_DEFAULT), 0
+    found: list[dict[str, Any]] = []
     topic.group_settings(group)
     for letter in topic.dead_letters(group):
         shown = letter._asdict() | {"message": message_document(letter.message)}
@@ -97,7 +99,7 @@ def _dead(topic: Topic, group: str, query: Any) -> list[dict[str, Any]]:
         size += len(letter.message.body)
         if len(found) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
             break
-    return found
+    return json_reply({"dead": found})
 
 
 async def redrive(asked: Asked) -> Reply:

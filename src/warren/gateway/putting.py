@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
 from warren.config import DELAY_S_MAX, HTTP_LIMIT_MAX, PARTITIONS_MAX
-from warren.errors import GONE, NoRight, NoSuchTopic
+from warren.errors import GONE, NoSuchTopic
 from warren.gateway.json_messages import NUMBER_MAX, PUT_FIELDS, batch_of
 from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.shapes import Fields, Listed, Seconds, Text, Whole
@@ -61,9 +60,7 @@ async def _found_or_made(asked: Asked) -> Topic:
     except NoSuchTopic:
         if not broker.settings.auto_create_topics:
             raise
-    rights = asked.may(Operation.CREATE, Kind.TOPIC, name), asked.may(Operation.CREATE, Kind.CLUSTER, CLUSTER_NAME)
-    if not any(rights):
-        raise NoRight(asked.peer.user, "create", "topic", name)
+    asked.check_creates(name)
     return await broker.in_thread(broker.topics.make, name)
 
 

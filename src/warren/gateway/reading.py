@@ -50,17 +50,22 @@ async def read(asked: Asked) -> Reply:
         page = await asked.broker.in_thread(_read_all, topic, query)
     else:
         page = await _read_one(asked, topic.partition(partition))
-    return json_reply(await asked.broker.in_thread(_document, topic, page, query.get("encoding", "auto")))
+    return await asked.broker.in_thread(_answer, topic, page, query.get("encoding", "auto"))
 
 
 async def read_one(asked: Asked) -> Reply:
     """One message by its place."""
     topic = topic_of(asked)
     partition, number = int(asked.path["partition"]), int(asked.path["number"])
-    message = await asked.broker.in_thread(topic.partition(partition).at, number)
-    if message is None:
-        raise NoSuchMessage(str(topic.name), partition, number)
-    return json_reply(message_document(message, asked.query.get("encoding", "auto")))
+    log, encoding = topic.partition(partition), asked.query.get("encoding", "auto")
+
+    def answer() -> Reply:
+        message = log.at(number)
+        if message is None:
+            raise NoSuchMessage(str(topic.name), partition, number)
+        return json_reply(message_document(message, encoding))
+
+    return await asked.broker.in_thread(answer)
 
 
 async def _read_one(asked: Asked, log: Log) -> Page:
@@ -124,7 +129,8 @@ def _read_all(topic: Topic, query: Any) -> Page:
     return Page(latest[:limit], None)
 
 
-def _document(topic: Topic, page: Page, encoding: Any) -> dict[str, Any]:
+def _answer(topic: Topic, page: Page, encoding: Any) -> Reply:
+    """By a thread: there may be megabytes to be written."""
     parts = [{"partition": number, "first": log.first, "end": log.end} for number, log in enumerate(topic.logs)]
     shown = [message_document(message, encoding) for message in page.messages]
-    return {"messages": shown, "next": page.next, "partitions": parts}
+    return json_reply({"messages": shown, "next": page.next, "partitions": parts})

@@ -15,7 +15,7 @@ from warren.gateway.shapes import Fields, Plain
 
 Handler = Callable[[Asked], Awaitable[Reply]]
 Needs = Callable[[Mapping[str, Any]], Sequence[Need]]
-"""From what stands in path and body to the rights that it takes."""
+"""From what stands in the path to the rights that it takes."""
 PARAMETERS_MAX: Final = 64
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -23,7 +24,8 @@ from warren.gateway.connection import Finish, HttpConnection
 from warren.gateway.counts import NO_ROUTE, Counts
 from warren.gateway.messages import JSON, Asked, Head, Reply, json_reply
 from warren.gateway.openapi import document_of
-from warren.gateway.routes import Found, read_query
+from warren.gateway.routes import Found, Route, read_query
+from warren.gateway.shapes import Fields
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -121,45 +123,30 @@ class Gateway:
         """See whether the request is taken: by who sends it, and by what they may do."""
         access.check_place(head)
         if found.route.is_free:
-            return self._finish(found, Asked(broker=self._broker, peer=access.stranger(head)), head, access)
+            return self._finish(found.route, Asked(broker=self._broker, peer=access.stranger(head)), head)
         if self._broker.is_stopping:
             raise Stopping
         peer = await access.peer_of(head)
         query = read_query(found.route, head.query)
-        if found.route.body is None:
-            access.check_rights(peer, found.route.needs(found.path))
+        access.check_rights(peer, found.route.needs(found.path))
         asked = Asked(broker=self._broker, peer=peer, path=found.path, query=query, is_gone=is_gone)
-        return self._finish(found, asked, head, access)
+        return self._finish(found.route, asked, head)
 
-    def _finish(self, found: Found, asked: Asked, head: Head, access: Access) -> Finish:
-        route = found.route
-
+    def _finish(self, route: Route, asked: Asked, head: Head) -> Finish:
         async def finish(data: bytes) -> Reply:
             if route.body is None:
                 if data:
                     raise BadInput(f"{route.method} {route.path} takes no body")
                 return await route.handle(asked)
             _check_kind(head)
-            value = await self._value(data)
-            body = route.body.take(value, "body")
-            access.check_rights(asked.peer, route.needs({**body, **found.path}))
-            return await route.handle(
-                Asked(
-                    broker=asked.broker,
-                    peer=asked.peer,
-                    path=asked.path,
-                    query=asked.query,
-                    body=body,
-                    is_gone=asked.is_gone,
-                )
-            )
+            return await route.handle(dataclasses.replace(asked, body=await self._body(route.body, data)))
 
         return finish
 
-    async def _value(self, data: bytes) -> Any:
+    async def _body(self, shape: Fields, data: bytes) -> Any:
         if len(data) <= HTTP_LOOP_SIZE_MAX:
-            return read_json(data)
-        return await self._broker.in_thread(read_json, data)
+            return shape.take(read_json(data), "body")
+        return await self._broker.in_thread(lambda: shape.take(read_json(data), "body"))
 
     async def finish(self) -> None:
         """Answer what was taken, no longer than the broker may take to stop; then close all connections."""

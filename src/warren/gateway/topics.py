@@ -79,6 +79,7 @@ async def create_topic(asked: Asked) -> Reply:
     """Make a topic; TopicExists where there is one of the name."""
     settings: dict[str, Any] = dict(asked.body)
     name = settings.pop("topic")
+    asked.check_creates(name)
     store = asked.broker.store
 
     def made() -> TopicDescription:

@@ -54,7 +54,8 @@ async def _numbered(call: Call, asked: Fields, handle: OwnHandler) -> Answer:
         return encode_response(call.request.api_key, call.request.version, values), is_done
 
     try:
-        return await session_of(call).answers.answer(asked.call_number, asked.answered_below, work)
+        answers = session_of(call).answers
+        return await answers.answer(call.request.api_key, asked.call_number, asked.answered_below, work)
     except WarrenError as error:
         return refusal(call, error)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from warren.broker.call import Answer
 from warren.config import OWN_ANSWERS_MAX, OWN_ANSWERS_SIZE_MAX
-from warren.errors import OutcomeUnknown
+from warren.errors import BadInput, OutcomeUnknown
 
 
 class AnswerRoom:
@@ -40,12 +40,18 @@ class Answers:
         self._below = 0
         self._under_way: dict[int, asyncio.Future[None]] = {}
         self._given: dict[int, Answer] = {}
+        self._keys: dict[int, int] = {}
 
     async def answer(
-        self, number: int, answered_below: int, work: Callable[[], Awaitable[tuple[Answer, bool]]]
+        self, api_key: int, number: int, answered_below: int, work: Callable[[], Awaitable[tuple[Answer, bool]]]
     ) -> Answer:
-        """The answer to call `number`: that of `work`, which also says whether it did anything, or the one before."""
+        """The answer to call `number`: that of `work`, which also says whether it did anything, or the one before.
+
+        BadInput where the number stood for a call of another kind.
+        """
         self._forget(answered_below)
+        if self._keys.get(number, api_key) != api_key:
+            raise BadInput(f"call {number} was another one")
         while (other := self._under_way.get(number)) is not None:
             await other
         if number in self._given:
@@ -56,6 +62,7 @@ class Answers:
         if number < self._below:
             raise OutcomeUnknown("", f"call {number} was answered before")
         done = self._under_way[number] = asyncio.get_running_loop().create_future()
+        self._keys[number] = api_key
         try:
             answer, is_done = await work()
             if is_done:
@@ -63,6 +70,8 @@ class Answers:
             return answer
         finally:
             del self._under_way[number]
+            if number not in self._given:
+                self._keys.pop(number, None)
             done.set_result(None)
 
     def _keep(self, number: int, answer: Answer) -> None:
@@ -76,12 +85,14 @@ class Answers:
             self._below = below
             for number in [number for number in self._given if number < below]:
                 self._room.give_back(size_of(self._given.pop(number)))
+                del self._keys[number]
 
     def close(self) -> None:
         """Keep nothing."""
         for answer in self._given.values():
             self._room.give_back(size_of(answer))
         self._given = {}
+        self._keys = {}
 
 
 def size_of(answer: Answer) -> int:

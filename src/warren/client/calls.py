@@ -145,7 +145,7 @@ class Calls:
             connection: Connection | None = None
             try:
                 connection = self._connected()
-                if sent_in not in (-1, connection.incarnation) and key in UNREPEATABLE:
+                if sent_in not in (-1, connection.incarnation) and repeat is None and key in UNREPEATABLE:
                     self._give_back(connection)
                     raise OutcomeUnknown(self.address, "the broker has forgotten what this client had asked for")
                 answer = yield from self._asking(connection, key, values, wait_s)
@@ -161,7 +161,7 @@ class Calls:
                     elif NUMBER not in values:
                         raise
                 if is_tried_once or not error.retryable or self.clock.steady_s() + backoff_s >= deadline_s:
-                    if sent_in != -1 and key in CHANGING:
+                    if sent_in != -1 and repeat is not same and key in CHANGING:
                         raise OutcomeUnknown(self.address, error.reason) from error
                     raise
                 # Not all clients at once.

@@ -25,7 +25,7 @@ from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import Topic
 from warren.storage import END, START
 
-ACTIONS: Final = ("ack", "nack", "extend")
+ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
 READS_REMEMBERED: Final = 16
 TRIES_REMEMBERED: Final = 10_000
@@ -121,16 +121,18 @@ class HeldWork:
                 self.settle("nack", (message,), 0.0, "")
 
     def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
-        """Acknowledge, give back or extend."""
+        """Acknowledge, give back, bury or extend."""
         if action == "extend":
             for message in messages:
                 self.group.extend(message, seconds or 0.0)
             return
         if action == "ack":
             self.group.ack_many(messages)
-        else:
-            for message in messages:
+        for message in messages if action != "ack" else ():
+            if action == "nack":
                 self.group.nack(message, seconds, reason)
+            else:
+                self.group.reject(message, reason)
         with self._mutex:
             for message in messages:
                 self._taken.pop((message.partition, message.number), None)
@@ -274,13 +276,13 @@ async def take(call: Call, asked: Fields) -> Values:
 
 
 async def settle(call: Call, asked: Fields) -> Values:
-    """Acknowledge, give back or extend messages that were taken. A negative time is that of the group."""
+    """Acknowledge, give back, bury or extend messages that were taken. A negative time is that of the group."""
     held = session_of(call).find(asked.handle, HeldWork)
     action = checked_choice("action", asked.action, ACTIONS)
     topic = held.group.topic
     seconds = None if asked.seconds < 0 else asked.seconds
     await call.broker.in_thread(held.settle, action, named_all(topic, asked.places), seconds, asked.reason)
-    if action == "nack":
+    if action in ("nack", "reject"):
         for log in topic.logs:
             call.broker.long_polls.ring(log)
     return {}

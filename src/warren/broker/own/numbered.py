@@ -37,7 +37,7 @@ class Answers:
 
     def __init__(self, room: AnswerRoom) -> None:
         self._room = room
-        self._below = 0
+        self._below, self._is_closed = 0, False
         self._under_way: dict[int, asyncio.Future[None]] = {}
         self._given: dict[int, Answer] = {}
         self._keys: dict[int, int] = {}
@@ -75,6 +75,8 @@ class Answers:
             done.set_result(None)
 
     def _keep(self, number: int, answer: Answer) -> None:
+        if self._is_closed:
+            return
         self._given[number] = answer if self._room.take(size_of(answer)) else None
         while len(self._given) > OWN_ANSWERS_MAX:
             self._forget(min(self._given) + 1)
@@ -88,7 +90,8 @@ class Answers:
                 del self._keys[number]
 
     def close(self) -> None:
-        """Keep nothing."""
+        """Keep nothing, also of what is under way."""
+        self._is_closed = True
         for answer in self._given.values():
             self._room.give_back(size_of(answer))
         self._given = {}

@@ -113,10 +113,11 @@ def running_http(
     limits: Limits | None = None,
     tls: ssl.SSLContext | None = None,
     trusted: ssl.SSLContext | None = None,
+    is_local: bool = True,
 ) -> Iterator[Http]:
     """A broker of the store at `path` that also serves HTTP."""
     told: queue.Queue[int] = queue.Queue()
-    beside = side_port(HOST, 0, tls, is_local=True, told=lambda host, port: told.put(port))
+    beside = side_port(HOST, 0, tls, is_local=is_local, told=lambda host, port: told.put(port))
     with running_broker(
         path, durability=durability, settings=settings, limits=limits, tls=tls, beside=beside
     ) as running:

@@ -277,6 +277,18 @@ def test_while_it_stops_it_says_so_and_answers_what_was_taken(tmp_path: Path) ->
     kept.close()
 
 
+def test_what_goes_wrong_with_the_store_is_told_without_its_paths(tmp_path: Path) -> None:
+    with running_http(tmp_path / "data") as served:
+        (tmp_path / "data" / "topics").rename(tmp_path / "elsewhere")
+
+        answered = served.ask("GET", "/v1/topics")
+
+        (tmp_path / "elsewhere").rename(tmp_path / "data" / "topics")
+        assert served.get("/v1/topics") == {"topics": []}
+    assert answered.problem == (500, "error")
+    assert str(tmp_path) not in answered.data.decode()
+
+
 def test_it_is_served_by_the_command_and_ends_with_it(tmp_path: Path) -> None:
     with served_store(tmp_path / "data", "--http-port", "0") as broker:
         assert broker.process.stderr is not None

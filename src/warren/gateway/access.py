@@ -29,11 +29,12 @@ class Access:
     """Knows who asks over one connection. For the event loop's thread alone.
 
     Invariant: a password is checked once for a connection that goes on to send it; a wrong one is answered late,
-    always as late, and what was wrong is not said.
+    always as late, and what was wrong is not said. `is_local`: only this machine asks; `is_secret`: nobody else sees
+    what it sends.
     """
 
-    def __init__(self, broker: Broker, *, is_local: bool) -> None:
-        self._broker, self._is_local = broker, is_local
+    def __init__(self, broker: Broker, *, is_local: bool, is_secret: bool) -> None:
+        self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
         self._known: tuple[str, str] | None = None
 
     def stranger(self, head: Head) -> Peer:
@@ -53,8 +54,9 @@ class Access:
 
     async def _shown(self, given: str, peer: Peer) -> str:
         scheme, _, token = given.partition(" ")
-        # It is the same as PLAIN: where a password must not travel, it must not travel here.
-        if scheme.lower() != "basic" or PLAIN not in self._broker.settings.mechanisms:
+        # Where PLAIN is not taken a password must not travel for all to see.
+        is_allowed = self._is_secret or self._is_local or PLAIN in self._broker.settings.mechanisms
+        if scheme.lower() != "basic" or not is_allowed:
             raise AuthenticationFailed
         loop = asyncio.get_running_loop()
         answer_at = loop.time() + AUTHENTICATION_ANSWER_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import h11
 
@@ -29,6 +29,7 @@ READ_SIZE: Final = 64 << 10
 CONTINUE: Final = 100
 TOO_LARGE_HEAD: Final = 431
 
+T = TypeVar("T")
 Finish = Callable[[bytes], Awaitable[Reply]]
 """Answers a request whose head was found good, given its body."""
 
@@ -95,16 +96,14 @@ class HttpConnection:
         return self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE
 
     async def _answered(self, head: Head) -> Reply:
+        finish = await _told(self._answerer.begin(head, self._is_gone))
+        if isinstance(finish, Reply):
+            return finish
         try:
-            finish = await self._answerer.begin(head, self._is_gone)
-            return await finish(await self._receive_body(head))
+            body = await self._receive_body(head)
         except WarrenError as error:
             return problem(error)
-        except (OSError, h11.ProtocolError):
-            raise
-        except Exception:
-            LOGGER.exception("a request over HTTP could not be answered")
-            return failure()
+        return await _told(finish(body))
 
     def _is_gone(self) -> bool:
         return self._reader.at_eof() or self._writer.is_closing()
@@ -203,3 +202,14 @@ class HttpConnection:
     def close(self) -> None:
         """Close now, whatever is under way."""
         self._writer.transport.abort()
+
+
+async def _told(work: Awaitable[T]) -> T | Reply:
+    """What `work` gives, or the answer that tells why it gives nothing."""
+    try:
+        return await work
+    except WarrenError as error:
+        return problem(error)
+    except Exception:
+        LOGGER.exception("a request over HTTP could not be answered")
+        return failure()

@@ -103,7 +103,9 @@ async def configure_group(asked: Asked) -> Reply:
 
 async def delete_group(asked: Asked) -> Reply:
     """Remove a group with its positions and leases."""
-    await asked.broker.in_thread(topic_of(asked).delete_group, asked.path["group"])
+    topic, name = topic_of(asked), asked.path["group"]
+    await asked.broker.in_thread(topic.delete_group, name)
+    asked.broker.positions.drop(topic, name)
     return Reply(status=204)
 
 

@@ -47,7 +47,7 @@ def side_port(
 
     @asynccontextmanager
     async def serving(broker: Broker) -> AsyncIterator[None]:
-        gateway = Gateway(broker, is_local=is_local)
+        gateway = Gateway(broker, is_local=is_local, is_secret=tls is not None)
         server = await _listen(gateway, host, port, tls)
         where = server.sockets[0].getsockname()[:2]
         LOGGER.info("HTTP on %s:%d", *where)
@@ -84,8 +84,8 @@ class Gateway:
     Every connection is a task of the broker's. While the broker stops it is asked for its health alone.
     """
 
-    def __init__(self, broker: Broker, *, is_local: bool) -> None:
-        self._broker, self._is_local = broker, is_local
+    def __init__(self, broker: Broker, *, is_local: bool, is_secret: bool) -> None:
+        self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
         self.counts = Counts()
         self._routes = routes_of(self._openapi, self.counts)
         self._connections: set[HttpConnection] = set()
@@ -97,7 +97,7 @@ class Gateway:
             self._broker.metrics.connections_refused += 1
             writer.transport.abort()
             return
-        talk = Talk(self, Access(self._broker, is_local=self._is_local))
+        talk = Talk(self, Access(self._broker, is_local=self._is_local, is_secret=self._is_secret))
         connection = HttpConnection(reader, writer, talk, self._broker.budget)
         # Counted at once: many may come before the first of their tasks has begun.
         self._connections.add(connection)

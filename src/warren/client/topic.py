@@ -160,7 +160,7 @@ class RemoteTopic:
         marker = self.store.calls.new_marker()
         payload, checksum, _ = pack_lone(body, tag, marker)
         asked = LoneAppend(self.name, marker, False, self._ends.get(number, 0), number, checksum, payload)
-        found = self.store.calls.call(OwnKey.APPEND, asked, repeat=_retried)
+        found = self.store.calls.append(asked)
         at = found.positions[0].number
         self._ends[number] = at
         if found.partition_count > self._partition_count:
@@ -422,10 +422,6 @@ class RemoteTopic:
 
     def __repr__(self) -> str:
         return f"<RemoteTopic {self.name}, {self._partition_count} partitions, at {self.store.calls.address}>"
-
-
-def _retried(asked: LoneAppend) -> LoneAppend:
-    return asked._replace(is_retry=True)
 
 
 def _repeated(values: Values) -> Values:

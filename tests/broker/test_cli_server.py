@@ -82,8 +82,6 @@ def test_nobody_there_and_no_address_are_told_in_one_line() -> None:
     ("arguments", "words"),
     [
         (["put", "orders", "a", "--durability", "os"], "--durability works on the files of a store"),
-        (["dead", "summary"], "warren dead summary works on the files of a store"),
-        (["dead", "redrive", "orders", "--where", "true"], "--where works on the files of a store"),
         (["log", "verify", "data"], "works on the files of a log"),
         (["log", "repair", "data"], "works on the files of a log"),
     ],
@@ -139,6 +137,32 @@ def test_whoever_sits_at_a_terminal_is_asked_for_the_password(monkeypatch: pytes
 
     assert password_of("ann", None) == SECRET
     assert asked == [("password of ann", True)]
+
+
+# --- What commands see without joining ---
+
+
+def test_groups_letters_and_what_was_put_back_are_told_as_the_files_tell_them(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    with warren.connect(broker.address) as there, warren.open(tmp_path / "data", keeps=False) as here:
+        topic = there.topic("orders", partitions=2)
+        topic.put_many([b"%d" % number for number in range(9)], keys=[b"%d" % number for number in range(9)])
+        with topic.group("readers") as reader, topic.group("workers", mode="queue", attempts_max=1) as workers:
+            reader.read(3)
+            reader.commit()
+            for message in workers.take(6):
+                workers.nack(message, reason="no stock")
+            workers.redrive(2)
+            workers.redrive(numbers={0: [4]})
+            same = here.existing_topic("orders")
+
+            assert topic.put_back("workers") == same.put_back("workers") == [(0, 2, [4])]
+            assert topic.describe_group("readers") == same.describe_group("readers")
+            assert topic.describe_group("workers") == same.describe_group("workers")
+            assert list(topic.dead_letters()) == list(same.dead_letters())
+            assert len(list(topic.dead_letters("workers"))) == 3
+            assert list(topic.dead_letters("others")) == []
 
 
 # --- Following, and completing ---

@@ -16,6 +16,7 @@ from tests.broker.running import RunningBroker, running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT
 from warren.broker.settings import BrokerSettings
+from warren.spark.dead_letters import redrive, summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,11 +126,29 @@ def test_a_pipeline_file_may_name_a_broker(spark: SparkSession, broker: RunningB
         """
     )
 
-    for _ in range(2):
-        assert warren.spark.pipeline(spark, file).wait(WAIT_S)
+    assert warren.spark.pipeline(spark, file).wait(WAIT_S)
 
     assert bodies(tmp_path / "store", "broken") == [b"no order"]
     assert [json.loads(body)["id"] for body in bodies(tmp_path / "store", "copy")] == [1]
     assert (tmp_path / "pipelines" / "copy" / "checkpoint").is_dir()
     with warren.connect(broker.address) as store:
         assert sum(store.topic("orders").group("copy").lag().values()) == 0
+
+
+def test_dead_letters_behind_a_broker_are_counted_and_put_back_by_condition(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
+    place = {"servers": broker.address}
+    with warren.connect(broker.address) as store:
+        topic = store.topic("orders")
+        topic.put_many([b"%d" % number for number in range(4)])
+        with topic.group("packers", mode="queue", attempts_max=1) as group:
+            for message in group.take(4):
+                group.nack(message, reason="timeout" if message.number % 2 else "no stock")
+
+        done = redrive(spark, place, "orders", "reason = 'timeout' and text = '3'")
+        left = summary(spark, place)
+
+        assert done == {"packers": 1}
+        assert [(found.reason, found.letters) for found in left] == [("no stock", 2), ("timeout", 1)]
+        assert topic.last(1)[0].body == b"3"

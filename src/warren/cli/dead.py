@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,10 +22,10 @@ from warren.cli.store import (
     EveryGroupArgument,
     EveryTopicArgument,
     TopicArgument,
-    require_store,
 )
 from warren.errors import BadInput
-from warren.queue.letters import Letter, dead_letter_topic
+from warren.queue.dead_letter import dead_letter_topic
+from warren.queue.letters import Letter
 
 if TYPE_CHECKING:
     from warren.spark.dead_letters import Reason
@@ -89,13 +89,12 @@ def redrive(
     """
     if where is not None and limit is not None:
         raise BadInput("give either --where or --limit")
-    directory = "" if where is None else target.files("--where")
     with target.open() as opened:
         found = opened.existing_topic(topic)
         groups = _queue_groups(found, group)
         counts = {} if where is not None else {name: _redrive(found, name, limit) for name in groups}
     if where is not None:
-        counts = _redrive_where(directory, topic, group, where, master, conf, is_quiet=is_json)
+        counts = _redrive_where(target.options(), topic, group, where, master, conf, is_quiet=is_json)
     if is_json:
         write_json([{"topic": topic, "group": name, "messages": count} for name, count in counts.items()])
     elif not counts:
@@ -128,8 +127,7 @@ def summary(
     warren dead summary orders --in broken-orders
     ```
     """
-    store = target.files("warren dead summary")
-    require_store(store)
+    store = target.options()
     from warren.spark.dead_letters import summary as job
 
     topics = None if topic is None else [topic]
@@ -161,7 +159,14 @@ def _reasons_table(reasons: Sequence[Reason]) -> RenderableType:
 
 
 def _redrive_where(
-    store: str, topic: str, group: str | None, where: str, master: str | None, conf: list[str] | None, *, is_quiet: bool
+    store: Mapping[str, str],
+    topic: str,
+    group: str | None,
+    where: str,
+    master: str | None,
+    conf: list[str] | None,
+    *,
+    is_quiet: bool,
 ) -> dict[str, int]:
     from warren.spark.dead_letters import redrive as job
 

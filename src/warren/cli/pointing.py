@@ -15,7 +15,15 @@ import typer
 
 import warren
 from warren.cli.quantities import duration_s
-from warren.cli.store import SERVER_VARIABLE, STORE_DEFAULT, STORE_VARIABLE, USER_VARIABLE, StoreOption, open_store
+from warren.cli.store import (
+    SERVER_VARIABLE,
+    STORE_DEFAULT,
+    STORE_VARIABLE,
+    USER_VARIABLE,
+    StoreOption,
+    open_store,
+    require_store,
+)
 from warren.config import PASSWORD_SIZE_MAX
 from warren.errors import BadInput
 
@@ -40,6 +48,10 @@ class Target(Protocol):
         """The directory of the store, for `what` works on files alone; BadInput where it is behind a broker."""
         ...
 
+    def options(self) -> dict[str, str]:
+        """The options by which jobs of Spark's reach the store; NotAStore where a directory holds none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Directory:
@@ -55,6 +67,10 @@ class Directory:
 
     def files(self, what: str) -> str:
         return self.path
+
+    def options(self) -> dict[str, str]:
+        require_store(self.path)
+        return {"path": self.path}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +93,17 @@ class Broker:
 
     def files(self, what: str) -> str:
         raise BadInput(f"{what} works on the files of a store: name its directory with --store, where they are")
+
+    def options(self) -> dict[str, str]:
+        given = {
+            "servers": self.address,
+            "user": self.user,
+            "password": self.password,
+            "tls": str(self.is_tls).lower(),
+            "tlsCa": self.authority,
+            "timeout": str(self.timeout_s),
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def tls_trusting(authority: str) -> ssl.SSLContext:

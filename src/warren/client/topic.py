@@ -32,6 +32,7 @@ from warren.queue.groups import GroupOptions
 from warren.queue.letters import Letter, letter_of
 from warren.queue.names import checked_name
 from warren.queue.positions import Where
+from warren.queue.put_back import PutBackPart
 from warren.queue.request import answer, reply_headers, request
 from warren.queue.rotation import checked_limit
 from warren.queue.routing import partition_of, rows_by_partition
@@ -367,15 +368,21 @@ class RemoteTopic:
 
     def group_settings(self, name: str) -> GroupSettings:
         """The settings of a group; NoSuchGroup where there is none."""
-        return GroupSettings(**settings_of(self._seen(name, is_described=False).settings))
+        return GroupSettings(**settings_of(self._seen(name).settings))
 
     def describe_group(self, name: str) -> GroupDescription:
         """How far a group has come, seen without joining it; NoSuchGroup where there is none."""
         return group_description(str(self.name), name, self._seen(name, is_described=True))
 
-    def _seen(self, group: str, *, is_described: bool) -> Fields:
+    def put_back(self, group: str) -> list[PutBackPart]:
+        """Which dead letters of a group were put back, by partition of the dead-letter topic."""
+        found = self._seen(group, is_put_back_wanted=True).put_back
+        return [PutBackPart(part.partition, part.start, list(part.numbers)) for part in found]
+
+    def _seen(self, group: str, *, is_described: bool = False, is_put_back_wanted: bool = False) -> Fields:
         checked_name("group", group, GROUP_NAME_SIZE_MAX)
-        values = {"topic": str(self.name), "group": group, "is_described": is_described}
+        wanted = {"is_described": is_described, "is_put_back_wanted": is_put_back_wanted}
+        values = {"topic": str(self.name), "group": group, **wanted}
         return self.store.calls.call(OwnKey.SEE_GROUP, values, repeat=same)
 
     def dead_letters(self, group: str | None = None) -> Iterator[Letter]:

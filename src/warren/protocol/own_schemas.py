@@ -133,6 +133,11 @@ _PARKED: Final = (
     field("due", "int64"),
     field("partition", "int32"),
 )
+_PUT_BACK: Final = (
+    field("partition", "int32"),
+    field("start", "int64"),
+    field("numbers", "[]int64"),
+)
 _DUE: Final = (field("due", "int64"), field("is_delay", "bool"))
 _PREPARED: Final = (
     field("id", "string"),
@@ -226,7 +231,12 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     ),
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
     OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),
-    OwnKey.SEE_GROUP: (_TOPIC, field("group", "string"), field("is_described", "bool")),
+    OwnKey.SEE_GROUP: (
+        _TOPIC,
+        field("group", "string"),
+        field("is_described", "bool"),
+        field("is_put_back_wanted", "bool"),
+    ),
     OwnKey.LIST_DEAD: (
         _TOPIC,
         field("group", "string", nullable="0+"),
@@ -305,6 +315,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("ends", "[]", *_POSITION),
         field("lag", "[]", *_POSITION),
         field("in_flight", "int64"),
+        field("put_back", "[]", *_PUT_BACK, count_max=PARTITIONS_MAX),
     ),
     OwnKey.LIST_DEAD: (_TOPIC, _MESSAGES, _POSITIONS),
 }

@@ -35,6 +35,11 @@ REDRIVE_BYTES_MAX: Final = 16 << 20
 LETTERS_PARTITION: Final = 0
 
 
+def dead_letter_topic(topic: str, dead_letter: str) -> str:
+    """The name of the topic of the dead letters of `topic`, whose setting `dead_letter` is."""
+    return dead_letter or f"{topic}.dead"
+
+
 class Failed(NamedTuple):
     """A message that is to become a dead letter, if its lease is still this one."""
 

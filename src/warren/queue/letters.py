@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.message import Message
-from warren.queue.dead_letter import HEADER_PREFIX
+from warren.queue.dead_letter import HEADER_PREFIX, dead_letter_topic
 from warren.queue.put_back import PutBack, put_back
 from warren.storage import Log
 
@@ -26,11 +26,6 @@ class Letter(NamedTuple):
     attempts: int
     reason: str
     message: Message
-
-
-def dead_letter_topic(topic: str, dead_letter: str) -> str:
-    """The name of the topic of the dead letters of `topic`, whose setting `dead_letter` is."""
-    return dead_letter or f"{topic}.dead"
 
 
 def letters(topic: Topic, group: str | None, starts: Mapping[int, int] | None = None) -> Iterator[Letter]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from warren.queue import store_paths
-from warren.queue.dead_letter import picked_numbers
+from warren.queue.dead_letter import dead_letter_topic, picked_numbers
 from warren.queue.leases import Backoff, Leases
 from warren.queue.ledger import Ledger
 from warren.storage import Log
 
 if TYPE_CHECKING:
     from warren.queue.topic import Topic
+
+
+class PutBackPart(NamedTuple):
+    """What was put back of one partition of the dead-letter topic: all before `start`, and these behind it."""
+
+    partition: int
+    start: int
+    numbers: list[int]
 
 
 class PutBack:
@@ -46,3 +54,15 @@ def put_back(topic: Topic, group: str) -> PutBack:
         finally:
             ledger.close()
     return PutBack(leases)
+
+
+def put_back_parts(topic: Topic, group: str) -> list[PutBackPart]:
+    """The same by partition of the dead-letter topic; none where there is no such topic."""
+    name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
+    if not topic.store.has_topic(name):
+        return []
+    known = put_back(topic, group)
+    return [
+        PutBackPart(number, known.start(number, log), known.numbers(number, log))
+        for number, log in enumerate(topic.store.existing_topic(name).logs)
+    ]

@@ -29,6 +29,7 @@ from warren.queue.json_file import read_json
 from warren.queue.letters import Letter, letters
 from warren.queue.message_fields import Columns, Fields
 from warren.queue.positions import Where
+from warren.queue.put_back import PutBackPart, put_back_parts
 from warren.queue.queue_group import QueueGroup
 from warren.queue.request import answer, reply_headers, request
 from warren.queue.retention import first_to_keep
@@ -393,6 +394,11 @@ class Topic:
         """The dead letters of a group, or of all, that were not put back, the oldest first."""
         self.store.check_open()
         return letters(self, group)
+
+    def put_back(self, group: str) -> list[PutBackPart]:
+        """Which dead letters of a group were put back, by partition of the dead-letter topic."""
+        self.store.check_open()
+        return put_back_parts(self, group)
 
     def delete_group(self, name: str) -> None:
         """Remove a group with its positions and leases, for every process; NoSuchGroup where there is none."""

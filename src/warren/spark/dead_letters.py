@@ -7,18 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from warren.errors import BadInput, NoSuchTopic
-from warren.queue.dead_letter import HEADER_PREFIX
-from warren.queue.group_settings import read_settings
-from warren.queue.put_back import put_back
+from warren.errors import BadInput, NoSuchGroup, NoSuchTopic
+from warren.queue.dead_letter import HEADER_PREFIX, dead_letter_topic
 from warren.queue.topic import Topic
 from warren.spark.rewriting import narrowed
-from warren.spark.selection import Selection
+from warren.spark.store_options import Named, named_options, opened
 from warren.spark.tasks import failures_told
-from warren.transaction.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from warren.client.topic import RemoteTopic
 
 TOLD: Final = {"topic": "string", "partition": "int", "number": "long", "group": "string", "attempts": "int"}
 """What a letter tells in its headers, beside the reason: where it came from, and who gave it up."""
@@ -43,7 +42,7 @@ class Reason:
 
 
 def letters(
-    spark: SparkSession, store: str, topics: Sequence[str] | None = None, dead_topics: Sequence[str] | None = None
+    spark: SparkSession, store: Named, topics: Sequence[str] | None = None, dead_topics: Sequence[str] | None = None
 ) -> DataFrame:
     """The dead letters of the topics, or of all, that were not put back. NoSuchTopic where none has died yet.
 
@@ -54,15 +53,17 @@ def letters(
     """
     from pyspark.sql import functions as f
 
-    with Store(store, keeps=False) as opened:
-        names = opened.topics() if topics is None else list(topics)
-        sources = [opened.existing_topic(name) for name in names]
-        found = [name for name in map(_dead_name, sources) if opened.has_topic(name)]
+    with opened(store) as at:
+        names = at.topics() if topics is None else list(topics)
+        sources = [at.existing_topic(name) for name in names]
+        found = [name for name in map(_dead_name, sources) if at.has_topic(name)]
         found = sorted(set(found if dead_topics is None else dead_topics))
         if not found:
             raise NoSuchTopic(_dead_name(sources[0]) if topics and sources else "<topic>.dead")
         put_backs = [condition for topic in sources for condition in _put_back_conditions(topic)]
-    frame = Selection(store=store, topics=found).frame(spark)
+    reader = spark.read.format("warren").options(**named_options(store), topics=",".join(found))
+    with failures_told():
+        frame = reader.option("includeHeaders", "true").load()
     told = [_header(f.col("headers"), name).cast(kind).alias(f"from_{name}") for name, kind in TOLD.items()]
     reason = f.coalesce(_header(f.col("headers"), "reason"), f.lit("no reason given")).alias("reason")
     rows = frame.select("*", reason, *told).select(
@@ -87,8 +88,8 @@ def letters(
     return rows.where(~f.expr(" or ".join(put_backs))) if put_backs else rows
 
 
-def _dead_name(topic: Topic) -> str:
-    return topic.settings.dead_letter or f"{topic.name}.dead"
+def _dead_name(topic: Topic | RemoteTopic) -> str:
+    return dead_letter_topic(str(topic.name), topic.settings.dead_letter)
 
 
 def _header(headers: Column, name: str) -> Column:
@@ -98,25 +99,20 @@ def _header(headers: Column, name: str) -> Column:
     return f.try_element_at(found, f.lit(1))["value"].cast("string")
 
 
-def _put_back_conditions(topic: Topic) -> Iterator[str]:
+def _put_back_conditions(topic: Topic | RemoteTopic) -> Iterator[str]:
     """Conditions that are true for letters that were put back."""
-    name = _dead_name(topic)
-    if not topic.store.has_topic(name):
-        return
     for group in topic.groups():
-        known = put_back(topic, group)
-        for partition, log in enumerate(topic.store.existing_topic(name).logs):
-            start, numbers = known.start(partition, log), known.numbers(partition, log)
+        for partition, start, numbers in topic.put_back(group):
             done = [f"dead_number < {start}"] if start else []
             done += [f"dead_number in ({', '.join(map(str, numbers))})"] if numbers else []
             if done:
-                place = f"dead_topic = '{name}' and dead_partition = {partition}"
+                place = f"dead_topic = '{_dead_name(topic)}' and dead_partition = {partition}"
                 yield f"({place} and coalesce(`group` = '{group}', false) and ({' or '.join(done)}))"
 
 
 def summary(
     spark: SparkSession,
-    store: str,
+    store: Named,
     topics: Sequence[str] | None = None,
     dead_topics: Sequence[str] | None = None,
     *,
@@ -141,7 +137,7 @@ def summary(
     return [Reason(**row.asDict()) for row in rows]
 
 
-def redrive(spark: SparkSession, store: str, topic: str, where: str, group: str | None = None) -> dict[str, int]:
+def redrive(spark: SparkSession, store: Named, topic: str, where: str, group: str | None = None) -> dict[str, int]:
     """Put back the letters of a topic for which an SQL condition is true, each once; by group, how many.
 
     The condition may use the columns of `letters`, and `text`. Spark finds the letters, and the groups put them back.
@@ -157,18 +153,21 @@ def redrive(spark: SparkSession, store: str, topic: str, where: str, group: str 
         chosen: dict[str, dict[int, list[int]]] = {}
         for row in rows:
             chosen.setdefault(row.group, {}).setdefault(row.dead_partition, []).append(row.dead_number)
-        with Store(store, keeps=False) as opened:
-            source = opened.existing_topic(topic)
+        with opened(store) as at:
+            source = at.existing_topic(topic)
             return {name: _put_back(source, name, numbers) for name, numbers in sorted(chosen.items())}
     return {}
 
 
-def _put_back(topic: Topic, group: str, numbers: dict[int, list[int]]) -> int:
-    settings = read_settings(topic.filesystem, topic.directory, group)
-    if settings is None or settings.mode != "queue":
+def _put_back(topic: Topic | RemoteTopic, group: str, numbers: dict[int, list[int]]) -> int:
+    try:
+        is_queue = topic.group_settings(group).mode == "queue"
+    except NoSuchGroup:
+        is_queue = False
+    if not is_queue:
         raise BadInput(
             f"topic {str(topic.name)!r} has no queue group {group!r} that could put its letters back: "
             f"`warren replay {_dead_name(topic)} --into {topic.name} --revive --name …` puts back those of a pipeline"
         )
-    with topic.group(group, mode="queue") as opened:
-        return opened.redrive(numbers=numbers)
+    with topic.group(group, mode="queue") as member:
+        return member.redrive(numbers=numbers)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote, urlparse
 
@@ -11,12 +13,33 @@ from warren.client.connection import parse_address
 from warren.config import CLIENT_TIMEOUT_S_DEFAULT, PASSWORD_SIZE_MAX, WAIT_S_MAX
 from warren.errors import BadInput, BadOption
 from warren.spark.given import Given
-from warren.spark.reach import Reach
+from warren.spark.reach import AnyStore, Reach
 
 BROKER_OPTIONS: Final = ("user", "password", "passwordFile", "tls", "tlsCa", "timeout")
 STORE_OPTIONS: Final = ("path", "servers", *BROKER_OPTIONS)
 KAFKAS_SERVERS: Final = "kafka.bootstrap.servers"
 """What a query written for Kafka carries: it is meant where neither `path` nor `servers` is given."""
+
+
+Named = str | Mapping[str, str]
+"""A store as jobs take it: its directory, or the options that name it, such as `servers`."""
+
+
+def named_options(store: Named) -> dict[str, str]:
+    """The options of format "warren" that name a store."""
+    return {"path": store} if isinstance(store, str) else dict(store)
+
+
+@contextmanager
+def opened(store: Named) -> Iterator[AnyStore]:
+    """The store, open for whoever plans a job, and closed behind it."""
+    reach = reach_of(Given({name.lower(): value for name, value in named_options(store).items()}, 0))
+    # Asked first: what is not there is not made.
+    reach.topics()
+    try:
+        yield reach.store(reach.store_id())
+    finally:
+        reach.drop()
 
 
 def reach_of(given: Given) -> Reach:

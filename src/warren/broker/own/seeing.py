@@ -15,14 +15,19 @@ from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import position_values, positions_of, setting_values
 from warren.protocol.own_records import message_values
-from warren.queue.letters import dead_letter_topic, letters
+from warren.queue.dead_letter import dead_letter_topic
+from warren.queue.letters import letters
 from warren.queue.topic import Topic
 
 
 async def see_group(call: Call, asked: Fields) -> Values:
-    """The settings of a group, and with `is_described` where it stands; NoSuchGroup where there is none."""
+    """The settings of a group, and where it stands, as far as that is asked for; NoSuchGroup where there is none."""
     topic = call.broker.topics.find(asked.topic)
-    return await call.broker.in_thread(_seen if asked.is_described else _settings, topic, asked.group)
+    found = await call.broker.in_thread(_seen if asked.is_described else _settings, topic, asked.group)
+    if asked.is_put_back_wanted:
+        parts = await call.broker.in_thread(topic.put_back, asked.group)
+        return {**found, "put_back": [part._asdict() for part in parts]}
+    return found
 
 
 def _settings(topic: Topic, group: str) -> Values:

@@ -1,4 +1,4 @@
-"""Programs written for an embedded store run unchanged against a broker: examples of docs/topics.md print the same."""
+"""Programs written for an embedded store run unchanged against a broker: examples of the documents print the same."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ def printed(code: str) -> str:
         names: dict[str, Any] = {"__name__": "example"}
         exec(compile(code, "example", "exec"), names)
     return TIME.sub("<time>", out.getvalue())
+
+
+CLIENT_EXAMPLES = fenced((ROOT / "docs/client.md").read_text(), "python")
+
+
+@pytest.mark.parametrize("example", CLIENT_EXAMPLES, ids=range(len(CLIENT_EXAMPLES)))
+def test_an_example_of_the_client_runs_and_prints(example: str, tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", durability="commit") as broker:
+        assert printed(example.replace("localhost:9092", broker.address))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))

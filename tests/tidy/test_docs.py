@@ -58,10 +58,12 @@ def test_the_readme_names_only_targets_that_exist() -> None:
 
 ON_SPARK = "spark.md"
 """Its examples take a Spark, and build on each other: they run with the tests on Spark."""
+ON_THE_NETWORK = "client.md"
+"""Its examples take a broker: they run with the tests of the client."""
 EXAMPLES = [
     (path.name, example)
     for path in DOCUMENTS
-    if path.name != ON_SPARK
+    if path.name not in (ON_SPARK, ON_THE_NETWORK)
     for example in fenced(path.read_text(), "python")
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct, error
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 Buffer = bytes | bytearray | memoryview
 Read = Callable[[memoryview, int], tuple[Any, int]]
@@ -40,16 +40,8 @@ def fixed(kinds: Sequence[str]) -> Struct:
 
 # --- Headers of requests and responses -----------------------------------------------------------------------------
 
-
-class RequestHead(NamedTuple):
-    """What stands at the start of every request, before the client id."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-
-
 REQUEST_HEAD: Final = Struct(">hhi")
+"""Key, version and correlation id, at the start of every request."""
 CORRELATION_ID: Final = INT32
 RESPONSE_HEAD: Final = Struct(">ii")
 """The size of a response, and its correlation id."""

@@ -74,7 +74,10 @@ class FrameReader:
             # Copied: the buffer is about to be filled again.
             frames.append(memoryview(bytes(small[frame_at : frame_at + size])))
             position = frame_at + size
-        self._keep(small[position:end])
+        if position == end:
+            self._end = 0
+        else:
+            self._keep(small[position:end])
         return frames
 
     def _keep(self, rest: memoryview) -> None:

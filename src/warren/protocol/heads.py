@@ -13,7 +13,6 @@ from warren.protocol.codec import (
     RESPONSE_HEAD,
     UNREADABLE,
     Buffer,
-    RequestHead,
     read_size16,
     size16,
     skip_tags,
@@ -40,15 +39,15 @@ def read_request(frame: memoryview) -> Request:
     Whether key and version are served is not looked at: an ApiVersions request of any version is answered.
     """
     try:
-        head = RequestHead._make(REQUEST_HEAD.unpack_from(frame))
+        api_key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
         client_id, position = READ_CLIENT_ID(frame, REQUEST_HEAD.size)
-        api = APIS.get(head.api_key)
+        api = APIS.get(api_key)
         # Of a version that is newer than what is served the head is enough, and its tags are none of our business.
-        if api is not None and api.is_flexible(head.version) and head.version <= api.last:
-            position = skip_tags(frame, position)
+        if api is not None and api.flexible_from <= version <= api.last:
+            position = skip_tags(frame, position) if frame[position] else position + 1
     except UNREADABLE as error:
         raise MalformedRequest("the head of a request", str(error)) from error
-    return Request(*head, client_id, frame[position:])
+    return tuple.__new__(Request, (api_key, version, correlation_id, client_id, frame[position:]))
 
 
 def request_frame(request: Request, *, is_flexible: bool) -> bytes:

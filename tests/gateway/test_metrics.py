@@ -69,6 +69,26 @@ def test_requests_bytes_and_seconds_are_counted_by_api(served: Http) -> None:
     assert value(found, "process_cpu_seconds_total") > 0
 
 
+def test_fetches_are_counted_and_a_consumer_that_waits_is_seen(served: Http) -> None:
+    produced(served, "orders", 3)
+    settings = {"bootstrap.servers": served.running.address, "group.id": "g", "fetch.wait.max.ms": 50_000}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    for _ in range(3):
+        assert consumer.poll(PATIENCE_S) is not None
+    until(lambda: served.broker.long_polls.parked_count == 1)
+
+    found = samples(served)
+    produced(served, "orders", 1)
+    assert consumer.poll(PATIENCE_S) is not None
+    consumer.close()
+
+    assert value(found, "warren_long_polls") == 1
+    assert value(found, "warren_requests_total", api="Fetch") >= 1
+    assert value(found, "warren_response_bytes_total", api="Fetch") > 0
+    until(lambda: value(samples(served), "warren_connections") == 0)
+
+
 def test_what_is_refused_is_counted_as_an_error(served: Http) -> None:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": served.running.address, "group.id": "g", "allow.auto.create.topics": False}

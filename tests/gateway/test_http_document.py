@@ -16,7 +16,7 @@ from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT
 from warren.gateway.api import routes_of
 from warren.gateway.counts import Counts
-from warren.gateway.messages import Asked, Reply
+from warren.gateway.exchange import Asked, Reply
 from warren.gateway.problems import TOLD
 
 parser = pytest.importorskip("prometheus_client.parser")

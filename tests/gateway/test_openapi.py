@@ -14,7 +14,7 @@ from tests.tidy.source import ROOT
 from warren.broker.limits import Limits
 from warren.gateway.api import routes_of
 from warren.gateway.counts import Counts
-from warren.gateway.messages import Asked, Reply
+from warren.gateway.exchange import Asked, Reply
 from warren.gateway.openapi import document_of
 from warren.gateway.problems import TOLD, status_of
 from warren.protocol.own_errors import error_kinds

@@ -15,7 +15,7 @@ from warren.broker.peer import Peer
 from warren.broker.security.sasl import PLAIN
 from warren.config import AUTHENTICATION_ANSWER_S
 from warren.errors import AuthenticationFailed, NoRight, WarrenError, WrongPlace
-from warren.gateway.messages import Head
+from warren.gateway.exchange import Head
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker

@@ -11,9 +11,9 @@ from warren.broker.statistics import document_of
 from warren.config import FILTER_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX, PARTITIONS_MAX
 from warren.gateway import groups, health, page, parked, prometheus, putting, reading, topics
 from warren.gateway.counts import Counts
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.groups import Work
 from warren.gateway.json_messages import ENCODINGS, NUMBER_MAX, READ_FIELDS
-from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.routes import Handler, Needs, Parameter, Route, Routes, cluster, nothing, on_group, on_topic
 from warren.gateway.shapes import Moment, Plain, Seconds, Text, Truth, Whole
 

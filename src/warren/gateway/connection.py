@@ -18,7 +18,7 @@ from warren.config import (
     HTTP_SEND_S_MAX,
 )
 from warren.errors import TooLarge, TooMany, WarrenError
-from warren.gateway.messages import Head, Reply
+from warren.gateway.exchange import Head, Reply
 from warren.gateway.problems import failure, malformed, problem
 
 if TYPE_CHECKING:

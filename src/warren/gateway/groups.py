@@ -19,9 +19,9 @@ from warren.config import (
     OWN_LOOK_S,
 )
 from warren.errors import LeaseLost
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX, TAKEN_FIELDS, message_document
 from warren.gateway.leases import Tokens
-from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.shapes import Fields, Listed, Seconds, Text, Truth, Whole
 from warren.gateway.topics import LISTED_MAX, NAME_PATTERN, topic_of
 from warren.message import Message

@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from warren.errors import WarrenError
-from warren.gateway.messages import Asked, Reply, json_reply
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.shapes import Fields, Text, Truth
 from warren.queue import store_paths
 from warren.transaction.store import Store

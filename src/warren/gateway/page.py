@@ -10,8 +10,8 @@ from typing import Final
 
 from warren.broker.security.rights import Kind, Operation
 from warren.broker.standings import TopicStanding
+from warren.gateway.exchange import Asked, Reply
 from warren.gateway.health import readiness
-from warren.gateway.messages import Asked, Reply
 from warren.queue.group_description import GroupDescription
 
 ROWS_MAX: Final = 500

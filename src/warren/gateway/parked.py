@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from warren.config import HTTP_ANSWER_SIZE_TARGET, HTTP_LIMIT_MAX
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX, READ_FIELDS, bytes_document, message_document
-from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.putting import DUE_FORMAT
 from warren.gateway.reading import LIMIT_DEFAULT
 from warren.gateway.shapes import Bytes, Fields, Listed, Mapped, Shape, Text, Truth, Whole

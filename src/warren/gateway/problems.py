@@ -33,7 +33,7 @@ from warren.errors import (
     WrongMethod,
     WrongPlace,
 )
-from warren.gateway.messages import Reply
+from warren.gateway.exchange import Reply
 
 PROBLEM: Final = "application/problem+json"
 CHALLENGE: Final[Mapping[str, str]] = MappingProxyType({"WWW-Authenticate": 'Basic realm="warren", charset="UTF-8"'})

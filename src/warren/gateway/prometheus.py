@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from warren.broker.statistics import api_name
-from warren.gateway.messages import Asked, Reply
+from warren.gateway.exchange import Asked, Reply
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

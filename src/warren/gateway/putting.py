@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from warren.config import DELAY_S_MAX, HTTP_LIMIT_MAX, PARTITIONS_MAX
 from warren.errors import GONE, NoSuchTopic
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX, PUT_FIELDS, batch_of
-from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.shapes import Fields, Listed, Seconds, Text, Whole
 from warren.queue.topic import Topic
 from warren.storage.columns import Batch

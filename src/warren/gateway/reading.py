@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from warren.config import HTTP_ANSWER_SIZE_TARGET, HTTP_LIMIT_MAX, HTTP_SCANNED_MAX, PARTITIONS_MAX
 from warren.errors import BadInput, NoSuchMessage
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX, READ_FIELDS, message_document
-from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.shapes import Fields, Listed, Whole
 from warren.gateway.topics import topic_of
 from warren.message import Message

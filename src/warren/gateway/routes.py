@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote
 from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
 from warren.errors import BadInput, NoSuchPage, WrongMethod
 from warren.gateway.access import Need
-from warren.gateway.messages import JSON, Asked, Reply
+from warren.gateway.exchange import JSON, Asked, Reply
 from warren.gateway.shapes import Fields, Plain
 
 Handler = Callable[[Asked], Awaitable[Reply]]
@@ -130,5 +130,5 @@ def on_topic(*operations: Operation) -> Needs:
     return lambda given: [(operation, Kind.TOPIC, given["topic"]) for operation in operations]
 
 
-def on_group(operation: Operation, on_topic: Operation = Operation.READ) -> Needs:
-    return lambda given: ((on_topic, Kind.TOPIC, given["topic"]), (operation, Kind.GROUP, given["group"]))
+def on_group(operation: Operation, of_topic: Operation = Operation.READ) -> Needs:
+    return lambda given: ((of_topic, Kind.TOPIC, given["topic"]), (operation, Kind.GROUP, given["group"]))

@@ -22,7 +22,7 @@ from warren.gateway.access import Access
 from warren.gateway.api import routes_of
 from warren.gateway.connection import Finish, HttpConnection
 from warren.gateway.counts import NO_ROUTE, Counts
-from warren.gateway.messages import JSON, Asked, Head, Reply, json_reply
+from warren.gateway.exchange import JSON, Asked, Head, Reply, json_reply
 from warren.gateway.openapi import document_of
 from warren.gateway.routes import Found, Route, read_query
 from warren.gateway.shapes import Fields

@@ -10,8 +10,8 @@ from warren.broker.security.rights import Kind, Operation
 from warren.broker.statistics import topic_document
 from warren.config import BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, BODY_SIZE_MAX, NAME_SIZE_MAX, PARTITIONS_MAX
 from warren.errors import TopicExists
+from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX
-from warren.gateway.messages import Asked, Reply, json_reply
 from warren.gateway.shapes import Fields, Listed, Seconds, Shape, Text, Truth, Whole
 from warren.queue.description import TopicDescription
 from warren.queue.topic import Topic

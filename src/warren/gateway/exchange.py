@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -75,7 +75,3 @@ class Asked:
 def json_reply(document: object, status: int = 200) -> Reply:
     """The document as an answer."""
     return Reply(status=status, body=json.dumps(document, ensure_ascii=False).encode() + b"\n")
-
-
-def text_reply(lines: Sequence[str], kind: str) -> Reply:
-    return Reply(status=200, body="\n".join(lines).encode(), kind=kind)

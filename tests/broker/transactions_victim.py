@@ -22,10 +22,10 @@ def die(*arguments: Any, **named: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def reply(connection: Connection, request: Any, size: int, answer: Any) -> None:
+def reply(connection: Connection, request: Any, *arguments: Any) -> None:
     if request.api_key == ApiKey.PRODUCE:
         die()
-    REPLY(connection, request, size, answer)
+    REPLY(connection, request, *arguments)
 
 
 REPLY = Connection._reply

@@ -95,10 +95,10 @@ class Member:
         return f"<{type(self).__name__} {self.name} of {self.topic.name}{' closed' if self._is_closed else ''}>"
 
 
-def _goes_back(messages: Sequence[Message], more: Sequence[Message]) -> bool:
-    """Whether one of the messages that follow stands before one of its partition that is there."""
+def _later(messages: Sequence[Message], more: Sequence[Message]) -> list[Message]:
+    """Those of `more` that follow on `messages`: a member that joined anew in between is given some again."""
     last = {message.partition: message.number for message in messages}
-    return any(message.number <= last.get(message.partition, -1) for message in more)
+    return [message for message in more if message.number > last.get(message.partition, -1)]
 
 
 class StreamMember(Member):
@@ -114,6 +114,7 @@ class StreamMember(Member):
         self._mutex = threading.RLock()
         self._ahead: list[Message] = []
         """What iterating has fetched and not given, the next one last."""
+        self._owned: list[int] = []
 
     # --- Reading ---
 
@@ -128,13 +129,9 @@ class StreamMember(Member):
             messages = [self._ahead.pop() for _ in range(count)]
         while len(messages) < limit:
             more = yield from self._reading(limit - len(messages), 0.0 if messages else wait_s)
-            if _goes_back(messages, more):
-                # It joined anew in between: what comes again is for the next read, which begins there.
-                self.unread(more)
-                break
-            messages += more
             if not more:
                 break
+            messages += _later(messages, more)
         return messages
 
     def _reading(self, limit: int, wait_s: float) -> Steps[list[Message]]:
@@ -142,6 +139,7 @@ class StreamMember(Member):
         answer = yield from self.handle.waiting(
             OwnKey.READ_GROUP, values, wait_s, lambda found: bool(found.messages.records), repeat=_read_again
         )
+        self._owned = list(answer.owned)
         return self._messages(answer)
 
     def __iter__(self) -> Iterator[Message]:
@@ -217,6 +215,10 @@ class StreamMember(Member):
     def partitions(self) -> list[int]:
         """The partitions that this member owns now."""
         return list(self._described().owned)
+
+    def owned(self) -> list[int]:
+        """The same as of the last read, without asking the broker."""
+        return self._owned
 
     def members(self) -> list[str]:
         """The ids of all members of the group that live."""

@@ -257,3 +257,64 @@ def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
             assert await billing.lag() == {0: 1}
 
     run(work())
+
+
+def test_a_partition_is_read_by_number_and_as_arrow(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with warren.aio.open(tmp_path, durability="os") as store:
+            topic = await store.topic("orders", partitions=2)
+            log = await topic.partition(1)
+            assert (await log.append(b"0")).number == 0
+            assert await log.append_many([b"1", b"2"]) == range(1, 3)
+            assert (await log.first(), await log.end()) == (0, 3)
+            message = await log.at(1)
+            assert message is not None
+            assert message.body == b"1"
+            assert [each.body async for each in log.backwards()] == [b"2", b"1", b"0"]
+            assert [each.body for each in await log.last(2)] == [b"1", b"2"]
+            assert sum([batch.num_rows async for batch in log.scan(columns=["body"])]) == 3
+            assert await log.wait(2, PATIENCE_S)
+            assert not await log.wait(3, 0.01)
+            await topic.retire()
+
+    run(work())
+
+
+def test_a_producer_numbers_its_puts(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with warren.aio.open(tmp_path, durability="os") as store:
+            topic = await store.topic("orders")
+            async with await store.producer("loader") as producer:
+                assert await producer.put(topic, b"1", sequence=1) is not None
+                assert await producer.put_many("orders", [b"2", b"3"]) is not None
+                assert await producer.put(topic, b"1", sequence=1) is None
+                assert (producer.name, await producer.sequence()) == ("loader", 2)
+            assert (await store.describe("orders")).messages == 3
+
+    run(work())
+
+
+def test_what_a_group_is_and_left_dead_can_be_seen(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with warren.aio.open(tmp_path, durability="os") as store:
+            topic = await store.topic("orders", partitions=2)
+            await topic.put_many([b"1", b"2"], partition=0)
+            async with await topic.group("billing") as billing:
+                await billing.read(wait=PATIENCE_S)
+                assert billing.partitions == [0, 1]
+                assert billing.id in await billing.members()
+            async with await topic.group("workers", mode="queue") as work:
+                message = await work.take(wait=PATIENCE_S)
+                assert message is not None
+                await work.reject(message, "not wanted")
+            assert await topic.groups() == ["billing", "workers"]
+            assert (await topic.describe_group("workers")).group == "workers"
+            assert len([letter async for letter in topic.dead_letters("workers")]) == 1
+            existing = await store.existing_topic("orders")
+            assert existing.partition_count == 2
+            async with await store.transaction() as tx:
+                await tx.put("orders", b"3")
+                assert await tx.state() == "open"
+            assert await store.last_failure() == ""
+
+    run(work())

@@ -4,7 +4,9 @@ from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.handover_queue import HandoverQueue, handover
+from warren.aio.log import Log
 from warren.aio.memory_queue import MemoryQueue, memory
+from warren.aio.producer import Producer
 from warren.aio.store import Store, Transaction, connect, open
 from warren.aio.topic import Topic
 
@@ -13,7 +15,9 @@ __all__ = [
     "Broadcast",
     "DurableQueue",
     "HandoverQueue",
+    "Log",
     "MemoryQueue",
+    "Producer",
     "QueueGroup",
     "Store",
     "StreamGroup",

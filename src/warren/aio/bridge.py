@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from warren.clock import SYSTEM_CLOCK
@@ -98,6 +99,14 @@ class Twin:
 
     def __repr__(self) -> str:
         return f"<aio {self.sync!r}>"
+
+
+async def iterated(bridge: Bridge, begin: Callable[[], Iterator[R]], count: int) -> AsyncIterator[R]:
+    """What the iterator that `begin` gives yields, fetched by a thread, `count` at a time."""
+    found = await bridge.call(begin)
+    while page := await bridge.call(lambda: list(islice(found, count))):
+        for item in page:
+            yield item
 
 
 def passed(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:

@@ -55,8 +55,14 @@ class StreamGroup(_Consumer):
     members = passed(stream_group.StreamGroup.members)
 
     @property
+    def id(self) -> str:
+        """The id of this member."""
+        return self.sync.id
+
+    @property
     def partitions(self) -> list[int]:
-        return self.sync.partitions
+        """The partitions that this member owns; over the network, those that it owned when it read last."""
+        return self.sync.owned()
 
 
 class QueueGroup(_Consumer):

@@ -11,9 +11,11 @@ from typing import Any, Self, Unpack
 from warren.aio.batching import Batching
 from warren.aio.bridge import Bridge, Twin, passed
 from warren.aio.durable_queue import DurableQueue
+from warren.aio.producer import Producer
 from warren.aio.topic import Topic
 from warren.queue.batching import BatchingOptions
 from warren.transaction import store, transaction
+from warren.transaction.states import State
 
 
 class Transaction(Twin):
@@ -24,6 +26,10 @@ class Transaction(Twin):
     @property
     def id(self) -> str:
         return self.sync.id
+
+    async def state(self) -> State:
+        """Where it stands now."""
+        return await self._bridge.call(lambda: self.sync.state)
 
     put = passed(transaction.Transaction.put)
     put_many = passed(transaction.Transaction.put_many)
@@ -62,6 +68,18 @@ class Store(Twin):
         """As `Store.topic`."""
         return Topic(await self._bridge.call(self.sync.topic, name, partitions, **settings), self._bridge)
 
+    async def existing_topic(self, name: str) -> Topic:
+        """As `Store.existing_topic`."""
+        return Topic(await self._bridge.call(self.sync.existing_topic, name), self._bridge)
+
+    async def producer(self, name: str) -> Producer:
+        """As `Store.producer`: `async with await store.producer("loader-1") as producer`."""
+        return Producer(await self._bridge.call(self.sync.producer, name), self._bridge)
+
+    async def last_failure(self) -> str:
+        """As `Store.last_failure`."""
+        return await self._bridge.call(lambda: self.sync.last_failure)
+
     async def queue(self, name: str, maxsize: int = 0, **settings: Any) -> DurableQueue:
         """As `Store.queue`."""
         return DurableQueue(await self._bridge.call(self.sync.queue, name, maxsize, **settings), self._bridge)
@@ -77,6 +95,8 @@ class Store(Twin):
     topics = passed(store.Store.topics)
     has_topic = passed(store.Store.has_topic)
     delete_topic = passed(store.Store.delete_topic)
+    describe = passed(store.Store.describe)
+    configure_topic = passed(store.Store.configure_topic)
     commit = passed(store.Store.commit)
     abort = passed(store.Store.abort)
     recover = passed(store.Store.recover)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
-from typing import Any, Final, Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
-from warren.aio.bridge import Twin, passed
+from warren.aio.bridge import Twin, iterated, passed
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
+from warren.aio.log import PAGE, Log
 from warren.message import Message, Place, TopicReceipt
 from warren.queue import topic
 from warren.queue.delayed import Delayed, Scheduled
 from warren.queue.groups import GroupOptions
+from warren.queue.letters import Letter
 from warren.queue.message_fields import Columns, Fields
 from warren.queue.positions import Where
 from warren.queue.request import ask
 from warren.queue.settings import TopicSettings
-
-PAGE: Final = 256
-"""How many messages an iteration fetches at a time."""
 
 
 class Topic(Twin):
@@ -34,6 +32,10 @@ class Topic(Twin):
     @property
     def partition_count(self) -> int:
         return self.sync.partition_count
+
+    async def partition(self, number: int) -> Log:
+        """As `Topic.partition`: `log = await topic.partition(0)`."""
+        return Log(await self._bridge.call(self.sync.partition, number), self._bridge)
 
     # --- Putting ---
 
@@ -111,7 +113,13 @@ class Topic(Twin):
         """As `Topic.broadcast`, without an end."""
         return Broadcast(await self._bridge.call(self.sync.broadcast, tag=tag, start=start), self._bridge)
 
+    def dead_letters(self, group: str | None = None) -> AsyncIterator[Letter]:
+        """As `Topic.dead_letters`."""
+        return iterated(self._bridge, lambda: self.sync.dead_letters(group), PAGE)
+
     groups = passed(topic.Topic.groups)
+    group_settings = passed(topic.Topic.group_settings)
+    describe_group = passed(topic.Topic.describe_group)
     delete_group = passed(topic.Topic.delete_group)
 
     # --- Reading by place and time ---
@@ -120,23 +128,17 @@ class Topic(Twin):
 
     def since(self, when: datetime | float | int, *, tag: str | None = None) -> AsyncIterator[Message]:
         """As `Topic.since`."""
-        return self._iterate(lambda: self.sync.since(when, tag=tag))
+        return iterated(self._bridge, lambda: self.sync.since(when, tag=tag), PAGE)
 
     def between(
         self, start: datetime | float | int, end: datetime | float | int, *, tag: str | None = None
     ) -> AsyncIterator[Message]:
         """As `Topic.between`."""
-        return self._iterate(lambda: self.sync.between(start, end, tag=tag))
+        return iterated(self._bridge, lambda: self.sync.between(start, end, tag=tag), PAGE)
 
     def scheduled(self, limit: int | None = None) -> AsyncIterator[Scheduled]:
         """As `Topic.scheduled`."""
-        return self._iterate(lambda: self.sync.scheduled(limit))
-
-    async def _iterate(self, start: Any) -> AsyncIterator[Any]:
-        found: Iterator[Any] = await self._bridge.call(start)
-        while page := await self._bridge.call(lambda: list(islice(found, PAGE))):
-            for item in page:
-                yield item
+        return iterated(self._bridge, lambda: self.sync.scheduled(limit), PAGE)
 
     async def configure(self, **changes: Any) -> TopicSettings:
         """As `Topic.configure`."""

@@ -420,6 +420,10 @@ class RemoteTopic:
         """See what others changed in the settings, such as partitions that were added."""
         self.shown()
 
+    def retire(self) -> None:
+        """Remove the blocks that the settings no longer keep."""
+        self.store.calls.call(OwnKey.RETIRE_TOPIC, {"topic": str(self.name)}, repeat=same)
+
     def configure(self, **changes: Any) -> TopicSettings:
         """Change settings, for everybody. The settings now."""
         values = {"topic": str(self.name), "settings": setting_values(changes)}

@@ -48,6 +48,7 @@ class OwnKey(IntEnum):
     STATISTICS = 10_031
     SEE_GROUP = 10_032
     LIST_DEAD = 10_033
+    RETIRE_TOPIC = 10_034
 
     @property
     def title(self) -> str:
@@ -231,6 +232,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     ),
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
     OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),
+    OwnKey.RETIRE_TOPIC: (_TOPIC,),
     OwnKey.SEE_GROUP: (
         _TOPIC,
         field("group", "string"),
@@ -279,7 +281,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("in_flight", "int64"),
         field("dead", "string"),
     ),
-    OwnKey.READ_GROUP: (_MESSAGES,),
+    OwnKey.READ_GROUP: (_MESSAGES, field("owned", "[]int32")),
     OwnKey.COMMIT_GROUP: (_POSITIONS,),
     OwnKey.SEEK_GROUP: (_POSITIONS,),
     OwnKey.TAKE: (_MESSAGES,),
@@ -308,6 +310,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.USE_QUEUE: (field("is_done", "bool"), field("item", "bytes"), field("count", "int64")),
     OwnKey.CLOSE_HANDLE: (),
     OwnKey.STATISTICS: (field("statistics", "string"),),
+    OwnKey.RETIRE_TOPIC: (),
     OwnKey.SEE_GROUP: (
         _SETTINGS,
         field("members", "[]string"),

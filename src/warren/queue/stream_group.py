@@ -209,6 +209,10 @@ class StreamGroup:
         """The partitions that this member owns now."""
         return self._ownership.partitions
 
+    def owned(self) -> list[int]:
+        """The same as far as it is known without asking anybody."""
+        return self._ownership.partitions
+
     def members(self) -> list[str]:
         """The ids of all members of the group that live, in this and other processes."""
         self._check_open()

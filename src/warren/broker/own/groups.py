@@ -231,7 +231,7 @@ async def read_group(call: Call, asked: Fields) -> Values:
         return await call.broker.in_thread(held.read, serial, this, limit, size)
 
     messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
-    return {"messages": message_values(messages)}
+    return {"messages": message_values(messages), "owned": held.group.partitions}
 
 
 async def commit_group(call: Call, asked: Fields) -> Values:

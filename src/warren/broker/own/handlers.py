@@ -19,6 +19,7 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.OPEN_TOPIC: stores.open_topic,
     OwnKey.CONFIGURE_TOPIC: stores.configure_topic,
     OwnKey.DELETE_TOPIC: stores.delete_topic,
+    OwnKey.RETIRE_TOPIC: stores.retire_topic,
     OwnKey.APPEND: appending.append,
     OwnKey.READ: reading.read,
     OwnKey.FIND_TIME: reading.find_time,

@@ -85,6 +85,12 @@ async def delete_topic(call: Call, asked: Fields) -> Values:
     return {}
 
 
+async def retire_topic(call: Call, asked: Fields) -> Values:
+    """Remove the blocks that the settings of a topic no longer keep, without waiting until the broker does."""
+    await call.broker.in_thread(call.broker.topics.find(asked.topic).retire)
+    return {}
+
+
 def topic_of(call: Call, name: str) -> Topic:
     """The topic that a request names; NoSuchTopic where there is none, BadInput for a name that is none."""
     if not name:

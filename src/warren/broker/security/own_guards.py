@@ -81,6 +81,7 @@ OWN_NEEDS: Final[Mapping[int, Needs]] = MappingProxyType(
         OwnKey.OPEN_TOPIC: _topic(Operation.DESCRIBE),
         OwnKey.CONFIGURE_TOPIC: _topic(Operation.ALTER, Operation.ALTER_CONFIGS),
         OwnKey.DELETE_TOPIC: _topic(Operation.DELETE),
+        OwnKey.RETIRE_TOPIC: _topic(Operation.ALTER),
         OwnKey.APPEND: _topic(Operation.WRITE),
         OwnKey.READ: _topic(Operation.READ),
         OwnKey.FIND_TIME: _topic(Operation.READ),

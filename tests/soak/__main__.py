@@ -90,7 +90,7 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
         CONSOLE.print(fault.kind, fault.detail, markup=False)
     CONSOLE.print(
         f"{outcome.kills} kills, {outcome.messages:,} messages, {outcome.events:,} events, {outcome.outages:,} outages",
-        f"connections {outcome.connections}",
+        f"connections {outcome.connections}, crashes of clients {outcome.crashes}",
         f"{len(outcome.faults)} faults in {time.monotonic() - begun:.0f} s",
         sep="; ",
     )

@@ -1,16 +1,19 @@
-"""Who takes part in the long run: clients of all kinds, each in a thread, started anew where an outage ended one."""
+"""Who takes part in the long run: clients of all kinds, each a process, started anew where an outage ended one."""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiokafka.errors
 import confluent_kafka
@@ -40,33 +43,7 @@ GROUPS: Final = (CLASSIC, NEWER, STREAM, QUEUE)
 FAILURES_MAX: Final = 3
 PAUSE_S: Final = 0.1
 CALL_S: Final = 60.0
-
-
-@contextmanager
-def hushed() -> Iterator[None]:
-    """Clients tell of each connection that is lost; here that is what they are there for."""
-    loggers = [logging.getLogger(name) for name in ("aiokafka", "kafka", "asyncio")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-class Seen(Writer):
-    """A history, which also keeps what each group got and when it last got something."""
-
-    def __init__(self, path: Path, who: str, seen: Mapping[str, set[tuple[int, int]]]) -> None:
-        super().__init__(path, who)
-        self._seen = seen
-
-    def note(self, kind: str, **facts: Any) -> None:
-        super().note(kind, **facts)
-        if kind in ("read", "took"):
-            self._seen[facts["group"]].update((partition, number) for partition, number, _ in facts["messages"])
+FAULT: Final = ".fault"
 
 
 class OfWarren:
@@ -81,9 +58,8 @@ class OfWarren:
             if kind == "producer":
                 self._worker = Producer(store, place.history, place.who, place.draw, place.topic)
             else:
-                self._worker = (ReaderOverNetwork if kind == "reader" else TakerOverNetwork)(
-                    topic, place.history, place.draw
-                )
+                make = ReaderOverNetwork if kind == "reader" else TakerOverNetwork
+                self._worker = make(topic, place.history, place.draw)
         except BaseException:
             self._store.close()
             raise
@@ -113,51 +89,94 @@ CONSUMERS: Final[Mapping[str, Callable[[Place], Role]]] = {
     "warren-taker-1": lambda place: OfWarren(place, "taker"),
     "warren-taker-2": lambda place: OfWarren(place, "taker"),
 }
+MAKERS: Final = {**PRODUCERS, **CONSUMERS}
+
+
+class Job(NamedTuple):
+    """What a client is to do, and where it writes down what it did."""
+
+    name: str
+    address: str
+    topic: str
+    directory: str
+    pace_s: float
+    seed: str
+
+    def place(self, life: str) -> Place:
+        who = f"{self.name}-{life}"
+        history = Writer(Path(self.directory, f"{who}.history"), who)
+        return Place(self.address, self.topic, who, history, random.Random(f"{self.seed} {who}"))
+
+
+# --- In the process of a client ---
+
+
+def work(job: Job, generation: int, is_over: Event) -> None:
+    """Work until it is over. Where too much fails, the next of its kind goes on, under another name."""
+    for name in ("aiokafka", "kafka", "asyncio"):
+        # They tell of each connection that is lost; here that is what they are there for.
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        life = 0
+        while not is_over.is_set():
+            life += 1
+            _live(job, job.place(f"{generation}-{life}"), is_over)
+    except Exception:  # noqa: BLE001  # Whatever it is, the check tells it.
+        Path(job.directory, f"{job.name}-{generation}{FAULT}").write_text(traceback.format_exc())
+    finally:
+        # Threads that a client of somebody else has left are not waited for.
+        os._exit(0)
+
+
+def _live(job: Job, place: Place, is_over: Event) -> None:
+    try:
+        role = MAKERS[job.name](place)
+    except kafka.errors.KafkaConfigurationError:
+        raise
+    except OUTAGES:
+        place.history.note("outage")
+        is_over.wait(PAUSE_S)
+        return
+    failures = 0
+    try:
+        while not is_over.is_set() and failures < FAILURES_MAX:
+            try:
+                role.step()
+                failures = 0
+                is_over.wait(place.draw.random() * 2 * job.pace_s)
+            except OUTAGES:
+                failures += 1
+                place.history.note("outage")
+                is_over.wait(PAUSE_S)
+    finally:
+        with suppress(*OUTAGES):
+            role.close()
+
+
+# --- In the process of the run ---
 
 
 class Worker:
-    """One client in a thread. Where it fails again and again, the next of its kind goes on, under another name."""
+    """A client in a process, and the next one where it crashed: of that `crashes` tells."""
 
-    def __init__(
-        self, name: str, make: Callable[[Place], Role], place: Callable[[str], Place], pace_s: float, seed: str
-    ) -> None:
-        self.name, self.fault, self.outages, self.lives = name, "", 0, 0
-        self._make, self._place, self._pace_s, self._draw = make, place, pace_s, random.Random(seed)
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+    def __init__(self, job: Job) -> None:
+        self.name, self.crashes = job.name, 0
+        self._job, self._context = job, multiprocessing.get_context("forkserver")
+        # One process imports every client, and the others are made of it.
+        self._context.set_forkserver_preload([__name__])
+        self._is_over = self._context.Event()
+        self._thread = threading.Thread(target=self._run, name=job.name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        try:
-            while not self._is_over.is_set():
-                self._live()
-        except Exception:  # noqa: BLE001  # Whatever it is, the check tells it.
-            self.fault = f"{self.name} died: {traceback.format_exc()}"
-
-    def _live(self) -> None:
-        """Work until it is over, or too much has failed."""
-        self.lives += 1
-        try:
-            role = self._make(self._place(f"{self.name}-{self.lives}"))
-        except kafka.errors.KafkaConfigurationError:
-            raise
-        except OUTAGES:
-            self.outages += 1
-            self._is_over.wait(PAUSE_S)
-            return
-        failures = 0
-        try:
-            while not self._is_over.is_set() and failures < FAILURES_MAX:
-                try:
-                    role.step()
-                    failures = 0
-                    self._is_over.wait(self._draw.random() * 2 * self._pace_s)
-                except OUTAGES:
-                    failures, self.outages = failures + 1, self.outages + 1
-                    self._is_over.wait(PAUSE_S)
-        finally:
-            with suppress(*OUTAGES):
-                role.close()
+        generation = 0
+        while not self._is_over.is_set():
+            generation += 1
+            process = self._context.Process(target=work, args=(self._job, generation, self._is_over), daemon=True)
+            process.start()
+            process.join()
+            if process.exitcode:
+                self.crashes += 1
 
     def end(self) -> None:
         """Let it finish what it has begun; `join` waits for it."""

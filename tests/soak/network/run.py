@@ -7,8 +7,8 @@ import signal
 import socket
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,8 +16,8 @@ import warren
 from tests.broker.watched import Usage, WatchedBroker
 from tests.soak.checker import Fault, Stored, check
 from tests.soak.history import Event, read_all
-from tests.soak.network.crew import CONSUMERS, GROUPS, PREFETCHING, PRODUCERS, Seen, Worker, hushed
-from tests.soak.network.producers import Place, Role
+from tests.soak.network.crew import CONSUMERS, FAULT, GROUPS, PREFETCHING, PRODUCERS, Job, Worker
+from tests.soak.network.progress import Progress
 from tests.soak.network.proxy import HOST, Proxy
 from warren.queue.positions import stored_position
 from warren.queue.topic import Topic
@@ -60,6 +60,7 @@ class Outcome(NamedTuple):
     events: int
     outages: int
     connections: dict[str, int]
+    crashes: dict[str, int]
     stretches: list[Stretch]
     faults: list[Fault]
 
@@ -108,8 +109,7 @@ def run(
         for number in range(rounds):
             one = Round(directory / f"round-{number}", number, served, proxy, draw, plan)
             done.append(one)
-            with hushed():
-                one.go(lambda what, number=number: progress(number, what))  # type: ignore[misc]
+            one.go(lambda what, number=number: progress(number, what))  # type: ignore[misc]
             if one.faults:
                 break
     finally:
@@ -119,7 +119,8 @@ def run(
     faults = [*served.faults, *(fault for one in done for fault in one.faults), *judged(stretches)]
     messages, events = sum(one.messages for one in done), sum(one.events for one in done)
     outages = sum(one.outages for one in done)
-    return Outcome(served.kills, messages, events, outages, dict(proxy.counts), stretches, faults)
+    crashes = dict(sum((one.crashes for one in done), Counter[str]()))
+    return Outcome(served.kills, messages, events, outages, dict(proxy.counts), crashes, stretches, faults)
 
 
 class Round:
@@ -132,9 +133,10 @@ class Round:
         self._directory, self._number, self._served, self._proxy = directory, number, served, proxy
         self._draw, self._plan = draw, plan
         self._topic = f"soak-{number}"
-        self._seen: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        self._progress = Progress(directory)
         self.faults: list[Fault] = []
         self.messages = self.events = self.outages = 0
+        self.crashes: Counter[str] = Counter()
         self.stretch: Stretch | None = None
 
     def go(self, progress: Callable[[str], None]) -> None:
@@ -153,22 +155,20 @@ class Round:
             for worker in (*makers, *takers):
                 worker.end()
         self._join(takers)
-        self.outages = sum(worker.outages for worker in (*makers, *takers))
-        self.faults += [Fault("died", worker.fault) for worker in (*makers, *takers) if worker.fault]
+        self.crashes = Counter({each.name: each.crashes for each in (*makers, *takers) if each.crashes})
+        # Kafka's clients are partly in C, and may come to an end of their own; ours may not.
+        self.faults += [Fault("died", f"{name} crashed") for name in self.crashes if name.startswith("warren")]
+        self.faults += [Fault("died", path.read_text()) for path in sorted(self._directory.glob(f"*{FAULT}"))]
         events = read_all(self._directory)
+        self.outages = sum(event.kind == "outage" for event in events)
         self.messages, self.events = len(stored), len(events)
         self.faults += [*check(events, stored, PREFETCHING), *self._check_positions(events)]
         if not self.faults:
             self._tidy()
 
-    def _crew(self, kinds: Mapping[str, Callable[[Place], Role]]) -> list[Worker]:
-        return [
-            Worker(name, make, self._place, self._plan.pace_s, f"{self._draw.random()}") for name, make in kinds.items()
-        ]
-
-    def _place(self, who: str) -> Place:
-        history = Seen(self._directory / f"{who}.history", who, self._seen)
-        return Place(self._proxy.address, self._topic, who, history, random.Random(f"{self._draw.random()} {who}"))
+    def _crew(self, names: Iterable[str]) -> list[Worker]:
+        where = self._proxy.address, self._topic, str(self._directory), self._plan.pace_s
+        return [Worker(Job(name, *where, f"{self._draw.random()}")) for name in names]
 
     # --- What is done to the broker ---
 
@@ -210,10 +210,11 @@ class Round:
 
     def _await_group(self, group: str, places: Set[tuple[int, int]]) -> None:
         """Until the group has got everything: it may take its time, as long as it gets something."""
-        seen, lacking = self._seen[group], len(places)
+        seen, lacking = self._progress.seen[group], len(places)
         deadline = time.monotonic() + DRAIN_S_MAX
         while lacking and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(0.1)
+            self._progress.look()
             left = max(0, len(places) - len(seen))
             if left < lacking:
                 lacking, deadline = left, time.monotonic() + DRAIN_S_MAX

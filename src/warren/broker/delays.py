@@ -39,11 +39,27 @@ async def put_delayed(
     splits = [await call.broker.unpacking.run(split_delayed, batch, now_us) for batch in batches]
     if not any(splits):
         return await otherwise()
+    # What was unpacked counts as what was received: whoever sends more has to wait.
+    size = sum(split.size for split in splits if split is not None)
+    call.broker.budget.take(size)
+    try:
+        return await _put(call, transactional_id, topic, partition, batches, splits)
+    finally:
+        call.broker.budget.give_back(size)
+
+
+async def _put(
+    call: Call,
+    transactional_id: str | None,
+    topic: Topic,
+    partition: int,
+    batches: Sequence[Batch],
+    splits: Sequence[Split | None],
+) -> PartitionStored:
     batch, split = batches[0], splits[0]
     if not any(batch.is_idempotent or batch.is_transactional for batch in batches):
-        await call.broker.in_thread(
-            _park, call.broker.store, None, topic, partition, list(zip(batches, splits, strict=True))
-        )
+        parts = list(zip(batches, splits, strict=True))
+        await call.broker.in_thread(_park, call.broker.store, None, topic, partition, parts)
         return _answer(call, topic, partition, Code.NONE)
     if len(batches) > 1 or not batch.is_idempotent or split is None:
         message = "expected one batch of a producer that has an id"

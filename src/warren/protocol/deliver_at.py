@@ -45,6 +45,11 @@ class Split(NamedTuple):
     delayed: list[Delayed]
     rest: list[bytes]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        return sum(len(each.message.body) for each in self.delayed) + sum(map(len, self.rest))
+
 
 def may_be_delayed(batch: Batch, *, sees_compressed: bool) -> bool:
     """Whether the name of the header stands in the batch; also where it would take long to find out.

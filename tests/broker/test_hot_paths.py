@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,11 +12,14 @@ import pytest
 
 import warren
 from tests.broker.calls import Caller
-from tests.broker.running import RunningBroker, running_broker
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.protocol.api import ApiKey
+from warren.protocol.codec import INT32
+from warren.protocol.heads import Request, request_frame
+from warren.protocol.kafka_codec import encode_request
 from warren.storage.kafka_batch import pack_kafka
 from warren.storage.puts import append_puts
 
@@ -76,6 +81,28 @@ def test_a_partition_that_another_process_adds_takes_puts_at_once(broker: Runnin
         answer = caller.produce("orders", batch(b"b"), partition=1)
 
         assert answer == (Code.NONE, 0)
+
+
+def test_a_client_that_goes_while_it_waits_gives_its_bytes_back_once(broker: RunningBroker) -> None:
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    values = {"replica_id": -1, "max_wait_ms": 200, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+    body = encode_request(ApiKey.FETCH, 11, values | {"topics": [{"topic": "orders", "partitions": [part]}]})
+    frame = request_frame(Request(ApiKey.FETCH, 11, 1, "test", memoryview(body)), is_flexible=False)
+    running = broker.broker
+
+    with socket.create_connection(running.advertised) as client:
+        client.sendall(INT32.pack(len(frame)) + frame)
+        wait_until(lambda: running.long_polls.parked_count == 1)
+    wait_until(lambda: not running.connections and not running.long_polls.parked_count)
+
+    assert running.budget.size == 0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "this never came about"
+        time.sleep(0.01)
 
 
 def test_puts_of_many_clients_get_numbers_of_their_own(tmp_path: Path) -> None:

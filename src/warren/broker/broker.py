@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from warren.broker.budget import Budget
-from warren.broker.call import Answer, Call
+from warren.broker.call import Answer, Call, Later
 from warren.broker.dispatch import handler_of
 from warren.broker.door import Door
 from warren.broker.groups.coordinator import Coordinator
@@ -103,7 +103,7 @@ class Broker:
             # The last threads are gone with the broker: what is held is closed here and now.
             session.close()
 
-    def answer(self, call: Call) -> Answer | Awaitable[Answer]:
+    def answer(self, call: Call) -> Answer | Awaitable[Answer] | Later:
         """The answer to a request, now or later; UnsupportedRequest where nobody has one."""
         handler = handler_of(call.request.api_key)
         if handler is None:

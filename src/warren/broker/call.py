@@ -18,6 +18,17 @@ Answer = Sequence[Buffer] | None
 """The body of a response; None where the client wants none."""
 
 
+class Later:
+    """An answer that comes later, without a task or a future: for requests that are many. For the loop's thread alone.
+
+    Whoever gives it to the connection calls `told` once, with the answer or with what went wrong, and not before the
+    connection has had the chance to say who that is.
+    """
+
+    __slots__ = ("told",)
+    told: Callable[[Answer | BaseException], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request, the broker that serves it, and who sent it."""
@@ -42,3 +53,4 @@ class Call:
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 """Answers at once, on the event loop, or when it is awaited. What blocks belongs behind the door or on a thread."""
+AnyHandler = Callable[[Call], Answer | Awaitable[Answer] | Later]

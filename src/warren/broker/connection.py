@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, cast
 
-from warren.broker.call import Answer, Call
+from warren.broker.call import Answer, Call, Later
 from warren.broker.peer import Peer
 from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX
 from warren.errors import ProtocolError, WarrenError
@@ -113,15 +113,18 @@ class Connection(asyncio.BufferedProtocol):
             except WarrenError as error:
                 self._refuse(request, size, error)
                 return
-            except Exception:  # noqa: BLE001  # It is logged, and ends no other connection.
-                self._fail(request, size)
+            except Exception as error:  # noqa: BLE001  # It is logged, and ends no other connection.
+                self._fail(request, size, error)
                 return
             if type(found) is list:
                 self._reply(request, size, found, begun_s)
+            elif isinstance(found, Later):
+                self._is_working = True
+                found.told = functools.partial(self._told, request, size, begun_s)
             elif isinstance(found, asyncio.Future):
                 # Much less than a task, and requests that are many give it.
                 self._is_working = True
-                found.add_done_callback(functools.partial(self._told, request, size, begun_s))
+                found.add_done_callback(functools.partial(self._settled, request, size, begun_s))
             elif inspect.isawaitable(found):
                 self._is_working = True
                 self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
@@ -130,21 +133,19 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _finish(self, request: Request, size: int, answer: Awaitable[Answer], begun_s: float) -> None:
         try:
-            found = await answer
-        except WarrenError as error:
-            self._refuse(request, size, error)
-        except Exception:  # noqa: BLE001  # The same.
-            self._fail(request, size)
-        else:
-            self._go_on(request, size, found, begun_s)
+            found: Answer | BaseException = await answer
+        except Exception as error:  # noqa: BLE001  # It is told, and ends no other connection.
+            found = error
+        self._told(request, size, begun_s, found)
 
-    def _told(self, request: Request, size: int, begun_s: float, answer: asyncio.Future[Answer]) -> None:
-        try:
-            found = answer.result()
-        except WarrenError as error:
-            self._refuse(request, size, error)
-        except Exception:  # noqa: BLE001  # The same.
-            self._fail(request, size)
+    def _settled(self, request: Request, size: int, begun_s: float, answer: asyncio.Future[Answer]) -> None:
+        self._told(request, size, begun_s, answer.exception() or answer.result())
+
+    def _told(self, request: Request, size: int, begun_s: float, found: Answer | BaseException) -> None:
+        if isinstance(found, WarrenError):
+            self._refuse(request, size, found)
+        elif isinstance(found, BaseException):
+            self._fail(request, size, found)
         else:
             self._go_on(request, size, found, begun_s)
 
@@ -172,14 +173,16 @@ class Connection(asyncio.BufferedProtocol):
         self._give_back(size)
         self.abort()
 
-    def _fail(self, request: Request, size: int) -> None:
+    def _fail(self, request: Request, size: int, error: BaseException) -> None:
         """A mistake of the broker's own ends the connection it was met on, and no other."""
-        LOGGER.exception("request %d of %s could not be answered", request.api_key, self.peer)
+        LOGGER.error("request %d of %s could not be answered", request.api_key, self.peer, exc_info=error)
         self._broker.metrics.failed(request.api_key)
         self._give_back(size)
         self.abort()
 
     def _give_back(self, size: int) -> None:
+        # Of a connection that was lost meanwhile all was given back with it.
+        size = min(size, self._waiting_size)
         self._waiting_size -= size
         self._broker.budget.give_back(size)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.broker import admin, configs, fetch, metadata, offsets, produce, versions
-from warren.broker.call import Answer, Call, Handler
+from warren.broker.call import Answer, AnyHandler, Call, Handler
 from warren.broker.error_codes import tells_of_error
 from warren.broker.groups import commits, consumer_requests, listing, membership, share_requests
 from warren.broker.own.handlers import OWN_HANDLERS
@@ -46,7 +46,7 @@ def _counted(call: Call, values: Values) -> Answer:
     return encode_response(call.request.api_key, call.request.version, values)
 
 
-HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+HANDLERS: Final[Mapping[int, AnyHandler]] = MappingProxyType(
     {
         ApiKey.API_VERSIONS: versions.api_versions,
         ApiKey.PRODUCE: produce.produce,
@@ -94,6 +94,6 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
 )
 
 
-def handler_of(api_key: int) -> Handler | None:
+def handler_of(api_key: int) -> AnyHandler | None:
     """Who answers requests of this key; None where nobody does."""
     return HANDLERS.get(api_key)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from warren.broker.metrics import Metrics
 from warren.config import BROKER_PUTS_WAITING_MAX, DOOR_THREADS_MAX
@@ -16,6 +17,7 @@ from warren.storage import Log
 from warren.storage.puts import append_puts, append_record
 from warren.storage.record import Packed
 
+LOGGER: Final = logging.getLogger("warren.broker")
 Outcome = range | BaseException
 """The numbers that the messages of a put got, or why they got none."""
 
@@ -120,7 +122,11 @@ class Door:
             self._metrics.commit_puts.add(len(batch) - failed)
             self._told(log)
         for waiting, outcome in zip(batch, outcomes, strict=True):
-            waiting.told(outcome)
+            try:
+                waiting.told(outcome)
+            except Exception:
+                # The others wait as well.
+                LOGGER.exception("a put to %s was stored, and nobody could be told", log.path)
 
     def close(self) -> None:
         """Take no more; what is under way is finished first. Blocks until that is done."""

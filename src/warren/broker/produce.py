@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
-from warren.broker.call import Answer, Call
+from warren.broker.call import Answer, Call, Later
 from warren.broker.delays import put_delayed
 from warren.broker.door import Outcome
 from warren.broker.kafka_errors import Code, code_of
@@ -52,7 +52,7 @@ class Appending(NamedTuple):
 Stored = PartitionStored | Appending | Coroutine[Any, Any, PartitionStored]
 
 
-def produce(call: Call) -> Answer | Awaitable[Answer]:
+def produce(call: Call) -> Answer | Awaitable[Answer] | Later:
     """Append what was sent; answered when all of it is as durable as its topics say, or not at all with acks=0."""
     request = decode_produce(call.version, call.request.body)
     topics = [_topic(call, request, topic) for topic in request.topics]
@@ -64,23 +64,22 @@ def produce(call: Call) -> Answer | Awaitable[Answer]:
     return _later(call, request, topics)
 
 
-def _told(call: Call, request: ProduceRequest, topic: ProducedTopic, appending: Appending) -> Awaitable[Answer]:
-    """The answer of a request for one partition, the most frequent by far: without a task that waits for it."""
-    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+def _told(call: Call, request: ProduceRequest, topic: ProducedTopic, appending: Appending) -> Answer | Later:
+    """The answer of a request for one partition, which most are."""
+    later = Later()
 
     def told(found: Outcome) -> None:
-        if answer.done():
-            return
         try:
-            answer.set_result(_answer(call, request, [(topic, [appending.outcome(found)])]))
+            answer: Answer | BaseException = _answer(call, request, [(topic, [appending.outcome(found)])])
         except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
-            answer.set_exception(error)
+            answer = error
+        later.told(answer)
 
     try:
         call.broker.door.put_soon(appending.log, appending.records, told)
     except WarrenError as error:
-        told(error)
-    return answer
+        return _answer(call, request, [(topic, [appending.outcome(error)])])
+    return later
 
 
 def _answer(

@@ -241,6 +241,19 @@ def test_no_more_is_taken_than_an_answer_holds(served: Http) -> None:
     assert served.get("/v1/topics/large/groups/g")["leased"] == 2
 
 
+def test_what_is_too_large_to_be_taken_is_left_for_others(served: Http) -> None:
+    topic = served.broker.store.topic("huge")
+    topic.put(bytes(HTTP_BODY_SIZE_MAX + 1))
+
+    answered = served.ask("POST", "/v1/topics/huge/groups/g/take", {})
+
+    assert answered.problem == (413, "too_large")
+    with topic.group("g", mode="queue") as group:
+        message = group.take(wait=PATIENCE_S)
+        assert message is not None
+        assert (message.number, message.attempt) == (0, 2)
+
+
 @pytest.mark.parametrize("lease", ["AAAA", "a" * 200, "x"])
 def test_a_token_that_nobody_was_given_settles_nothing(served: Http, lease: str) -> None:
     served.put("guessed", "mine")

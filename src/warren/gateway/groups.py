@@ -13,12 +13,13 @@ from warren.config import (
     FILTER_SIZE_MAX,
     GROUP_NAME_SIZE_MAX,
     HTTP_ANSWER_SIZE_TARGET,
+    HTTP_BODY_SIZE_MAX,
     HTTP_LIMIT_MAX,
     HTTP_WAIT_S_MAX,
     NAME_SIZE_MAX,
     OWN_LOOK_S,
 )
-from warren.errors import LeaseLost
+from warren.errors import LeaseLost, TooLarge
 from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX, TAKEN_FIELDS, message_document
 from warren.gateway.leases import Tokens
@@ -186,7 +187,22 @@ def _take(topic: Topic, name: str, limit: int) -> list[Message]:
             size += sum(len(message.body) for message in messages)
             left = max(0, HTTP_ANSWER_SIZE_TARGET - size)
             step = min(limit - len(taken), 2 * step, left * len(taken) // max(size, 1))
-    return taken
+        return _fitting(group, taken)
+
+
+def _fitting(group: QueueGroup, taken: Sequence[Message]) -> list[Message]:
+    """Those that an answer can hold; the others are given back, for workers that come by other ways.
+
+    TooLarge where none is left.
+    """
+    over = [message for message in taken if len(message.body) > HTTP_BODY_SIZE_MAX]
+    for message in over:
+        group.nack(message, reason="too large for HTTP")
+    if over and len(over) == len(taken):
+        raise TooLarge(
+            f"message {over[0].number} for an answer over HTTP: a body", len(over[0].body), HTTP_BODY_SIZE_MAX
+        )
+    return [message for message in taken if len(message.body) <= HTTP_BODY_SIZE_MAX]
 
 
 def _give_back(topic: Topic, name: str, messages: Sequence[Message]) -> None:

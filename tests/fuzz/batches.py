@@ -16,6 +16,16 @@ from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KAFKA_LENG
 
 LYING_COUNTS: Final = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\x0f", b"\xff" * 12, b"\x80" * 12, b"\x00\x00\xff\xff")
 COUNTS: Final = (1, 2, 79, 1 << 20, 1 << 30, (1 << 31) - 1)
+HEADERS: Final = (
+    ("h", b"v"),
+    ("h", b"v"),
+    ("warren.deliver-at", b"0"),
+    ("warren.deliver-at", b"9" * 30),
+    ("warren.deliver-at", b"2100-01-01T00:00Z"),
+    ("warren.tag", b"\xff" * 200),
+    ("warren.corr-offset", b"-5"),
+)
+"""Headers that mean nothing, and those that mean something here, with values that do and that do not."""
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 BOMBS: Final = (GZIP, SNAPPY, LZ4, ZSTD)
 ZSTD_BLOCK: Final = 128 << 10
@@ -58,8 +68,17 @@ def packed_as(records: bytes, compression: int, count: int, *, is_checked: bool 
 
 def lying_batch(chance: random.Random) -> bytes:
     """A batch that was tampered with; its maker took the checksum of what it says, or did not."""
-    rows = [(b"k", chance.randbytes(chance.choice([0, 5, 300])), [("h", b"v")]) for _ in range(chance.choice([1, 80]))]
-    batch = batch_of(rows, compression=chance.randrange(5))
+    headers = [chance.choice(HEADERS)]
+    rows = [(b"k", chance.randbytes(chance.choice([0, 5, 300])), headers) for _ in range(chance.choice([1, 80]))]
+    producer = chance.choice((-1, -1, 7))
+    batch = batch_of(
+        rows,
+        compression=chance.randrange(5),
+        is_transactional=chance.random() < 0.1,
+        producer_id=producer,
+        producer_epoch=min(producer, 0),
+        base_sequence=min(producer, chance.randrange(3)),
+    )
     if chance.random() < 0.3:
         return wounded(batch, chance)
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
@@ -105,5 +124,5 @@ def _zstd(room: int) -> bytes:
 
 @functools.cache
 def large_record(compression: int, size: int) -> bytes:
-    """A batch of one record as it should be, whose value is `size` zeros."""
-    return batch_of([(None, bytes(size), [])], compression=compression)
+    """A batch of one record as it should be, whose value is `size` zeros, and which is to be delivered later."""
+    return batch_of([(None, bytes(size), [("warren.deliver-at", b"2100-01-01T00:00Z")])], compression=compression)

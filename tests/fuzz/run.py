@@ -16,9 +16,9 @@ from tests.fuzz.attacks import Attacker, Login
 from tests.fuzz.witness import Witness
 from warren.errors import CorruptRecord
 
-MEMORY_MAX: Final = 900 << 20
+MEMORY_MAX: Final = 1200 << 20
 """What the process may ever take: a batch that unpacks to the most it may is there once, not once for each client."""
-MEMORY_GROWTH_MAX: Final = 250 << 20
+MEMORY_GROWTH_MAX: Final = 400 << 20
 FILES_GROWTH_MAX: Final = 120
 THREADS_MAX: Final = 40
 ANN: Final = Login("ann", "a secret, of ann")

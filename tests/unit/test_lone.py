@@ -104,15 +104,17 @@ def test_the_request_is_what_its_description_says(size: int) -> None:
 def test_the_answer_is_what_its_description_says() -> None:
     answer = LoneAppended(3, 1 << 40, 1 << 50, 1_700_000_000_000_000, 8)
 
-    data = memoryview(lone_answer_bytes(answer))
+    data = memoryview(lone_answer_bytes(*answer))
 
     found = decode_response(OwnKey.APPEND, 0, data)
     position = found.positions[0]
     shown = position.partition, position.number, found.offset, found.timestamp, found.partition_count
     assert (found.error, shown) == (None, tuple(answer))
-    assert read_lone_answer(data) == answer
-    assert read_lone_answer(data[:-1]) is None
-    assert read_lone_answer(memoryview(b"\x01" + bytes(data[1:]))) is None
+    frame = memoryview((7).to_bytes(4, "big") + b"\0" + bytes(data))
+    assert read_lone_answer(frame, 7) == answer
+    assert read_lone_answer(frame, 8) is None
+    assert read_lone_answer(frame[:-1], 7) is None
+    assert read_lone_answer(memoryview(bytes(frame[:5]) + b"\x01" + bytes(data[1:])), 7) is None
 
 
 @pytest.mark.parametrize("rows", [1, 600])

@@ -73,6 +73,7 @@ class RemoteTopic:
         names = TopicSettings.names()
         self.settings = TopicSettings(**{name: value for name, value in settings.items() if name in names})
         self._partition_count = self.settings.partitions
+        self._size_max = self.settings.message_size_max
         self._compression = compression_code(self.settings.compression)
         # Packed by version 2 for any topic: the broker takes apart what a log of version 1 does not take.
         self._record_size_max = record_size_max(FORMATS[2], self.settings.block_size)
@@ -133,7 +134,8 @@ class RemoteTopic:
         """
         if reply_to:
             headers = reply_headers(headers, reply_to)
-        self.check_bodies([body])
+        if type(body) is not bytes or len(body) > self._size_max:
+            self.check_bodies([body])
         if delay is not None or deliver_at is not None:
             batch = single(body, key, tag, headers, id, corr_offset)
             return self._park(batch, "", partition, due_values(delay, deliver_at))[0]
@@ -157,7 +159,8 @@ class RemoteTopic:
     def _put_lone(self, body: bytes, tag: str, partition: int | None) -> TopicReceipt:
         """`put` of what has nothing but a body and a tag."""
         number = self._next() if partition is None else partition
-        self._check_partition(number)
+        if not 0 <= number < self._partition_count:
+            self._check_partition(number)
         marker = self.store.calls.new_marker()
         payload, checksum, _ = pack_lone(body, tag, marker)
         asked = LoneAppend(self.name, marker, False, self._ends.get(number, 0), number, checksum, payload)

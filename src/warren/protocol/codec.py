@@ -54,6 +54,8 @@ LONE_APPEND: Final = Struct(">??BiqBBiiq")
 """Retry or not, receipt or not; one position: partition and number; one record: partition, messages and checksum."""
 LONE_ANSWER: Final = Struct(">BBiqBqqiB")
 """No error; one position: partition, number; offset, timestamp and count of partitions."""
+LONE_FRAME: Final = Struct(">iBBBiqBqqiB")
+"""The same after the head of an answer."""
 
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ ARROW_FIELD: Final = Struct("<H")
 # --- Reading --------------------------------------------------------------------------------------------------------
 
 
-def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
     """An unsigned varint of at most five bytes."""
     byte = data[position]
     position += 1
@@ -135,7 +137,7 @@ def read_size32(data: memoryview, position: int) -> tuple[int, int]:
     return INT32.unpack_from(data, position)[0], position + INT32.size
 
 
-def read_compact_size(data: memoryview, position: int) -> tuple[int, int]:
+def read_compact_size(data: memoryview | bytes, position: int) -> tuple[int, int]:
     """A size or count as a varint, one more than it is; −1 for null."""
     size, position = read_varint(data, position)
     return size - 1, position

@@ -45,6 +45,8 @@ def request_bytes(api_key: int, version: int, correlation_id: int, client_id: st
 
 def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryview) -> Any:
     """The answer in `frame`. MalformedRequest where it is not the one to this request."""
+    if api_key == OwnKey.APPEND and (lone := read_lone_answer(frame, correlation_id)) is not None:
+        return lone
     try:
         (found,) = CORRELATION_ID.unpack_from(frame)
         position = CORRELATION_ID.size
@@ -54,8 +56,6 @@ def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryvi
         raise MalformedRequest("the head of an answer", str(error)) from error
     if found != correlation_id:
         raise MalformedRequest("an answer", f"it is to request {found}, and {correlation_id} was asked")
-    if api_key == OwnKey.APPEND and (lone := read_lone_answer(frame[position:])) is not None:
-        return lone
     return decode_response(api_key, version, frame[position:])
 
 

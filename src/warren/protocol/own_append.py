@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Final, NamedTuple
 
+from warren.config import LONE_BODY_SIZE_MAX
 from warren.protocol.codec import (
     INT32,
     LONE_ANSWER,
     LONE_APPEND,
+    LONE_FRAME,
     REQUEST_HEAD,
     UNREADABLE,
     compact_size,
@@ -22,6 +24,8 @@ ONE: Final = 2
 """An array of one element, as a varint of one more."""
 NO_TAGS: Final = b"\0"
 NO_ERROR: Final = 0xFF
+BODY_SIZE_MAX: Final = 2 * LONE_BODY_SIZE_MAX
+"""A request that is larger is not read in this way: there would be nothing to gain."""
 
 
 class LoneAppend(NamedTuple):
@@ -33,7 +37,7 @@ class LoneAppend(NamedTuple):
     since: int
     partition: int
     checksum: int
-    payload: bytes | memoryview
+    payload: bytes
 
 
 class LoneAppended(NamedTuple):
@@ -90,34 +94,39 @@ def lone_append_bytes(correlation_id: int, client_id: str, asked: LoneAppend) ->
 
 def read_lone_append(body: memoryview) -> LoneAppend | None:
     """The request in `body`; None where it is not of this kind, or wants no receipt."""
+    if len(body) > BODY_SIZE_MAX:
+        return None
+    # Of bytes a slice costs much less than of a view, and these are few.
+    data = bytes(body)
     try:
-        size, at = read_compact_size(body, 0)
-        topic = str(body[at : at + size], "utf-8")
-        size, at = read_compact_size(body, at + size)
-        marker, at = bytes(body[at : at + size]), at + size
+        size, at = read_compact_size(data, 0)
+        topic = data[at : at + size].decode()
+        size, at = read_compact_size(data, at + size)
+        marker, at = data[at : at + size], at + size
         is_retry, is_wanted, since_count, place, since, tags, count, partition, messages, checksum = (
-            LONE_APPEND.unpack_from(body, at)
+            LONE_APPEND.unpack_from(data, at)
         )
-        size, at = read_compact_size(body, at + LONE_APPEND.size)
+        size, at = read_compact_size(data, at + LONE_APPEND.size)
     except UNREADABLE:
         return None
     is_one = (is_wanted, since_count, place, tags, count, messages) == (True, ONE, partition, 0, ONE, 1)
-    if not is_one or not marker or len(body) != at + size + 2 or body[at + size :] != NO_TAGS * 2:
+    if not is_one or not marker or len(data) != at + size + 2 or not data.endswith(NO_TAGS * 2):
         return None
-    return LoneAppend(topic, marker, is_retry, since, partition, checksum, bytes(body[at : at + size]))
+    return LoneAppend(topic, marker, is_retry, since, partition, checksum, data[at : at + size])
 
 
-def lone_answer_bytes(answer: LoneAppended) -> bytes:
+def lone_answer_bytes(partition: int, number: int, offset: int, timestamp: int, partition_count: int) -> bytes:
     """The answer's body."""
-    partition, number, offset, timestamp, partition_count = answer
     return LONE_ANSWER.pack(NO_ERROR, ONE, partition, number, 0, offset, timestamp, partition_count, 0)
 
 
-def read_lone_answer(body: memoryview) -> LoneAppended | None:
-    """The answer in `body`; None where it is not of this kind."""
-    if len(body) != LONE_ANSWER.size:
+def read_lone_answer(frame: memoryview, correlation_id: int) -> LoneAppended | None:
+    """The answer to this request in `frame`; None where it is not of this kind."""
+    if len(frame) != LONE_FRAME.size:
         return None
-    error, count, partition, number, tags, offset, timestamp, partition_count, end = LONE_ANSWER.unpack(body)
-    if (error, count, tags, end) != (NO_ERROR, ONE, 0, 0):
+    found, head_tags, error, count, partition, number, tags, offset, timestamp, partition_count, end = (
+        LONE_FRAME.unpack(frame)
+    )
+    if (found, head_tags, error, count, tags, end) != (correlation_id, 0, NO_ERROR, ONE, 0, 0):
         return None
     return LoneAppended(partition, number, offset, timestamp, partition_count)

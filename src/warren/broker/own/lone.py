@@ -10,7 +10,7 @@ from warren.broker.door import Outcome
 from warren.broker.own.answering import refusal
 from warren.config import MARKER_SIZE_MAX
 from warren.errors import WarrenError
-from warren.protocol.own_append import LoneAppend, LoneAppended, lone_answer_bytes, read_lone_append
+from warren.protocol.own_append import LoneAppend, lone_answer_bytes, read_lone_append
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.lone import is_lone
@@ -24,7 +24,7 @@ def shortly(whole: Handler) -> Handler:
         lone = read_lone_append(call.request.body)
         if lone is None:
             return whole(call)
-        packed = Packed(bytes(lone.payload), lone.checksum, 1)
+        packed = Packed(lone.payload, lone.checksum, 1)
         topic = _fitting(call, lone, packed)
         if topic is None:
             return whole(call)
@@ -85,4 +85,4 @@ def _told(call: Call, topic: Topic, log: Log, lone: LoneAppend, found: Outcome) 
 
 
 def _answer(topic: Topic, partition: int, number: int, offset: int, timestamp: int) -> Answer:
-    return [lone_answer_bytes(LoneAppended(partition, number, offset, timestamp, topic.partition_count))]
+    return [lone_answer_bytes(partition, number, offset, timestamp, topic.partition_count)]

@@ -56,22 +56,14 @@ def test_gzip_that_is_cut_is_told(cut: int) -> None:
 
 
 @EVERY
-def test_what_unpacks_to_more_than_the_limit_is_refused(
-    code: int, packed: bytes, raw: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("warren.storage.kafka_batch.RAW_SIZE_MAX", len(raw) - 1)
-
+def test_what_unpacks_to_more_than_the_limit_is_refused(code: int, packed: bytes, raw: bytes) -> None:
     with pytest.raises(ValueError, match="unpacked"):
-        decompress(memoryview(packed), code)
+        decompress(memoryview(packed), code, len(raw) - 1)
 
 
 @EVERY
-def test_what_unpacks_to_the_limit_is_taken(
-    code: int, packed: bytes, raw: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("warren.storage.kafka_batch.RAW_SIZE_MAX", len(raw))
-
-    assert decompress(memoryview(packed), code) == raw
+def test_what_unpacks_to_the_limit_is_taken(code: int, packed: bytes, raw: bytes) -> None:
+    assert decompress(memoryview(packed), code, len(raw)) == raw
 
 
 @pytest.mark.parametrize("code", [5, 6, 7])

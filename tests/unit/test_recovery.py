@@ -566,7 +566,8 @@ def test_bytes_behind_the_end_of_a_closed_log_are_cleared(tmp_path: Path, versio
         log.append(body(1))
         assert numbers(log) == [0, 1]
 
-    assert b"\x55" not in blocks(tmp_path)[0].read_bytes()
+    # One such byte may stand in a checksum, a row of them cannot.
+    assert b"\x55" * 8 not in blocks(tmp_path)[0].read_bytes()
 
 
 def test_a_closed_log_whose_last_block_was_cut_is_refused(tmp_path: Path, version: int) -> None:

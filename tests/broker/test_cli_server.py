@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
 from warren.cli.main import app
@@ -189,7 +189,11 @@ def test_following_hears_all_partitions_at_once_and_those_that_are_added(broker:
         assert sorted(heard) == [b"b", b"c", b"d"]
 
 
-def test_the_shell_completes_from_the_broker_that_is_named(broker: RunningBroker) -> None:
+def test_the_shell_completes_from_the_broker_that_is_named(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who presses the tab key waits a second at most; a test may have a slow machine.
+    monkeypatch.setattr("warren.cli.completion.BROKER_TIMEOUT_S", PATIENCE_S)
     run("put", "orders", "a", "--server", broker.address)
     run("take", "orders", "workers", "--server", broker.address)
 

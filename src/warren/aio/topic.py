@@ -120,6 +120,7 @@ class Topic(Twin):
     groups = passed(topic.Topic.groups)
     group_settings = passed(topic.Topic.group_settings)
     describe_group = passed(topic.Topic.describe_group)
+    put_back = passed(topic.Topic.put_back)
     delete_group = passed(topic.Topic.delete_group)
 
     # --- Reading by place and time ---

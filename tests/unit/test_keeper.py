@@ -59,6 +59,38 @@ def test_a_duty_that_was_removed_is_not_called(tmp_path: Path) -> None:
     assert calls == ["once"]
 
 
+def test_a_duty_that_is_removed_while_others_are_called_is_not_called_either(tmp_path: Path) -> None:
+    keeper = new_keeper(tmp_path)
+    calls: list[str] = []
+    late = noted(calls, "late", 1.0)
+
+    def early() -> float:
+        keeper.remove(late)
+        return 1.0
+
+    keeper.add(early)
+    keeper.add(late)
+    keeper.keep()
+
+    assert calls == []
+
+
+def test_a_duty_may_remove_itself_and_be_removed_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = SimulatedClock()
+    keeper = new_keeper(tmp_path, clock=clock)
+
+    def last() -> float:
+        keeper.remove(last)
+        return 0.0
+
+    keeper.add(last)
+    keeper.keep()
+    keeper.remove(last)
+
+    assert caplog.records == []
+    assert keeper.keep() > 0
+
+
 def test_a_duty_that_fails_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = SimulatedClock()
     keeper = new_keeper(tmp_path, clock=clock)

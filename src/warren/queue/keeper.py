@@ -23,7 +23,7 @@ class Keeper:
 
     def __init__(self, wakeup: Wakeup, clock: Clock, *, threaded: bool) -> None:
         self._wakeup, self._clock, self._threaded = wakeup, clock, threaded
-        self._duties: list[Duty] = []
+        self._duties: dict[Duty, None] = {}
         self._next_s: dict[Duty, float] = {}
         self._failing: set[Duty] = set()
         self._mutex = threading.Lock()
@@ -33,15 +33,16 @@ class Keeper:
     def add(self, duty: Duty) -> None:
         """Call `duty` from now on. A duty never runs twice at the same time."""
         with self._mutex:
-            self._duties.append(duty)
+            self._duties[duty] = None
             if self._threaded and self._thread is None and not self._is_stopping:
                 self._thread = threading.Thread(target=self._run, name="warren-keeper", daemon=True)
                 self._thread.start()
         self._wakeup.ring()
 
     def remove(self, duty: Duty) -> None:
+        """Call `duty` no more. Removing it twice does no harm: it may be about to remove itself."""
         with self._mutex:
-            self._duties.remove(duty)
+            self._duties.pop(duty, None)
             self._next_s.pop(duty, None)
             self._failing.discard(duty)
 
@@ -53,7 +54,14 @@ class Keeper:
         for duty in duties:
             if self._is_stopping:
                 break
-            self._next_s[duty] = self._clock.steady_s() + self._call(duty)
+            if duty not in self._duties:
+                continue
+            wait_s = self._call(duty)
+            with self._mutex:
+                if duty in self._duties:
+                    self._next_s[duty] = self._clock.steady_s() + wait_s
+                else:
+                    self._failing.discard(duty)
         with self._mutex:
             times = [self._next_s.get(duty, 0.0) for duty in self._duties]
         return max(0.0, min(times, default=now_s + STOP_S_MAX) - self._clock.steady_s())

@@ -13,6 +13,7 @@ import pytest
 import warren
 from tests.broker.running import RunningBroker, running_broker
 from tests.unit.patience import WAIT_S, run
+from warren.broker.own import sessions
 from warren.broker.own.numbered import AnswerRoom, Answers
 from warren.client.connection import Connection
 from warren.client.store import RemoteStore
@@ -241,3 +242,20 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
         assert done == [1, 1, 2, 2]
 
     run(work())
+
+
+def test_what_a_client_held_that_is_gone_without_a_word_is_free_after_a_while(
+    broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "OWN_SESSION_S", 0.05)
+    topic = store.topic("orders")
+    topic.put(b"x")
+    with warren.connect(broker.address, timeout=WAIT_S) as gone:
+        taken = gone.topic("orders").group("work", mode="queue", lease=600.0).take(wait=WAIT_S)
+        assert taken is not None
+        gone.calls._drop_idle()
+
+        message = topic.group("work", mode="queue").take(wait=WAIT_S)
+
+    assert message is not None
+    assert message.number == taken.number

@@ -17,6 +17,7 @@ from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import NumberRetired, StorageError
 from warren.message import Message
 from warren.storage import Log
+from warren.storage.puts import append_puts
 from warren.storage.reader import QueueReader
 from warren.storage.record import Packed, record_size
 
@@ -158,7 +159,7 @@ class World:
         log, durability = self._writer()
         records = self._as_kafka(batch, log)
         if records is not None:
-            self._acknowledge(log.append_packed([records]), durability)
+            self._acknowledge(self._put_packed(log, records), durability)
             return
         numbers = log.append_many(
             [sent.body for sent in batch],
@@ -168,6 +169,15 @@ class World:
             headers=[sent.headers for sent in batch] if any(sent.headers for sent in batch) else None,
         )
         self._acknowledge(numbers, durability)
+
+    def _put_packed(self, log: Log, records: Packed) -> range:
+        """Appended alone, or as a broker does for all that wait."""
+        if len(records.payload) % 2:
+            return log.append_packed([records])
+        (outcome,) = append_puts(log, [[records]])
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     def _as_kafka(self, batch: Sequence[Sent], log: Log) -> Packed | None:
         """Of each third batch what a Kafka client would send, where a log takes it."""

@@ -24,6 +24,8 @@ from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.queue.stream_group import StreamGroup
 
 pytest.importorskip("confluent_kafka")
+pytest.importorskip("kafka")
+pytest.importorskip("aiokafka")
 PROTOCOLS = ["classic", "consumer"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.broker.call import Handler
+from warren.broker.call import AnyHandler
 from warren.broker.own import appending, groups, lone, parking, queues, reading, seeing, stores, transactions
 from warren.broker.own.answering import OwnHandler, own
 from warren.broker.statistics import statistics
@@ -49,6 +49,6 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.SEE_GROUP: seeing.see_group,
     OwnKey.LIST_DEAD: seeing.list_dead,
 }
-OWN_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+OWN_HANDLERS: Final[Mapping[int, AnyHandler]] = MappingProxyType(
     {**{key: own(handle) for key, handle in _OWN.items()}, OwnKey.APPEND: lone.shortly(own(appending.append))}
 )

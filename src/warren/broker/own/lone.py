@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 
-from warren.broker.call import Answer, Call, Handler
+from warren.broker.call import Answer, AnyHandler, Call, Handler, Later
 from warren.broker.door import Outcome
 from warren.broker.own.answering import refusal
 from warren.config import MARKER_SIZE_MAX
@@ -17,10 +16,10 @@ from warren.storage.lone import is_lone
 from warren.storage.record import Packed
 
 
-def shortly(whole: Handler) -> Handler:
+def shortly(whole: Handler) -> AnyHandler:
     """The handler of Append: what is out of the ordinary is left to `whole`."""
 
-    def answer(call: Call) -> Answer | Awaitable[Answer]:
+    def answer(call: Call) -> Answer | Awaitable[Answer] | Later:
         lone = read_lone_append(call.request.body)
         if lone is None:
             return whole(call)
@@ -54,24 +53,23 @@ def _fitting(call: Call, lone: LoneAppend, packed: Packed) -> Topic | None:
     return topic if is_lone(packed, settings.message_size_max) else None
 
 
-def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) -> Awaitable[Answer]:
-    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    ended = call.broker.appends.begin(lone.marker)
+def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) -> Answer | Later:
+    later, ended = Later(), call.broker.appends.begin(lone.marker)
 
     def told(found: Outcome) -> None:
         ended()
-        if answer.done():
-            return
         try:
-            answer.set_result(_told(call, topic, log, lone, found))
+            answer: Answer | BaseException = _told(call, topic, log, lone, found)
         except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
-            answer.set_exception(error)
+            answer = error
+        later.told(answer)
 
     try:
         call.broker.door.put_soon(log, (packed,), told)
     except WarrenError as error:
-        told(error)
-    return answer
+        ended()
+        return refusal(call, error)
+    return later
 
 
 def _told(call: Call, topic: Topic, log: Log, lone: LoneAppend, found: Outcome) -> Answer:

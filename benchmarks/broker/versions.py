@@ -25,7 +25,7 @@ def facts(directory: Path) -> dict[str, str]:
     found |= {name: version_of(name) for name in PACKAGES}
     found["librdkafka"] = _librdkafka()
     found["redis-server"] = _told("redis-server", r"v=(\S+)")
-    found["nats-server"] = _told("nats-server", r"v(\S+)")
+    found["nats-server"] = _told("nats-server", r"\bv(\d\S*)")
     return found
 
 

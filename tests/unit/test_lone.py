@@ -9,6 +9,7 @@ import pytest
 
 from warren.config import BODY_SIZE_MAX
 from warren.errors import BadInput, TooLarge
+from warren.message import Receipt
 from warren.protocol.kafka_codec import decode_request, decode_response
 from warren.protocol.own_api import request_bytes
 from warren.protocol.own_append import (
@@ -24,7 +25,7 @@ from warren.storage import Log, scan
 from warren.storage.columns import Batch
 from warren.storage.lone import is_lone, pack_lone
 from warren.storage.packing import pack_batch
-from warren.storage.puts import append_record
+from warren.storage.puts import append_record, settle_puts
 from warren.storage.record import Packed
 
 MARKER = bytes(range(16))
@@ -131,3 +132,16 @@ def test_marked_batches_are_scanned_together_as_others_are(
         scanned = [body.as_py() for batch in log.scan() for body in batch.column("body")]
 
     assert scanned == [body for each in bodies for body in each]
+
+
+@pytest.mark.parametrize("durability", ["os", "commit"])
+def test_the_receipt_says_where_the_message_lies(tmp_path: Path, durability: str) -> None:
+    with Log.open(tmp_path, durability=durability) as log:
+        alone = append_record(log, pack_lone(b"0", "", MARKER))
+        together = settle_puts(log, [[pack_lone(b"%d" % number, "", MARKER)] for number in (1, 2, 3)])
+
+        for number, receipt in enumerate([alone, *together]):
+            message = log.at(number)
+            assert message is not None
+            assert isinstance(receipt, Receipt)
+            assert receipt[:3] == (number, message.offset, message.timestamp)

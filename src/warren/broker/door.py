@@ -14,12 +14,12 @@ from warren.config import BROKER_PUTS_WAITING_MAX, DOOR_THREADS_MAX
 from warren.errors import StoreBusy
 from warren.message import Receipt
 from warren.storage import Log
-from warren.storage.puts import append_puts, append_record
+from warren.storage.puts import append_record, numbers_of, settle_puts
 from warren.storage.record import Packed
 
 LOGGER: Final = logging.getLogger("warren.broker")
-Outcome = range | BaseException
-"""The numbers that the messages of a put got, or why they got none."""
+Outcome = Receipt | BaseException
+"""The receipt of the first message of a put, or why there is none."""
 
 
 class Waiting(NamedTuple):
@@ -61,7 +61,7 @@ class Door:
         return receipt
 
     def put_soon(self, log: Log, records: Sequence[Packed], told: Callable[[Outcome], None]) -> None:
-        """Append, and tell the numbers when the records are as durable as the log says. StoreBusy where none fits."""
+        """Append, and tell the receipt when the records are as durable as the log says. StoreBusy where none fits."""
         if self.waiting_count >= BROKER_PUTS_WAITING_MAX:
             raise StoreBusy(log.path)
         self.waiting_count += 1
@@ -79,8 +79,8 @@ class Door:
             if stored.done():
                 # Whoever asked is gone.
                 return
-            if isinstance(outcome, range):
-                stored.set_result(outcome)
+            if isinstance(outcome, Receipt):
+                stored.set_result(numbers_of(outcome, records))
             else:
                 stored.set_exception(outcome)
 
@@ -102,7 +102,7 @@ class Door:
         while (hop := self._hops.get()) is not None:
             log, batch = hop
             try:
-                outcomes: Sequence[Outcome] = append_puts(log, [waiting.records for waiting in batch])
+                outcomes: Sequence[Outcome] = settle_puts(log, [waiting.records for waiting in batch])
             except Exception as error:  # noqa: BLE001  # It is told to those whom it concerns.
                 outcomes = [error] * len(batch)
             self._loop.call_soon_threadsafe(self._arrive, log, batch, outcomes)

@@ -14,6 +14,7 @@ from warren.broker.peer import Peer
 from warren.broker.security.rights import Kind, Operation
 from warren.config import BATCHES_LOOKED_INTO_EACH, BATCHES_LOOKED_INTO_FIRST
 from warren.errors import BadBatch, NoSuchTopic, TooLarge, WarrenError
+from warren.message import Receipt
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import (
     PartitionStored,
@@ -42,8 +43,8 @@ class Appending(NamedTuple):
 
     def outcome(self, found: Outcome) -> PartitionStored:
         """What to answer; what is no error of ours is raised."""
-        if isinstance(found, range):
-            return PartitionStored(self.partition, 0, found.start, -1, self.log.first)
+        if isinstance(found, Receipt):
+            return PartitionStored(self.partition, 0, found.number, -1, self.log.first)
         if isinstance(found, WarrenError):
             return _refused(self.partition, code_of(found), str(found))
         raise found
@@ -107,7 +108,8 @@ async def _done(call: Call, stored: Stored) -> PartitionStored:
     if isinstance(stored, Coroutine):
         return await stored
     try:
-        return stored.outcome(await call.broker.door.put(stored.log, stored.records))
+        numbers = await call.broker.door.put(stored.log, stored.records)
+        return PartitionStored(stored.partition, 0, numbers.start, -1, stored.log.first)
     except WarrenError as error:
         return stored.outcome(error)
 

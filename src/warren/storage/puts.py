@@ -20,9 +20,24 @@ def append_record(log: Log, packed: Packed) -> Receipt:
 
 
 def append_puts(log: Log, puts: Sequence[Sequence[Packed]]) -> list[range | BaseException]:
+    """Append what several puts bring, as `settle_puts` does; of each the numbers, or what went wrong with it."""
+    outcomes = settle_puts(log, puts)
+    return [
+        numbers_of(found, put) if isinstance(found, Receipt) else found
+        for found, put in zip(outcomes, puts, strict=True)
+    ]
+
+
+def numbers_of(receipt: Receipt, records: Sequence[Packed]) -> range:
+    """The numbers that the messages of a put got, whose first one has this receipt."""
+    return range(receipt.number, receipt.number + sum(packed.message_count for packed in records))
+
+
+def settle_puts(log: Log, puts: Sequence[Sequence[Packed]]) -> list[Receipt | BaseException]:
     """Append what several puts bring, each at least one record, with one sync for all of them.
 
-    Of each the numbers, or what went wrong with it: one that fails does not take the others with it.
+    Of each the receipt of its first message, or what went wrong with it: one that fails does not take the others with
+    it.
     """
     if log.version == 1:
         raise UnsupportedByVersion("a packed record", 1)
@@ -33,9 +48,8 @@ def append_puts(log: Log, puts: Sequence[Sequence[Packed]]) -> list[range | Base
     return [_outcome(ticket) for ticket in tickets]
 
 
-def _outcome(ticket: Ticket) -> range | BaseException:
+def _outcome(ticket: Ticket) -> Receipt | BaseException:
     if ticket.receipt is None or ticket.error is not None:
         assert ticket.error is not None, "a ticket that was settled has a receipt, or an error"
         return ticket.error
-    number = ticket.receipt.number
-    return range(number, number + sum(packed.message_count for packed in ticket.batch))
+    return ticket.receipt

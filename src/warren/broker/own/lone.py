@@ -59,7 +59,7 @@ def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) 
     def told(found: Outcome) -> None:
         ended()
         try:
-            answer: Answer | BaseException = _told(call, topic, log, lone, found)
+            answer: Answer | BaseException = _told(call, topic, lone, found)
         except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
             answer = error
         later.told(answer)
@@ -72,14 +72,12 @@ def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) 
     return later
 
 
-def _told(call: Call, topic: Topic, log: Log, lone: LoneAppend, found: Outcome) -> Answer:
+def _told(call: Call, topic: Topic, lone: LoneAppend, found: Outcome) -> Answer:
     if isinstance(found, WarrenError):
         return refusal(call, found)
     if isinstance(found, BaseException):
         raise found
-    message = log.at(found.start)
-    offset, timestamp = (-1, -1) if message is None else (message.offset, message.timestamp)
-    return _answer(topic, lone.partition, found.start, offset, timestamp)
+    return _answer(topic, lone.partition, found.number, found.offset, found.timestamp)
 
 
 def _answer(topic: Topic, partition: int, number: int, offset: int, timestamp: int) -> Answer:

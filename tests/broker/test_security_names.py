@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,6 +140,27 @@ def test_no_request_makes_a_file_of_a_path(broker: RunningBroker, path: str, tmp
     assert [each.name for each in (tmp_path / "here").iterdir()] == ["data"]
     topics = tmp_path / "here" / "data" / "topics"
     assert all(ALLOWED.fullmatch(each.name) for each in topics.rglob("*"))
+
+
+def test_what_lies_elsewhere_is_not_taken_for_a_topic(broker: RunningBroker, tmp_path: Path) -> None:
+    broker.broker.store.topic("orders")
+    elsewhere = tmp_path / "here" / "evil"
+    shutil.copytree(tmp_path / "here" / "data" / "topics" / "orders", elsewhere)
+    before = {each: each.read_bytes() for each in elsewhere.rglob("*") if each.is_file()}
+    path = "../../evil"
+    with Caller(broker) as caller:
+        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})  # type: ignore[arg-type]
+        for api in APIS.values():
+            if api.key in SKIPPED:
+                continue
+            values = _renamed(
+                values_for(message_named(f"{api.name}Request").fields, api.last, random.Random(2), Knowledge()), path
+            )
+            if api.key == OwnKey.CONFIGURE_TOPIC:
+                values["settings"] = [{"name": "durability", "value": '"os"'}]
+            caller.call(api.key, api.last, values)  # type: ignore[arg-type]
+
+    assert {each: each.read_bytes() for each in elsewhere.rglob("*") if each.is_file()} == before
 
 
 def _renamed(value: Any, path: str) -> Any:

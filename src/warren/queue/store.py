@@ -175,6 +175,7 @@ class Store:
     def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
         """Change settings of a topic; the settings it has now."""
         self.check_open()
+        checked_name("topic", name)
         with self._mutex:
             with self.lock:
                 kept = self._read_settings(name)

@@ -17,6 +17,7 @@ from tests.unit.protocol_values import message_named
 from warren.broker.kafka_errors import Code
 from warren.protocol.api import APIS, ApiKey
 from warren.protocol.kafka_codec import Fields
+from warren.protocol.own_api import setting_values
 from warren.protocol.own_schemas import OwnKey
 from warren.queue.names import ALLOWED
 
@@ -157,7 +158,7 @@ def test_what_lies_elsewhere_is_not_taken_for_a_topic(broker: RunningBroker, tmp
                 values_for(message_named(f"{api.name}Request").fields, api.last, random.Random(2), Knowledge()), path
             )
             if api.key == OwnKey.CONFIGURE_TOPIC:
-                values["settings"] = [{"name": "durability", "value": '"os"'}]
+                values["settings"] = setting_values({"retention_bytes": 12345})
             caller.call(api.key, api.last, values)  # type: ignore[arg-type]
 
     assert {each: each.read_bytes() for each in elsewhere.rglob("*") if each.is_file()} == before

@@ -92,6 +92,28 @@ def test_a_task_that_is_cancelled_ends_at_once_and_leaves_its_message_to_others(
     run(work())
 
 
+def test_who_has_no_turn_to_wait_at_the_broker_still_gets_what_is_there(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
+            bridge: Any = store._bridge
+            bridge._turns = asyncio.Semaphore(2)
+            topic = await store.topic("orders")
+            busy, other = await topic.group("busy", mode="queue"), await topic.group("other", mode="queue")
+            takers = [asyncio.create_task(busy.take(wait=WAIT_S)) for _ in range(2)]
+            await asyncio.to_thread(until, bridge._turns.locked)
+
+            nothing = await other.take(wait=0.01)
+            neither = await other.take()
+            await topic.put_many([b"1", b"2"])
+            found = await other.take(wait=WAIT_S)
+
+            assert (nothing, neither) == (None, None)
+            assert found is not None
+            assert all(await asyncio.gather(*takers))
+
+    run(work())
+
+
 def test_closing_the_store_ends_those_who_wait(broker: RunningBroker) -> None:
     async def work() -> None:
         store = await warren.aio.connect(broker.address, timeout=WAIT_S)

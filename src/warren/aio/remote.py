@@ -47,20 +47,38 @@ class RemoteBridge(Bridge):
 
         What it gave to a task that was cancelled meanwhile is handed to `undo`.
         """
-        steps = steps_of(method)(*arguments, **options, wait=checked_seconds(seconds))
+        checked_seconds(seconds)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + seconds
+        has_turn = await self._has_turn(seconds)
+        wait_s = max(0.0, end_s - loop.time()) if has_turn else 0.0
+        try:
+            return await self._take(steps_of(method)(*arguments, **options, wait=wait_s), undo)
+        finally:
+            if has_turn:
+                self._turns.release()
+
+    async def _has_turn(self, seconds: float) -> bool:
+        """Wait until one may wait at the broker; False where that did not come within `seconds`."""
+        try:
+            async with asyncio.timeout(seconds if self._turns.locked() else None):
+                return await self._turns.acquire()
+        except TimeoutError:
+            return False
+
+    async def _take(self, steps: Steps[R], undo: Callable[[R], object]) -> R:
         is_silent = False
-        async with self._turns:
-            while True:
-                taking = self._begin(self._waits, partial(take, steps, is_silent))
-                try:
-                    taken = await asyncio.shield(taking)
-                    if taken.step is None:
-                        result: R = taken.result
-                        return result
-                    is_silent = not await _has_come(taken.step)
-                except asyncio.CancelledError:
-                    await self._end(steps, taking, undo)
-                    raise
+        while True:
+            taking = self._begin(self._waits, partial(take, steps, is_silent))
+            try:
+                taken = await asyncio.shield(taking)
+                if taken.step is None:
+                    result: R = taken.result
+                    return result
+                is_silent = not await _has_come(taken.step)
+            except asyncio.CancelledError:
+                await self._end(steps, taking, undo)
+                raise
 
     async def _end(self, steps: Steps[R], taking: asyncio.Future[Taken], undo: Callable[[R], object]) -> None:
         """Give back what the steps would give if they ended now."""

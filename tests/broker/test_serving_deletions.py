@@ -6,11 +6,15 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 import warren
 from tests.broker.calls import Caller
+from tests.broker.running import running_broker
 from tests.broker.watched import watched_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.kafka_errors import Code
+from warren.errors import NoSuchTopic
 from warren.protocol.api import ApiKey
 
 FETCH_VERSION = 11
@@ -42,3 +46,13 @@ def test_who_waits_for_a_topic_that_is_deleted_is_told_and_others_are_served(tmp
             assert other.produce("others", batch_of([(None, b"2", [])])) == (0, 1)
         assert broker.end(signal.SIGTERM) == 0
         assert broker.errors() == []
+
+
+def test_who_uses_a_queue_whose_topic_is_deleted_is_told(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, warren.connect(broker.address) as client:
+        queue = client.queue("work")
+        queue.put(1)
+        client.delete_topic("work")
+
+        with pytest.raises(NoSuchTopic):
+            queue.get(timeout=0.1)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, checked_choice, session_of, wait_of
-from warren.errors import BadInput
+from warren.broker.own.sessions import Session
+from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import settings_of
 from warren.queue.durable_queue import DurableQueue
@@ -86,6 +87,13 @@ async def use_queue(call: Call, asked: Fields) -> Values:
     """Put, get, or tell that an item is done with. `is_done` is false where that was not possible in time."""
     session = session_of(call)
     held = session.find(asked.handle, HeldQueue)
+    try:
+        return await _used(call, asked, session, held)
+    except GONE as error:
+        raise NoSuchTopic(held.queue.topic.name) from error
+
+
+async def _used(call: Call, asked: Fields, session: Session, held: HeldQueue) -> Values:
     action = checked_choice("action", asked.action, ACTIONS)
     if action == "size":
         return {"is_done": True, "count": await call.broker.in_thread(held.queue.qsize)}

@@ -190,9 +190,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _pause_or_resume(self) -> None:
         transport, limits, budget = self._transport, self._broker.limits, self._broker.budget
+        is_mine_full = self._waiting_size >= limits.waiting_size_max or self._is_writing_paused
+        if not (is_mine_full or self._is_reading_paused or budget.is_full):
+            return
         if transport is None or transport.is_closing():
             return
-        is_mine_full = self._waiting_size >= limits.waiting_size_max or self._is_writing_paused
         if budget.is_full:
             budget.wait(self, self._pause_or_resume)
         should_pause = is_mine_full or budget.is_full

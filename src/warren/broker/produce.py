@@ -194,7 +194,7 @@ def _put_now(call: Call, request: ProduceRequest, topic: Topic, partition: int, 
     log = topic.partition(partition)
     if [batch for batch in batches if batch.is_idempotent or batch.is_transactional]:
         return _numbered(call, request, topic, partition, batches)
-    records = [pack_kafka(batch.data) for batch in batches]
+    records = [pack_kafka(batch.data, head=batch.head) for batch in batches]
     if topic.settings.durability == "commit":
         return Appending(partition, log, records)
     return PartitionStored(partition, 0, call.broker.door.put_now(log, records).start, -1, log.first)
@@ -214,7 +214,9 @@ def _numbered(call: Call, request: ProduceRequest, topic: Topic, partition: int,
     known = call.broker.producers.find(log)
     if known is None or topic.settings.durability == "commit":
         return _once(call, topic, partition, batch)
-    found = known.put_now(batch.head, lambda: call.broker.door.put_now(log, [pack_kafka(batch.data)]).start)
+    found = known.put_now(
+        batch.head, lambda: call.broker.door.put_now(log, [pack_kafka(batch.data, head=batch.head)]).start
+    )
     if found is None:
         return _once(call, topic, partition, batch)
     call.broker.producers.stored(log, known)
@@ -225,7 +227,7 @@ async def _once(call: Call, topic: Topic, partition: int, batch: Batch) -> Parti
     log, door = topic.partition(partition), call.broker.door
 
     async def put() -> int:
-        return (await door.put(log, [pack_kafka(batch.data)])).start
+        return (await door.put(log, [pack_kafka(batch.data, head=batch.head)])).start
 
     try:
         known = await call.broker.producers.load(log)

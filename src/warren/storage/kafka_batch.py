@@ -41,11 +41,15 @@ class UnpacksToMore(ValueError):
     """There is more in a batch than its reader wants to have in memory."""
 
 
-def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"") -> Packed:
-    """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp."""
+def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"", head: KafkaBatchHead | None = None) -> Packed:
+    """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp.
+
+    `head` is that of the batch, where it is at hand.
+    """
     if len(marker) > MARKER_SIZE_MAX:
         raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
-    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+    if head is None:
+        head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
     assert head.batch_length == len(batch) - KAFKA_LENGTH_END
     payload = b"".join(
         (

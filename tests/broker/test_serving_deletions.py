@@ -56,3 +56,15 @@ def test_who_uses_a_queue_whose_topic_is_deleted_is_told(tmp_path: Path) -> None
 
         with pytest.raises(NoSuchTopic):
             queue.get(timeout=0.1)
+
+
+def test_topics_that_were_deleted_keep_no_file_open(tmp_path: Path) -> None:
+    with watched_broker(tmp_path / "data") as broker, warren.connect(f"127.0.0.1:{broker.port}") as client:
+        counts = []
+        for _ in range(2):
+            for number in range(20):
+                client.topic(f"orders-{number}").put(b"1", delay=3600.0)
+                client.delete_topic(f"orders-{number}")
+            counts.append(broker.usage().files)
+
+        assert counts[1] < counts[0] + 10

@@ -19,7 +19,7 @@ from warren.errors import CorruptRecord
 MEMORY_MAX: Final = 1200 << 20
 """What the process may ever take: a batch that unpacks to the most it may is there once, not once for each client."""
 MEMORY_GROWTH_MAX: Final = 400 << 20
-FILES_GROWTH_MAX: Final = 120
+FILES_GROWTH_MAX: Final = 60
 THREADS_MAX: Final = 40
 ANN: Final = Login("ann", "a secret, of ann")
 SETTLE_S: Final = 20.0

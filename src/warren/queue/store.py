@@ -216,6 +216,8 @@ class Store:
                 for parking in parkings:
                     parking.log.remove()
                 remove_tree(self.filesystem, topic.directory)
+                # Whoever still wants it finds that it is gone.
+                topic.delay.lock.close()
         self.wakeup.ring()
 
     def queue(

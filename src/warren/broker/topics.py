@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from warren.errors import GONE, NoSuchTopic
@@ -13,12 +14,22 @@ from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 NO_ID: Final = bytes(16)
-NOTHING: Final = (None, 0.0)
 FOUND_S: Final = 0.05
 """For how long a topic that was found is taken to be there, unless its logs say otherwise."""
+LOGS_LOOK_S: Final = 0.001
+"""How often they are asked."""
 FOUND_MAX: Final = 1000
 LOOK_S: Final = 1.0
 """How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
+
+
+@dataclass(slots=True)
+class Found:
+    """A topic that was found, until when it is taken to be there, and when its logs are asked whether it is."""
+
+    topic: Topic
+    until_s: float
+    look_s: float
 
 
 class Topics:
@@ -28,7 +39,7 @@ class Topics:
         self._store = store
         self._ids: dict[str, tuple[Topic, bytes]] = {}
         self._names: dict[bytes, str] = {}
-        self._found: dict[str, tuple[Topic | None, float]] = {}
+        self._found: dict[str, Found] = {}
         self._look_again_s = 0.0
 
     def names(self) -> list[str]:
@@ -46,15 +57,17 @@ class Topics:
 
         Partitions that another process added since then are not seen; `find` sees them.
         """
-        topic, until_s = self._found.get(name, NOTHING)
-        if topic is None or self._store.clock.steady_s() >= until_s or self._store.opened_topic(name) is not topic:
+        found, now_s = self._found.get(name), self._store.clock.steady_s()
+        if found is None or now_s >= found.until_s or self._store.opened_topic(name) is not found.topic:
             return self._remembered(name)
-        try:
-            # Whoever deletes a topic says so in its logs, for all who have them open.
-            _ = topic.logs[0].end
-        except GONE:
-            return self._remembered(name)
-        return topic
+        if now_s >= found.look_s:
+            try:
+                # Whoever deletes a topic says so in its logs, for all who have them open.
+                _ = found.topic.logs[0].end
+            except GONE:
+                return self._remembered(name)
+            found.look_s = now_s + LOGS_LOOK_S
+        return found.topic
 
     def _remembered(self, name: str) -> Topic:
         self._found.pop(name, None)
@@ -62,7 +75,8 @@ class Topics:
         if len(self._found) >= FOUND_MAX:
             # Topics that are deleted must not be held for ever; the others are found again.
             self._found.clear()
-        self._found[name] = topic, self._store.clock.steady_s() + FOUND_S
+        now_s = self._store.clock.steady_s()
+        self._found[name] = Found(topic, now_s + FOUND_S, now_s + LOGS_LOOK_S)
         return topic
 
     def recall_by_id(self, topic_id: bytes) -> Topic:

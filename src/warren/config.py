@@ -229,6 +229,8 @@ OWN_RETRIED_MAX: Final = 10_000
 """How many repeated appends are remembered, in case the first try arrives later."""
 LONE_BODY_SIZE_MAX: Final = 64 << 10
 """Up to this size a message that is put by itself takes a shorter way over the network."""
+OWN_LOOK_SHARED_MAX: Final = 20
+"""Of how many who wait for the same one looks in that time; more of them look more often."""
 OWN_SESSION_S: Final = 10.0
 """For how long a session outlasts its last connection, so that a client whose connection broke finds all it held."""
 OWN_ANSWERS_MAX: Final = 2_000

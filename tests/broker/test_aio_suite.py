@@ -114,6 +114,30 @@ def test_who_has_no_turn_to_wait_at_the_broker_still_gets_what_is_there(broker: 
     run(work())
 
 
+def test_what_comes_back_after_a_while_is_found_by_those_who_wait(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
+            topic = await store.topic("orders")
+            group = await topic.group("workers", mode="queue", attempts_max=0)
+            await topic.put_many([b"1", b"2", b"3"])
+            for message in await group.take(3, wait=WAIT_S):
+                await group.nack(message, delay=0.2)
+
+            takers = [asyncio.create_task(group.take(wait=WAIT_S)) for _ in range(3 * COUNT)]
+            found = []
+            for taker in asyncio.as_completed(takers):
+                found.append(await taker)
+                if len(found) == 3:
+                    break
+            for each in takers:
+                each.cancel()
+            await asyncio.wait(takers)
+
+            assert sorted(message.body for message in found if message is not None) == [b"1", b"2", b"3"]
+
+    run(work())
+
+
 def test_closing_the_store_ends_those_who_wait(broker: RunningBroker) -> None:
     async def work() -> None:
         store = await warren.aio.connect(broker.address, timeout=WAIT_S)

@@ -20,6 +20,7 @@ from warren.broker.limits import Limits
 from warren.broker.long_polls import LongPolls
 from warren.broker.metrics import Metrics
 from warren.broker.own.appending import Appends
+from warren.broker.own.looks import Looks
 from warren.broker.own.sessions import Session, Sessions
 from warren.broker.producers import Producers
 from warren.broker.security.own_guards import own_refusal
@@ -61,7 +62,7 @@ class Broker:
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
-        self.sessions, self.appends = Sessions(self._end), Appends()
+        self.sessions, self.appends, self.looks = Sessions(self._end), Appends(), Looks()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
         self.rights = self._asked_rights()

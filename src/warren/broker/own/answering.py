@@ -101,25 +101,27 @@ async def awaited(
     call: Call,
     wait_s: float,
     logs: Callable[[], Sequence[Log]],
-    attempt: Callable[[], Awaitable[T]],
+    attempt: Callable[[bool], Awaitable[T]],
     session: Session | None = None,
-    look_s: float = OWN_LOOK_S,
+    look_s: Callable[[], float] = lambda: OWN_LOOK_S,
 ) -> T:
     """What `attempt` gives, tried until it gives something that is true or the time is over.
 
     In between nothing is held but this coroutine: it sleeps until one of the logs grows, or it is time to look again.
+    `attempt` is told whether there is a reason to, or only time has passed.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_s
+    deadline, is_rung = loop.time() + wait_s, True
     while True:
-        found = await attempt()
+        found = await attempt(is_rung)
         left_s = deadline - loop.time()
         if found or left_s <= 0 or call.broker.is_stopping:
             return found
         woken = loop.create_future()
         if session is not None:
             call.broker.sessions.park(call.peer, woken)
-        await call.broker.long_polls.wait(logs(), min(left_s, look_s), woken)
+        await call.broker.long_polls.wait(logs(), min(left_s, look_s()), woken)
+        is_rung = woken.done()
         if session is not None and not call.broker.sessions.has(call.peer):
             # Nobody is there to be answered: what came meanwhile is for others.
             raise NoSuchHandle(0)

@@ -227,7 +227,7 @@ async def read_group(call: Call, asked: Fields) -> Values:
     limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked), wait_of(asked)
     await call.broker.in_thread(held.begin, serial, this, is_retry=asked.is_retry)
 
-    async def attempt() -> list[Message]:
+    async def attempt(is_rung: bool) -> list[Message]:
         return await call.broker.in_thread(held.read, serial, this, limit, size)
 
     messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
@@ -265,11 +265,19 @@ async def take(call: Call, asked: Fields) -> Values:
     session = session_of(call)
     held = session.find(asked.handle, HeldWork)
     limit, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), wait_of(asked)
+    topic, what = held.group.topic, (str(held.group.topic.name), held.group.name)
 
-    async def attempt() -> list[Message]:
-        return await call.broker.in_thread(held.take, limit)
+    async def attempt(is_rung: bool) -> list[Message]:
+        messages = await call.broker.in_thread(held.take, limit)
+        if messages and not is_rung:
+            # There may be more that nobody has told of.
+            for log in topic.logs:
+                call.broker.long_polls.ring(log)
+        return messages
 
-    messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    looks = call.broker.looks
+    with looks.waiting(what):
+        messages = await awaited(call, wait_s, lambda: topic.logs, attempt, session, lambda: looks.pause_s(what))
     if messages and not asked.call_number and not call.broker.sessions.has(call.peer):
         await call.broker.in_thread(held.give_back, messages)
     return {"messages": message_values(messages)}

@@ -99,14 +99,14 @@ async def _used(call: Call, asked: Fields, session: Session, held: HeldQueue) ->
         return {"is_done": True, "count": await call.broker.in_thread(held.queue.qsize)}
     work = {"put": lambda: held.put(asked.item), "get": held.get, "done": held.done, "join": held.join}[action]
 
-    async def attempt() -> Found:
+    async def attempt(is_rung: bool) -> Found:
         return await call.broker.in_thread(work)
 
     logs = held.queue.topic.logs
     if action == "get":
         found = await awaited(call, wait_of(asked), lambda: logs, attempt, session)
     else:
-        found = await awaited(call, wait_of(asked), lambda: (), attempt, session, LOOK_S)
+        found = await awaited(call, wait_of(asked), lambda: (), attempt, session, lambda: LOOK_S)
     if action == "put" and found is not None:
         call.broker.long_polls.ring(logs[0])
     return {"is_done": found is not None, "item": found[0] if found else b""}

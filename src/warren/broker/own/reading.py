@@ -52,12 +52,12 @@ def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
 
 
 async def _waited(call: Call, topic: Topic, positions: dict[int, int], asked: Fields, wait_s: float) -> Values:
-    async def attempt() -> list[Message]:
+    async def attempt(is_rung: bool) -> list[Message]:
         return _read(topic, positions, limit_of(asked), size_of(asked), asked.tag)
 
     logs = [topic.partition(number) for number in positions]
     # A log tells of everything that a read could find: there is nothing to look for in between.
-    messages = await awaited(call, wait_s, lambda: logs, attempt, look_s=wait_s)
+    messages = await awaited(call, wait_s, lambda: logs, attempt, look_s=lambda: wait_s)
     return _answer(topic, messages, positions)
 
 

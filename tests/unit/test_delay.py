@@ -81,6 +81,13 @@ def test_a_part_of_a_microsecond_is_waited_for(tmp_path: Path, clock: SimulatedC
         assert held.due_us * 1000 >= START_NS + 1 + 1000
 
 
+def test_seconds_that_no_float_is_are_the_ones_that_were_meant(tmp_path: Path, clock: SimulatedClock) -> None:
+    with open_store(tmp_path, clock) as store:
+        held = store.topic("orders").put(b"x", delay=0.067)
+
+    assert held.due_us == START_NS // 1000 + 67_000
+
+
 def test_a_delivered_message_is_the_one_that_was_put(tmp_path: Path, clock: SimulatedClock) -> None:
     with open_store(tmp_path, clock) as store:
         topic = store.topic("orders", partitions=5)

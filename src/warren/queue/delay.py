@@ -69,7 +69,7 @@ class Delay:
             raise BadInput("give either delay, in seconds, or deliver_at, a time")
         now_ns = self._topic.clock.now_ns()
         if delay is not None:
-            # The seconds that are meant, to the ns: 0.067 is not quite 67 ms. Then up to the next whole µs: never early.
+            # The seconds that are meant: 0.067 is not quite 67 ms. Then up to the next whole µs: never early.
             return (now_ns + round(_checked_delay(delay) * 1_000_000_000) + 999) // 1000
         due_us = _checked_time(deliver_at)
         if not 0 <= due_us <= now_ns // 1000 + int(DELAY_S_MAX) * 1_000_000:

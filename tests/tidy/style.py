@@ -55,6 +55,15 @@ def prints(module: Module) -> list[str]:
     ]
 
 
+def clears_before_storing(module: Module) -> list[str]:
+    """Stores that others may look at in their midst: `pack_into` sets every byte to zero before it packs."""
+    return [
+        f"{module.name}:{node.lineno} packs into memory; assign the packed bytes to a slice of it"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "pack_into"
+    ]
+
+
 def forbidden_names(module: Module) -> list[str]:
     """The names that `module` gives, and the docstrings in it, with a word that the glossary forbids.
 

@@ -11,6 +11,7 @@ from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
 from tests.tidy.style import (
     FUNCTION_LINES_MAX,
     MODULE_LINES_MAX,
+    clears_before_storing,
     forbidden_names,
     forbidden_words,
     missing_docstring,
@@ -31,7 +32,9 @@ OTHERS = [
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 
 
-@pytest.mark.parametrize("check", [missing_docstring, too_long, nameless, prints, forbidden_names])
+@pytest.mark.parametrize(
+    "check", [missing_docstring, too_long, nameless, prints, forbidden_names, clears_before_storing]
+)
 def test_every_module_keeps_the_style(check: Check) -> None:
     assert [found for module in MODULES for found in check(module)] == []
 
@@ -56,6 +59,7 @@ def test_documents_speak_the_words_of_the_glossary(document: Path) -> None:
         (nameless, "warren.storage.block_helpers", ""),
         (nameless, "warren.queue.manager", ""),
         (prints, "warren.storage.log", "def f():\n    print('here')"),
+        (clears_before_storing, "warren.storage.index", "WORD.pack_into(self._map, 24, 1)"),
         (forbidden_names, "warren.storage.segment", ""),
         (forbidden_names, "warren.storage.log", "class LogSegment: ..."),
         (forbidden_names, "warren.storage.log", "def read_chunks(): ..."),

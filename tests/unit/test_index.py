@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import struct
+import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,14 @@ from tests.support.simulated_clock import START_NS, SimulatedClock
 from tests.unit.fakes import VERSIONS, quick_log
 from warren.errors import CorruptRecord
 from warren.storage import Log
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+from warren.storage.index import Index
 
 NOW_US = START_NS // 1000
 BODY = bytes(1000)
 SLOT_SIZES = {1: 32, 2: 64}
+READS = 300_000
+FORKS = multiprocessing.get_context("forkserver")
 
 
 @pytest.fixture(params=VERSIONS)
@@ -28,6 +35,36 @@ def index_bytes(log: Log) -> bytes:
 
 def block_names(path: Path) -> list[str]:
     return sorted(file.name for file in path.iterdir() if file.suffix in (".block", ".zbus"))
+
+
+# --- The published end ---
+
+
+def test_others_see_the_end_before_or_after_it_moves_and_nothing_else(tmp_path: Path, version: int) -> None:
+    with quick_log(tmp_path, version=version) as log:
+        log.append(BODY)
+    low, high = 0x0101_0101_0101, 0xFEFE_FEFE_FEFE
+    stop = FORKS.Event()
+    publisher = FORKS.Process(target=publish_for_ever, args=(str(tmp_path / "index"), low, high, stop))
+    index = Index(SYSTEM_FILE_SYSTEM.open(str(tmp_path / "index"), writable=False), writable=False)
+    publisher.start()
+    try:
+        while index.message_count == 1:
+            time.sleep(0.001)
+        seen = {index.message_count for _ in range(READS)}
+    finally:
+        stop.set()
+        publisher.join()
+
+    assert seen <= {low, high}
+
+
+def publish_for_ever(path: str, low: int, high: int, stop: Event) -> None:
+    index = Index(SYSTEM_FILE_SYSTEM.open(path, writable=True), writable=True)
+    while not stop.is_set():
+        for _ in range(1000):
+            index.publish(0, 0, 0, low)
+            index.publish(0, 0, 0, high)
 
 
 # --- Bytes ---

@@ -134,7 +134,7 @@ class BlockIndex:
             head = META_HEAD.pack(META_DATA | size - SIZE_WORD.size, LABEL_INDEX)
             self._view[position : position + size] = head.ljust(size, b"\0")
             at = self._index2index_at + META_HEAD.size + self._laid * INDEX2INDEX_ENTRY.size
-            INDEX2INDEX_ENTRY.pack_into(self._view, at, position)
+            self._view[at : at + INDEX2INDEX_ENTRY.size] = INDEX2INDEX_ENTRY.pack(position)
             self._laid += 1
             position += aligned(size)
         return position
@@ -161,7 +161,7 @@ class BlockIndex:
             at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
             (known,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
             if not 0 < known < position:
-                INDEX2INDEX_ENTRY.pack_into(self._view, at, position)
+                self._view[at : at + INDEX2INDEX_ENTRY.size] = INDEX2INDEX_ENTRY.pack(position)
                 return
 
     def forget_group(self) -> None:
@@ -173,4 +173,5 @@ class BlockIndex:
         group_at, self._group_at = self._group_at, 0
         at = self._entry_at((number - self._base_number) // INDEX_SPACING - 1) if group_at else 0
         if at and INDEX_ENTRY.unpack_from(self._view, at)[0] == group_at:
-            INDEX_ENTRY.pack_into(self._view, at, group_at, crc32c(self._view[group_at:end]))
+            entry = INDEX_ENTRY.pack(group_at, crc32c(self._view[group_at:end]))
+            self._view[at : at + INDEX_ENTRY.size] = entry

@@ -230,7 +230,9 @@ class Index:
         slot_word = self.slot_position(block_number) // 8
         self.words[slot_word + SLOT_WORD_END_OFFSET] = self._order(end_offset)
         self.words[slot_word + SLOT_WORD_UPDATED] = self._order(updated // self._fields.us_per_tick)
-        NATIVE_WORD.pack_into(self._map, self._fields.message_count_at, self._order(message_count))
+        at = self._fields.message_count_at
+        # Not by `pack_into`, which clears the bytes first: others would see a log that holds nothing.
+        self._map[at : at + NATIVE_WORD.size] = NATIVE_WORD.pack(self._order(message_count))
 
     def put_slot(self, block_number: int, slot: Slot) -> None:
         position = self.slot_position(block_number)
@@ -241,7 +243,7 @@ class Index:
         self._map[BLOCK_RANGE_AT:end] = self._fields.block_range.pack(count, start)
 
     def put_flag(self, value: int) -> None:
-        self._fields.flag.pack_into(self._map, FLAG_AT, value)
+        self._map[FLAG_AT : FLAG_AT + self._fields.flag.size] = self._fields.flag.pack(value)
 
     def open_for(self, boot_id: bytes, state: int) -> None:
         """Note how the log is left from now on, durably: whoever opens it next must know before the first append."""

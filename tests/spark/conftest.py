@@ -34,12 +34,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every JVM of these tests starts quickly, whoever starts it. Processes of one run share what that takes."""
-    base = tmp_path_factory.getbasetemp()
-    is_one_of_several = "PYTEST_XDIST_WORKER" in os.environ
-    folder = (base.parent if is_one_of_several else base) / "quick-start"
-    folder.mkdir(exist_ok=True)
+def quick_start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every JVM of these tests starts quickly, whoever starts it. What that takes is kept for the next run."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    folder = tmp_path_factory.mktemp("quick-start") if cache is None else cache.mkdir("spark-classes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", quick_options(folder))
         yield

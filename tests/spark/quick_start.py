@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -18,30 +20,32 @@ LOAD_S_MAX: Final = 180
 
 
 def quick_options(folder: Path) -> str:
-    """Options for a JVM, with the archive of classes in `folder`, which the first process to ask for it makes.
+    """Options for a JVM, with the archive of classes in `folder`, which whoever finds none there makes.
 
     A JVM that is not the one which made the archive says nothing and does without it.
     """
-    archive, tried = folder / "spark.jsa", folder / "tried"
+    archive = folder / f"spark-{version('pyspark')}.jsa"
     lock = SYSTEM_FILE_SYSTEM.lock(str(folder / "lock"))
     try:
         lock.take()
-        if not tried.exists():
-            tried.touch()
-            _make(archive, folder)
+        if not archive.exists():
+            _make(archive)
     finally:
         lock.close()
     return f"{OPTIONS} -XX:SharedArchiveFile={archive} -Xlog:disable" if archive.exists() else OPTIONS
 
 
-def _make(archive: Path, folder: Path) -> None:
+def _make(archive: Path) -> None:
     """Without the archive, where that fails, everything works as well and takes longer."""
-    options = f"{OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
-    paths = os.pathsep.join([str(ROOT), str(SOURCE)])
-    environment = os.environ | {"PYTHONPATH": paths, "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_DIRS": str(folder)}
-    command = [sys.executable, "-m", "tests.spark.quick_start", str(folder)]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, env=environment, timeout=LOAD_S_MAX, capture_output=True, check=False)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder, suppress(subprocess.TimeoutExpired):
+        made = Path(folder) / archive.name
+        options = f"{OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
+        paths = os.pathsep.join([str(ROOT), str(SOURCE)])
+        environment = os.environ | {"PYTHONPATH": paths, "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_DIRS": folder}
+        command = [sys.executable, "-m", "tests.spark.quick_start", folder]
+        done = subprocess.run(command, env=environment, timeout=LOAD_S_MAX, capture_output=True, check=False)
+        if done.returncode == 0 and made.exists():
+            made.replace(archive)
 
 
 def _load_classes(folder: str) -> None:

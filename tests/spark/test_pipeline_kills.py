@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,8 @@ BATCHES_MAX: Final = 3
 DELAY_S_MAX: Final = 1.5
 DEATHS_MAX: Final = 5
 """So many drivers may die of their own: Spark gives its Python workers ten seconds to start, which may be too few."""
+AHEAD: Final = 2
+"""So many drivers are made ready while one runs: each takes seconds of a core to start."""
 SEED: Final = 1
 
 
@@ -104,21 +108,23 @@ def is_done(victim: Victim) -> bool:
 def test_a_driver_killed_twenty_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     store, draw = tmp_path / "store", random.Random(SEED)
     good, bad = put_messages(store)
-    victims = (Victim(store, tmp_path / f"victim-{number}") for number in range(KILLS + DEATHS_MAX + 1))
-    waiting, kills, kills_in_a_batch = next(victims), 0, 0
+    victims = (Victim(store, tmp_path / f"victim-{number}") for number in range(KILLS + DEATHS_MAX + AHEAD))
+    waiting, kills, kills_in_a_batch = deque(islice(victims, AHEAD)), 0, 0
 
     while kills < KILLS:
-        victim, waiting = waiting, next(victims)
+        waiting.append(next(victims))
+        victim = waiting.popleft()
         if not victim.begin() or not all(victim.heard() == "batch" for _ in range(draw.randrange(BATCHES_MAX + 1))):
             assert len(list(tmp_path.glob("victim-*"))) < KILLS + DEATHS_MAX, victim.complaint()
             continue
         time.sleep(draw.random() * DELAY_S_MAX)
         victim.kill(is_whole=draw.random() < 0.5)
         kills, kills_in_a_batch = kills + 1, kills_in_a_batch + is_in_a_batch(store)
-    while not is_done(waiting):
+    while not is_done(last := waiting.popleft()):
         # A driver may die of its own, and the next one goes on: as long as there are some left.
-        assert len(list(tmp_path.glob("victim-*"))) < KILLS + DEATHS_MAX, waiting.complaint()
-        waiting = next(victims)
+        assert waiting, last.complaint()
+    for spare in waiting:
+        spare.kill(is_whole=True)
 
     with warren.open(store, keeps=False) as opened:
         copies = [json.loads(message.body)["id"] for message in opened.topic("copies").since(0)]

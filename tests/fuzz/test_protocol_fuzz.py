@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from tests.fuzz.batches import wounded
 from tests.support.kafka_batches import batch_of
 from tests.unit.protocol_values import every_version, made_up, message_named
 from warren.errors import BadBatch, BadFrame, MalformedRequest, ProtocolError, UnsupportedRequest
@@ -28,32 +29,11 @@ from warren.storage.checksum import crc32c
 from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KafkaBatchHead
 
 ROUNDS: Final = 40
-LYING_COUNTS: Final = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\x0f", b"\xff" * 12, b"\x80" * 12, b"\x00\x00\xff\xff")
 MEMORY_A_BYTE_MAX: Final = 400
 MEMORY_FREE: Final = 256 << 10
 VERSIONS: Final = list(every_version())
 
 Decoder = Callable[[memoryview], object]
-
-
-def wounded(body: bytes, chance: random.Random) -> bytes:
-    """The body cut, lengthened, with bytes changed, or with a count in it that lies."""
-    data = bytearray(body)
-    for _ in range(chance.choice([1, 1, 2, 5])):
-        place = chance.randrange(len(data) + 1)
-        match chance.randrange(5):
-            case 0:
-                del data[place:]
-            case 1:
-                data[place : place + 1] = chance.randbytes(1)
-            case 2:
-                count = chance.choice(LYING_COUNTS)
-                data[place : place + len(count)] = count
-            case 3:
-                data[place:place] = chance.randbytes(chance.randrange(20))
-            case 4:
-                del data[place : place + chance.randrange(5)]
-    return bytes(data)
 
 
 def peak_of(decode: Decoder, body: bytes) -> int:

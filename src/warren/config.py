@@ -252,6 +252,8 @@ CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0
 CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
+CLIENT_AWAKE_S_MAX: Final = 0.001
+"""An answer that came within this time lets the next one be waited for without sleeping, for as long at most."""
 AIO_WAITS_MAX: Final = 1_000
 """How many tasks of a client wait at the broker at once, each over a connection of its own; the others wait here."""
 TIME_BATCHES_MAX: Final = 1000

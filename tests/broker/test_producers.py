@@ -16,7 +16,7 @@ from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.unit.patience import until
-from warren.broker import produce, producers
+from warren.broker import looking, producers
 from warren.broker.kafka_errors import Code
 from warren.broker.sequences import SEQUENCE_END
 from warren.errors import StorageFull
@@ -238,8 +238,8 @@ def test_aiokafka_is_served_with_idempotence(broker: RunningBroker) -> None:
 def test_records_that_cannot_be_read_are_refused_in_the_first_batches_and_then_now_and_again(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(produce, "BATCHES_LOOKED_INTO_FIRST", 2)
-    monkeypatch.setattr(produce, "BATCHES_LOOKED_INTO_EACH", 4)
+    monkeypatch.setattr(looking, "BATCHES_LOOKED_INTO_FIRST", 2)
+    monkeypatch.setattr(looking, "BATCHES_LOOKED_INTO_EACH", 4)
     good = batch_of([(None, b"a", [])])
 
     with Caller(broker) as caller:

@@ -13,7 +13,7 @@ from kio.static.primitive import i16, i32
 from warren.errors import MalformedRequest
 from warren.protocol.api import ApiKey
 from warren.protocol.codec import Buffer
-from warren.protocol.heads import Request, read_request, request_frame, response_frame
+from warren.protocol.heads import JOINED_SIZE_MAX, Request, read_request, request_frame, response_frame
 
 
 def written_by_kio(api_key: int, version: int, client_id: str | None, *, is_flexible: bool) -> bytes:
@@ -72,8 +72,20 @@ def test_a_response_has_its_size_and_correlation_id_and_is_flexible_except_for_a
     request = Request(api_key, version, 5, None, memoryview(b""))
     body: list[Buffer] = [b"ab", memoryview(b"cde")]
 
-    buffers = response_frame(request, body)
+    size, buffers = response_frame(request, body)
 
     rest = b"\0\0\0\5" + tags + b"abcde"
-    assert b"".join(buffers) == len(rest).to_bytes(4, "big") + rest
+    assert buffers == (len(rest).to_bytes(4, "big") + rest,)
+    assert size == len(buffers[0])
+
+
+def test_the_buffers_of_a_large_response_are_not_copied() -> None:
+    request = Request(3, 8, 5, None, memoryview(b""))
+    body: list[Buffer] = [b"ab", memoryview(bytes(JOINED_SIZE_MAX))]
+
+    size, buffers = response_frame(request, body)
+
+    sent = b"".join(buffers)
+    assert sent == (size - 4).to_bytes(4, "big") + b"\0\0\0\5" + b"".join(body)
+    assert size == len(sent)
     assert buffers[-1] is body[-1]

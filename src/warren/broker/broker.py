@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from warren.broker.budget import Budget
 from warren.broker.call import Answer, Call, Later
-from warren.broker.dispatch import handler_of
+from warren.broker.dispatch import HANDLERS
 from warren.broker.door import Door
 from warren.broker.groups.coordinator import Coordinator
 from warren.broker.groups.positions import Positions
@@ -106,7 +106,7 @@ class Broker:
 
     def answer(self, call: Call) -> Answer | Awaitable[Answer] | Later:
         """The answer to a request, now or later; UnsupportedRequest where nobody has one."""
-        handler = handler_of(call.request.api_key)
+        handler = HANDLERS.get(call.request.api_key)
         if handler is None:
             raise UnsupportedRequest(call.request.api_key, call.request.version)
         if self.settings.sasl:
@@ -119,7 +119,7 @@ class Broker:
 
     def serves(self, api_key: int) -> bool:
         """Whether somebody answers requests of this key."""
-        return handler_of(api_key) is not None
+        return api_key in HANDLERS
 
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What `work` gives, done by a thread: for what waits for the disk."""

@@ -13,19 +13,18 @@ class Budget:
 
     def __init__(self, size_max: int) -> None:
         self.size_max, self.size = size_max, 0
+        self.is_full = False
         self._waiting: dict[object, Callable[[], None]] = {}
-
-    @property
-    def is_full(self) -> bool:
-        return self.size >= self.size_max
 
     def take(self, size: int) -> None:
         """`size` bytes more wait."""
-        self.size += size
+        self.size = size = self.size + size
+        self.is_full = size >= self.size_max
 
     def give_back(self, size: int) -> None:
         """They are done with. Those that wait for room are told, when there is some."""
-        self.size -= size
+        self.size = size = self.size - size
+        self.is_full = size >= self.size_max
         if self._waiting and not self.is_full:
             waiting, self._waiting = self._waiting, {}
             for resume in waiting.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
@@ -29,17 +28,14 @@ class Later:
     told: Callable[[Answer | BaseException], None]
 
 
-@dataclass(frozen=True, slots=True)
 class Call:
-    """A request, the broker that serves it, and who sent it."""
+    """A request, the broker that serves it, and who sent it. Nobody changes it."""
 
-    broker: Broker
-    peer: Peer
-    request: Request
+    __slots__ = ("broker", "peer", "request", "version")
 
-    @property
-    def version(self) -> int:
-        return self.request.version
+    def __init__(self, broker: Broker, peer: Peer, request: Request) -> None:
+        self.broker, self.peer, self.request = broker, peer, request
+        self.version = request.version
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
         """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""

@@ -69,17 +69,20 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._frames.received(nbytes):
-                size = len(frame)
-                self._waiting.append((read_request(frame), size))
-                self._waiting_size += size
-                self._broker.budget.take(size)
+                request, size = read_request(frame), len(frame)
+                if self._is_working or self._waiting or self._is_writing_paused or self._is_closing:
+                    self._waiting.append((request, size))
+                    self._count(size)
+                elif self._begin(request, size):
+                    # Of what is answered at once nothing waits.
+                    self._count(size)
         except ProtocolError as error:
             # What follows cannot be made out, and nobody knows whose answer this would be.
             LOGGER.warning("connection of %s closed: %s", self.peer, error)
             self.abort()
             return
-        self._work()
-        self._pause_or_resume()
+        if self._is_over_limits() or self._is_reading_paused:
+            self._pause_or_resume()
 
     def eof_received(self) -> bool:
         # A client that has closed its side reads no answers.
@@ -105,31 +108,38 @@ class Connection(asyncio.BufferedProtocol):
     # --- Requests, one after the other ---
 
     def _work(self) -> None:
+        """Answer those that wait, until one of them is not answered at once."""
         while self._waiting and not (self._is_working or self._is_writing_paused or self._is_closing):
             request, size = self._waiting.popleft()
-            begun_s = self._broker.metrics.now()
-            try:
-                found = self._broker.answer(Call(self._broker, self.peer, request))
-            except WarrenError as error:
-                self._refuse(request, size, error)
-                return
-            except Exception as error:  # noqa: BLE001  # It is logged, and ends no other connection.
-                self._fail(request, size, error)
-                return
-            if type(found) is list:
-                self._reply(request, size, found, begun_s)
-            elif isinstance(found, Later):
-                self._is_working = True
-                found.told = functools.partial(self._told, request, size, begun_s)
-            elif isinstance(found, asyncio.Future):
-                # Much less than a task, and requests that are many give it.
-                self._is_working = True
-                found.add_done_callback(functools.partial(self._settled, request, size, begun_s))
-            elif inspect.isawaitable(found):
-                self._is_working = True
-                self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
-            else:
-                self._reply(request, size, found, begun_s)
+            if not self._begin(request, size):
+                self._give_back(size)
+
+    def _begin(self, request: Request, size: int) -> bool:
+        """Answer a request, now or later; whether it is worked on from now on."""
+        begun_s = self._broker.metrics.now()
+        try:
+            found = self._broker.answer(Call(self._broker, self.peer, request))
+        except WarrenError as error:
+            self._refuse(request, error)
+            return False
+        except Exception as error:  # noqa: BLE001  # It is logged, and ends no other connection.
+            self._fail(request, error)
+            return False
+        if type(found) is list or found is None:
+            self._reply(request, size, found, begun_s)
+            return False
+        if isinstance(found, Later):
+            found.told = functools.partial(self._told, request, size, begun_s)
+        elif isinstance(found, asyncio.Future):
+            # Much less than a task, and requests that are many give it.
+            found.add_done_callback(functools.partial(self._settled, request, size, begun_s))
+        elif inspect.isawaitable(found):
+            self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
+        else:
+            self._reply(request, size, found, begun_s)
+            return False
+        self._is_working = True
+        return True
 
     async def _finish(self, request: Request, size: int, answer: Awaitable[Answer], begun_s: float) -> None:
         try:
@@ -142,43 +152,46 @@ class Connection(asyncio.BufferedProtocol):
         self._told(request, size, begun_s, answer.exception() or answer.result())
 
     def _told(self, request: Request, size: int, begun_s: float, found: Answer | BaseException) -> None:
-        if isinstance(found, WarrenError):
-            self._refuse(request, size, found)
-        elif isinstance(found, BaseException):
-            self._fail(request, size, found)
-        else:
-            self._go_on(request, size, found, begun_s)
-
-    def _go_on(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
         self._is_working = False
-        self._reply(request, size, answer, begun_s)
-        self._work()
-        self._pause_or_resume()
+        self._give_back(size)
+        if isinstance(found, WarrenError):
+            self._refuse(request, found)
+        elif isinstance(found, BaseException):
+            self._fail(request, found)
+        else:
+            self._reply(request, size, found, begun_s)
+            if self._waiting:
+                self._work()
+            if self._is_reading_paused or self._is_writing_paused:
+                self._pause_or_resume()
 
     def _reply(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
-        self._give_back(size)
-        sent = 0
-        if answer is not None and self._transport is not None and not self._transport.is_closing():
-            frame = response_frame(request, answer)
-            self._transport.writelines(frame)
-            sent = sum(map(len, frame))
-        self._broker.metrics.answered(request.api_key, size, sent, begun_s)
-        if self._broker.is_stopping and not self._waiting and self._transport is not None:
-            self._transport.close()
+        broker, transport, sent = self._broker, self._transport, 0
+        if answer is not None and transport is not None and not transport.is_closing():
+            sent, frame = response_frame(request, answer)
+            if len(frame) == 1:
+                transport.write(frame[0])
+            else:
+                transport.writelines(frame)
+        broker.metrics.answered(request.api_key, size, sent, begun_s)
+        if broker.is_stopping and not self._waiting and transport is not None:
+            transport.close()
 
-    def _refuse(self, request: Request, size: int, error: WarrenError) -> None:
+    def _refuse(self, request: Request, error: WarrenError) -> None:
         """A request that has no answer its client would understand."""
         LOGGER.warning("connection of %s closed: %s", self.peer, error)
         self._broker.metrics.failed(request.api_key if self._broker.serves(request.api_key) else UNKNOWN_KEY)
-        self._give_back(size)
         self.abort()
 
-    def _fail(self, request: Request, size: int, error: BaseException) -> None:
+    def _fail(self, request: Request, error: BaseException) -> None:
         """A mistake of the broker's own ends the connection it was met on, and no other."""
         LOGGER.error("request %d of %s could not be answered", request.api_key, self.peer, exc_info=error)
         self._broker.metrics.failed(request.api_key)
-        self._give_back(size)
         self.abort()
+
+    def _count(self, size: int) -> None:
+        self._waiting_size += size
+        self._broker.budget.take(size)
 
     def _give_back(self, size: int) -> None:
         # Of a connection that was lost meanwhile all was given back with it.
@@ -188,16 +201,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Reading no further than the limits ---
 
+    def _is_over_limits(self) -> bool:
+        broker = self._broker
+        return broker.budget.is_full or self._is_writing_paused or self._waiting_size >= broker.limits.waiting_size_max
+
     def _pause_or_resume(self) -> None:
-        transport, limits, budget = self._transport, self._broker.limits, self._broker.budget
-        is_mine_full = self._waiting_size >= limits.waiting_size_max or self._is_writing_paused
-        if not (is_mine_full or self._is_reading_paused or budget.is_full):
-            return
+        transport, budget = self._transport, self._broker.budget
         if transport is None or transport.is_closing():
             return
         if budget.is_full:
             budget.wait(self, self._pause_or_resume)
-        should_pause = is_mine_full or budget.is_full
+        should_pause = self._is_over_limits()
         if should_pause and not self._is_reading_paused:
             transport.pause_reading()
         elif self._is_reading_paused and not should_pause:

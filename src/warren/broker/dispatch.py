@@ -92,8 +92,3 @@ HANDLERS: Final[Mapping[int, AnyHandler]] = MappingProxyType(
         **OWN_HANDLERS,
     }
 )
-
-
-def handler_of(api_key: int) -> AnyHandler | None:
-    """Who answers requests of this key; None where nobody does."""
-    return HANDLERS.get(api_key)

@@ -7,14 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Final, NamedTuple
+from typing import Final
 
 from warren.broker.metrics import Metrics
 from warren.config import BROKER_PUTS_WAITING_MAX, DOOR_THREADS_MAX
 from warren.errors import StoreBusy
 from warren.message import Receipt
 from warren.storage import Log
-from warren.storage.puts import append_record, numbers_of, settle_puts
+from warren.storage.puts import numbers_of, settle_puts
 from warren.storage.record import Packed
 
 LOGGER: Final = logging.getLogger("warren.broker")
@@ -22,11 +22,8 @@ Outcome = Receipt | BaseException
 """The receipt of the first message of a put, or why there is none."""
 
 
-class Waiting(NamedTuple):
-    """A put that waits: its records, and who is told what became of it."""
-
-    records: Sequence[Packed]
-    told: Callable[[Outcome], None]
+Waiting = tuple[Sequence[Packed], Callable[[Outcome], None]]
+"""A put that waits: its records, and who is told what became of it."""
 
 
 class Door:
@@ -55,7 +52,7 @@ class Door:
 
     def put_one(self, log: Log, packed: Packed) -> Receipt:
         """The same for one record; the receipt of its first message."""
-        receipt = append_record(log, packed)
+        receipt = log.append_record(packed)
         self._metrics.puts += 1
         self._told(log)
         return receipt
@@ -67,9 +64,9 @@ class Door:
         self.waiting_count += 1
         there = self._waiting.get(log)
         if there is None:
-            self._hop(log, [Waiting(records, told)])
+            self._hop(log, [(records, told)])
         else:
-            there.append(Waiting(records, told))
+            there.append((records, told))
 
     async def put(self, log: Log, records: Sequence[Packed]) -> range:
         """Append, and return the numbers when the records are as durable as the log says."""
@@ -102,7 +99,7 @@ class Door:
         while (hop := self._hops.get()) is not None:
             log, batch = hop
             try:
-                outcomes: Sequence[Outcome] = settle_puts(log, [waiting.records for waiting in batch])
+                outcomes: Sequence[Outcome] = settle_puts(log, [records for records, _ in batch])
             except Exception as error:  # noqa: BLE001  # It is told to those whom it concerns.
                 outcomes = [error] * len(batch)
             self._loop.call_soon_threadsafe(self._arrive, log, batch, outcomes)
@@ -121,9 +118,9 @@ class Door:
             self._metrics.puts += len(batch) - failed
             self._metrics.commit_puts.add(len(batch) - failed)
             self._told(log)
-        for waiting, outcome in zip(batch, outcomes, strict=True):
+        for (_, told), outcome in zip(batch, outcomes, strict=True):
             try:
-                waiting.told(outcome)
+                told(outcome)
             except Exception:
                 # The others wait as well.
                 LOGGER.exception("a put to %s was stored, and nobody could be told", log.path)

@@ -8,13 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Answer, Call, Later
 from warren.broker.delays import put_delayed
-from warren.broker.door import Outcome
 from warren.broker.kafka_errors import Code, code_of
-from warren.broker.peer import Peer
+from warren.broker.lone_produce import produce_lone
+from warren.broker.looking import is_looked_into_next
+from warren.broker.refusals import refusal, refused
 from warren.broker.security.rights import Kind, Operation
-from warren.config import BATCHES_LOOKED_INTO_EACH, BATCHES_LOOKED_INTO_FIRST
 from warren.errors import BadBatch, NoSuchTopic, TooLarge, WarrenError
-from warren.message import Receipt
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import (
     PartitionStored,
@@ -24,6 +23,7 @@ from warren.protocol.produce import (
     TopicStored,
     decode_produce,
     encode_produce_response,
+    read_lone_produce,
 )
 from warren.protocol.record_batch import Batch, is_checked_quickly, split
 from warren.queue.topic import Topic
@@ -41,97 +41,74 @@ class Appending(NamedTuple):
     log: Log
     records: Sequence[Packed]
 
-    def outcome(self, found: Outcome) -> PartitionStored:
-        """What to answer; what is no error of ours is raised."""
-        if isinstance(found, Receipt):
-            return PartitionStored(self.partition, 0, found.number, -1, self.log.first)
-        if isinstance(found, WarrenError):
-            return _refused(self.partition, code_of(found), str(found))
-        raise found
-
 
 Stored = PartitionStored | Appending | Coroutine[Any, Any, PartitionStored]
 
 
 def produce(call: Call) -> Answer | Awaitable[Answer] | Later:
     """Append what was sent; answered when all of it is as durable as its topics say, or not at all with acks=0."""
-    request = decode_produce(call.version, call.request.body)
+    lone = read_lone_produce(call.version, call.request.body)
+    if lone is not None:
+        return produce_lone(call, lone) or _produced(call, lone.whole())
+    return _produced(call, decode_produce(call.version, call.request.body))
+
+
+def _produced(call: Call, request: ProduceRequest) -> Answer | Awaitable[Answer]:
     topics = [_topic(call, request, topic) for topic in request.topics]
-    waiting = [stored for _, parts in topics for stored in parts if type(stored) is not PartitionStored]
-    if not waiting:
+    if all(type(each) is PartitionStored for _, parts in topics for each in parts):
         return _answer(call, request, topics)  # type: ignore[arg-type]
-    if isinstance(waiting[0], Appending) and len(topics) == 1 and len(topics[0][1]) == 1:
-        return _told(call, request, topics[0][0], waiting[0])
     return _later(call, request, topics)
-
-
-def _told(call: Call, request: ProduceRequest, topic: ProducedTopic, appending: Appending) -> Answer | Later:
-    """The answer of a request for one partition, which most are."""
-    later = Later()
-
-    def told(found: Outcome) -> None:
-        try:
-            answer: Answer | BaseException = _answer(call, request, [(topic, [appending.outcome(found)])])
-        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
-            answer = error
-        later.told(answer)
-
-    try:
-        call.broker.door.put_soon(appending.log, appending.records, told)
-    except WarrenError as error:
-        return _answer(call, request, [(topic, [appending.outcome(error)])])
-    return later
 
 
 def _answer(
     call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[PartitionStored]]]
 ) -> Answer:
-    if [stored for _, parts in topics for stored in parts if stored.error_code]:
+    if [each for _, parts in topics for each in parts if each.error_code]:
         call.broker.metrics.failed(call.request.api_key)
     if request.acks == 0:
         return None
-    answers = [TopicStored(topic.name, topic.topic_id, stored) for topic, stored in topics]
+    answers = [TopicStored(topic.name, topic.topic_id, parts) for topic, parts in topics]
     return [encode_produce_response(call.version, answers)]
 
 
 async def _later(
     call: Call, request: ProduceRequest, topics: Sequence[tuple[ProducedTopic, Sequence[Stored]]]
 ) -> Answer:
-    flat = [stored for _, parts in topics for stored in parts]
-    done = iter(await asyncio.gather(*(_done(call, stored) for stored in flat)))
+    flat = [each for _, parts in topics for each in parts]
+    done = iter(await asyncio.gather(*(_done(call, each) for each in flat)))
     return _answer(call, request, [(topic, [next(done) for _ in parts]) for topic, parts in topics])
 
 
-async def _done(call: Call, stored: Stored) -> PartitionStored:
-    if isinstance(stored, PartitionStored):
-        return stored
-    if isinstance(stored, Coroutine):
-        return await stored
+async def _done(call: Call, put: Stored) -> PartitionStored:
+    if isinstance(put, PartitionStored):
+        return put
+    if isinstance(put, Coroutine):
+        return await put
     try:
-        numbers = await call.broker.door.put(stored.log, stored.records)
-        return PartitionStored(stored.partition, 0, numbers.start, -1, stored.log.first)
+        numbers = await call.broker.door.put(put.log, put.records)
+        return PartitionStored(put.partition, 0, numbers.start, -1, put.log.first)
     except WarrenError as error:
-        return stored.outcome(error)
+        return refusal(put.partition, error)
 
 
 def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[ProducedTopic, list[Stored]]:
     """What becomes of each partition, now or later."""
     if request.acks not in ACKS:
-        return asked, [_refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in asked.partitions]
+        return asked, [refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in asked.partitions]
     topics = call.broker.topics
     try:
         topic = topics.recall_by_id(asked.topic_id) if asked.topic_id else topics.recall(asked.name)
     except NoSuchTopic as error:
         if asked.topic_id or not call.broker.settings.auto_create_topics:
             code = Code.UNKNOWN_TOPIC_ID if asked.topic_id else code_of(error)
-            return asked, [_refused(part.partition, code) for part in asked.partitions]
+            return asked, [refused(part.partition, code) for part in asked.partitions]
         if not (call.may(Operation.WRITE, Kind.TOPIC, asked.name) and call.may_create(asked.name)):
-            return asked, [_refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
+            return asked, [refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
         return asked, [_made(call, request, asked.name, part) for part in asked.partitions]
     except WarrenError as error:
-        return asked, [_refused(part.partition, code_of(error), str(error)) for part in asked.partitions]
+        return asked, [refusal(part.partition, error) for part in asked.partitions]
     if not call.may(Operation.WRITE, Kind.TOPIC, topic.name):
-        return asked, [_refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
+        return asked, [refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
     return asked, [_partition(call, request, topic, part) for part in asked.partitions]
 
 
@@ -140,7 +117,7 @@ async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPa
     try:
         topic = await call.broker.in_thread(call.broker.topics.make, name)
     except WarrenError as error:
-        return _refused(part.partition, code_of(error), str(error))
+        return refusal(part.partition, error)
     return await _done(call, _partition(call, request, topic, part))
 
 
@@ -154,7 +131,7 @@ def _partition(call: Call, request: ProduceRequest, topic: Topic, part: Produced
             return _checked_later(call, request, topic, part.partition, batches, large)
         return _put(call, request, topic, part.partition, batches)
     except WarrenError as error:
-        return _refused(part.partition, code_of(error), str(error))
+        return refusal(part.partition, error)
 
 
 async def _checked_later(
@@ -166,7 +143,7 @@ async def _checked_later(
             await call.broker.unpacking.check(batch)
         return await _done(call, _put(call, request, topic, partition, batches))
     except WarrenError as error:
-        return _refused(partition, code_of(error), str(error))
+        return refusal(partition, error)
 
 
 def _put(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
@@ -187,7 +164,7 @@ async def _put_later(
     try:
         return await put_delayed(call, request.transactional_id, topic, partition, batches, otherwise)
     except WarrenError as error:
-        return _refused(partition, code_of(error), str(error))
+        return refusal(partition, error)
 
 
 def _put_now(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
@@ -207,7 +184,7 @@ def _numbered(call: Call, request: ProduceRequest, topic: Topic, partition: int,
     """Of what a producer numbers there is one batch at a time for a partition."""
     batch = batches[0]
     if len(batches) > 1 or not batch.is_idempotent:
-        return _refused(partition, Code.INVALID_RECORD, "expected one batch of a producer that has an id")
+        return refused(partition, Code.INVALID_RECORD, "expected one batch of a producer that has an id")
     if batch.is_transactional:
         return _in_transaction(call, request.transactional_id, topic, partition, batch)
     log = topic.partition(partition)
@@ -234,7 +211,7 @@ async def _once(call: Call, topic: Topic, partition: int, batch: Batch) -> Parti
         found = await known.put(log, batch.head, put)
         call.broker.producers.stored(log, known)
     except WarrenError as error:
-        return _refused(partition, code_of(error), str(error))
+        return refusal(partition, error)
     return _outcome(partition, *found, log)
 
 
@@ -244,14 +221,14 @@ async def _in_transaction(
     try:
         producer = await call.broker.transactions.find(transactional_id or "")
         if producer is None:
-            return _refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
+            return refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
         return _outcome(partition, *await producer.put(topic, partition, batch), topic.partition(partition))
     except WarrenError as error:
-        return _refused(partition, code_of(error), str(error))
+        return refusal(partition, error)
 
 
 def _outcome(partition: int, error: Code, number: int, log: Log) -> PartitionStored:
-    return _refused(partition, error) if error else PartitionStored(partition, 0, number, -1, log.first)
+    return refused(partition, error) if error else PartitionStored(partition, 0, number, -1, log.first)
 
 
 def _checked(call: Call, topic: Topic, records: memoryview | None) -> tuple[list[Batch], list[Batch]]:
@@ -262,20 +239,8 @@ def _checked(call: Call, topic: Topic, records: memoryview | None) -> tuple[list
     for batch in batches:
         if len(batch.data) > topic.settings.message_size_max:
             raise TooLarge("batch", len(batch.data), topic.settings.message_size_max)
-        if _is_looked_into(call.peer) and not is_checked_quickly(batch):
+        is_looked_into = is_looked_into_next(call.peer)
+        call.peer.batch_count += 1
+        if is_looked_into and not is_checked_quickly(batch):
             large.append(batch)
     return batches, large
-
-
-def _is_looked_into(peer: Peer) -> bool:
-    """Whether the records of a client's next batch are looked at one by one, and not the checksum of them all alone.
-
-    That costs many times what all else does that is done to a batch. Whoever packs records that nobody can read does so
-    with the first ones too.
-    """
-    count, peer.batch_count = peer.batch_count, peer.batch_count + 1
-    return count < BATCHES_LOOKED_INTO_FIRST or count % BATCHES_LOOKED_INTO_EACH == 0
-
-
-def _refused(partition: int, code: Code, message: str | None = None) -> PartitionStored:
-    return PartitionStored(partition, code, error_message=message)

@@ -36,7 +36,7 @@ class Topics:
     """Finds topics, whichever process made or deleted them. For one thread at a time."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store, self._now_s, self._opened = store, store.clock.steady_s, store.opened_topic
         self._ids: dict[str, tuple[Topic, bytes]] = {}
         self._names: dict[bytes, str] = {}
         self._found: dict[str, Found] = {}
@@ -57,8 +57,8 @@ class Topics:
 
         Partitions that another process added since then are not seen; `find` sees them.
         """
-        found, now_s = self._found.get(name), self._store.clock.steady_s()
-        if found is None or now_s >= found.until_s or self._store.opened_topic(name) is not found.topic:
+        found, now_s = self._found.get(name), self._now_s()
+        if found is None or now_s >= found.until_s or self._opened(name) is not found.topic:
             return self._remembered(name)
         if now_s >= found.look_s:
             try:
@@ -75,7 +75,7 @@ class Topics:
         if len(self._found) >= FOUND_MAX:
             # Topics that are deleted must not be held for ever; the others are found again.
             self._found.clear()
-        now_s = self._store.clock.steady_s()
+        now_s = self._now_s()
         self._found[name] = Found(topic, now_s + FOUND_S, now_s + LOGS_LOOK_S)
         return topic
 
@@ -99,7 +99,7 @@ class Topics:
     def find_by_id(self, topic_id: bytes) -> Topic:
         """The topic with this id; NoSuchTopic where there is none any more."""
         name = self._names.get(topic_id)
-        if name is None and self._store.clock.steady_s() >= self._look_again_s:
+        if name is None and self._now_s() >= self._look_again_s:
             self._look_through()
             name = self._names.get(topic_id)
         topic = None if name is None else self.find(name)
@@ -112,7 +112,7 @@ class Topics:
         for name in self.names():
             with suppress(NoSuchTopic):
                 self.id_of(self.find(name))
-        self._look_again_s = self._store.clock.steady_s() + LOOK_S
+        self._look_again_s = self._now_s() + LOOK_S
 
     def make(self, name: str) -> Topic:
         """The topic `name`, made where there is none."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import select
 import socket
 import ssl
 from contextlib import suppress
 from typing import Final
 
+from warren.client.awake import Waiting
 from warren.client.login import Login
 from warren.config import FRAME_BUFFER_SIZE
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
@@ -56,7 +56,7 @@ class Connection:
             self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
         except OSError as error:
             raise _lost(address, error) from error
-        self._frames = FrameReader()
+        self._frames, self._waiting = FrameReader(), Waiting(self._socket)
         self._correlation_ids = itertools.count(1)
         self._asked = 0, 0, 0
         self.incarnation = 0
@@ -99,6 +99,7 @@ class Connection:
             if timeout_s and timeout_s != self.timeout_s:
                 self.timeout_s = timeout_s
                 self._socket.settimeout(timeout_s)
+            self._waiting.begin()
             self._socket.sendall(data)
         except OSError as error:
             raise self.lost(error) from error
@@ -106,7 +107,10 @@ class Connection:
     def receive(self) -> Fields:
         """The answer to the request that was sent last."""
         try:
-            answer: Fields = read_answer(*self._asked, self._receive())
+            self._waiting.stay_awake()
+            frame = self._receive()
+            self._waiting.end()
+            answer: Fields = read_answer(*self._asked, frame)
             return answer
         except (OSError, ProtocolError) as error:
             raise self.lost(error) from error
@@ -122,9 +126,7 @@ class Connection:
 
     def has_come(self) -> bool:
         """Whether there is something of an answer, or the connection broke."""
-        polled = select.poll()
-        polled.register(self._socket, select.POLLIN)
-        return bool(polled.poll(0))
+        return self._waiting.has_come()
 
     def shut(self) -> None:
         """Whoever waits for an answer, in whatever thread, waits no more."""

@@ -31,6 +31,8 @@ FIXED_FORMATS: Final[dict[str, str]] = {
 UUID_SIZE: Final = 16
 NO_UUID: Final = bytes(UUID_SIZE)
 VARINT_SIZE_MAX: Final = 5
+VARINT_END: Final = 0x80
+"""From here on a varint takes more than one byte."""
 
 
 def fixed(kinds: Sequence[str]) -> Struct:
@@ -40,8 +42,10 @@ def fixed(kinds: Sequence[str]) -> Struct:
 
 # --- Headers of requests and responses -----------------------------------------------------------------------------
 
-REQUEST_HEAD: Final = Struct(">hhi")
-"""Key, version and correlation id, at the start of every request."""
+REQUEST_HEAD: Final = Struct(">hhih")
+"""Key, version, correlation id and the size of the client id, at the start of every request.
+
+That size takes two bytes in every version: a broker must find its way in requests that are newer than itself."""
 CORRELATION_ID: Final = INT32
 RESPONSE_HEAD: Final = Struct(">ii")
 """The size of a response, and its correlation id."""

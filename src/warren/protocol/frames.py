@@ -37,12 +37,16 @@ class FrameReader:
         """Where the next bytes belong. Never empty. Tell `received` how many came."""
         if self._large is not None:
             return self._large[self._filled :]
-        return self._small[self._end :]
+        return self._small[self._end :] if self._end else self._small
 
     def received(self, size: int) -> list[memoryview]:
         """The frames that are whole now that `size` more bytes are in the buffer. They are the caller's to keep."""
         if self._large is None:
-            self._end += size
+            end = self._end = self._end + size
+            if end >= INT32.size and INT32.unpack_from(self._small)[0] == end - INT32.size <= self.size_max:
+                # Nearly always one whole frame, and nothing else.
+                self._end = 0
+                return [memoryview(bytes(self._small[INT32.size : end]))]
             return self._cut()
         self._filled += size
         if self._filled < len(self._large):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api import APIS, ApiKey
 from warren.protocol.codec import (
     FLEXIBLE_RESPONSE_HEAD,
+    INT32,
     REQUEST_HEAD,
     RESPONSE_HEAD,
     UNREADABLE,
     Buffer,
-    read_size16,
-    size16,
     skip_tags,
-    text_reader,
 )
 
-READ_CLIENT_ID = text_reader(read_size16, is_nullable=True)
-"""Of two bytes of size in every version: a broker must find its way in requests that are newer than itself."""
+NO_TEXT: Final = -1
+"""The size of a client id that is null."""
+JOINED_SIZE_MAX: Final = 4096
+"""Up to so many bytes it is quicker to copy them than to send several buffers."""
 
 
 class Request(NamedTuple):
@@ -39,8 +39,14 @@ def read_request(frame: memoryview) -> Request:
     Whether key and version are served is not looked at: an ApiVersions request of any version is answered.
     """
     try:
-        api_key, version, correlation_id = REQUEST_HEAD.unpack_from(frame)
-        client_id, position = READ_CLIENT_ID(frame, REQUEST_HEAD.size)
+        api_key, version, correlation_id, size = REQUEST_HEAD.unpack_from(frame)
+        position = REQUEST_HEAD.size
+        client_id = None
+        if size != NO_TEXT:
+            position += size
+            if size < 0 or position > len(frame):
+                raise ValueError(f"a client id of {size} bytes")
+            client_id = str(frame[REQUEST_HEAD.size : position], "utf-8")
         api = APIS.get(api_key)
         # Of a version that is newer than what is served the head is enough, and its tags are none of our business.
         if api is not None and api.flexible_from <= version <= api.last:
@@ -53,17 +59,27 @@ def read_request(frame: memoryview) -> Request:
 def request_frame(request: Request, *, is_flexible: bool) -> bytes:
     """The request as a client sends it, without the size before it."""
     client_id = b"" if request.client_id is None else request.client_id.encode()
-    size = size16(-1 if request.client_id is None else len(client_id))
-    head = REQUEST_HEAD.pack(request.api_key, request.version, request.correlation_id)
-    return b"".join((head, size, client_id, b"\0" if is_flexible else b"", request.body))
+    size = NO_TEXT if request.client_id is None else len(client_id)
+    head = REQUEST_HEAD.pack(request.api_key, request.version, request.correlation_id, size)
+    return b"".join((head, client_id, b"\0" if is_flexible else b"", request.body))
 
 
-def response_frame(request: Request, body: Sequence[Buffer]) -> list[Buffer]:
-    """The buffers to send as the answer to `request`, the size first; those of the body are not copied."""
-    api = APIS.get(request.api_key)
+def response_frame(request: Request, body: Sequence[Buffer]) -> tuple[int, Sequence[Buffer]]:
+    """The answer to `request`, its size first: how many bytes it takes, and the buffers to send.
+
+    A small one is one buffer, which costs less to send; those of a larger body are not copied.
+    """
+    api_key, version, correlation_id, _, _ = request
+    api = APIS.get(api_key)
     # The answer to ApiVersions must be understood by who does not know yet which versions there are.
-    is_flexible = api is not None and api.is_flexible(request.version) and request.api_key != ApiKey.API_VERSIONS
-    layout = FLEXIBLE_RESPONSE_HEAD if is_flexible else RESPONSE_HEAD
-    size = layout.size - 4 + sum(map(len, body))
-    head = layout.pack(size, request.correlation_id, 0) if is_flexible else layout.pack(size, request.correlation_id)
-    return [head, *body]
+    is_flexible = api is not None and version >= api.flexible_from and api_key != ApiKey.API_VERSIONS
+    body_size = len(body[0]) if len(body) == 1 else sum(map(len, body))
+    if is_flexible:
+        head_size = FLEXIBLE_RESPONSE_HEAD.size
+        head = FLEXIBLE_RESPONSE_HEAD.pack(head_size - INT32.size + body_size, correlation_id, 0)
+    else:
+        head_size = RESPONSE_HEAD.size
+        head = RESPONSE_HEAD.pack(head_size - INT32.size + body_size, correlation_id)
+    if body_size <= JOINED_SIZE_MAX:
+        return head_size + body_size, (b"".join((head, *body)),)
+    return head_size + body_size, (head, *body)

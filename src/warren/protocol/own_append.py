@@ -13,9 +13,9 @@ from warren.protocol.codec import (
     LONE_FRAME,
     REQUEST_HEAD,
     UNREADABLE,
+    VARINT_END,
     compact_size,
     read_compact_size,
-    size16,
 )
 from warren.protocol.own_schemas import OwnKey
 
@@ -66,19 +66,15 @@ def _topic(name: str) -> bytes:
     return compact_size(len(data)) + data
 
 
-@functools.lru_cache(maxsize=16)
-def _client_id(client_id: str) -> bytes:
-    data = client_id.encode()
-    return size16(len(data)) + data + NO_TAGS
-
-
 def lone_append_bytes(correlation_id: int, client_id: str, asked: LoneAppend) -> bytes:
     """The request as it goes over the wire, its size first."""
     topic, marker, is_retry, since, partition, checksum, payload = asked
+    client = client_id.encode()
     frame = b"".join(
         (
-            REQUEST_HEAD.pack(OwnKey.APPEND, VERSION, correlation_id),
-            _client_id(client_id),
+            REQUEST_HEAD.pack(OwnKey.APPEND, VERSION, correlation_id, len(client)),
+            client,
+            NO_TAGS,
             _topic(topic),
             compact_size(len(marker)),
             marker,
@@ -99,10 +95,12 @@ def read_lone_append(body: memoryview) -> LoneAppend | None:
     # Of bytes a slice costs much less than of a view, and these are few.
     data = bytes(body)
     try:
-        size, at = read_compact_size(data, 0)
-        topic = data[at : at + size].decode()
-        size, at = read_compact_size(data, at + size)
-        marker, at = data[at : at + size], at + size
+        # Of sizes that take one byte: each is one more than it is, and so the place where what follows it ends.
+        marker_at = data[0]
+        at = marker_at + data[marker_at]
+        if marker_at >= VARINT_END or at - marker_at >= VARINT_END:
+            return None
+        topic, marker = data[1:marker_at].decode(), data[marker_at + 1 : at]
         is_retry, is_wanted, since_count, place, since, tags, count, partition, messages, checksum = (
             LONE_APPEND.unpack_from(data, at)
         )

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
-from warren.protocol.api import ApiKey, served
+from warren.protocol.api import APIS, ApiKey, served
 from warren.protocol.codec import (
     ACKS_AND_TIMEOUT,
     FLEXIBLE_PRODUCE_PARTITION,
@@ -19,6 +19,7 @@ from warren.protocol.codec import (
     PRODUCED_PARTITION_V5,
     UNREADABLE,
     UUID_SIZE,
+    VARINT_END,
     Read,
     bytes_reader,
     compact_size,
@@ -33,9 +34,8 @@ from warren.protocol.codec import (
     text_writer,
 )
 
+PRODUCE: Final = APIS[ApiKey.PRODUCE]
 TOPIC_IDS_FROM: Final = 13
-VARINT_END: Final = 0x80
-"""From here on a varint takes more than one byte."""
 NO_TAGS: Final = bytes(3)
 """No tagged field of a partition, a topic and the request that hold one each."""
 TOPICS_ANSWERED_MAX: Final = 1000
@@ -65,6 +65,21 @@ class ProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[ProducedTopic]
+
+
+class LoneProduce(NamedTuple):
+    """What most requests are: batches for one partition of a topic that is named, without a transaction."""
+
+    acks: int
+    timeout_ms: int
+    topic: str
+    partition: int
+    records: memoryview
+
+    def whole(self) -> ProduceRequest:
+        """The same as any request is."""
+        topic = ProducedTopic(self.topic, b"", [ProducedPartition(self.partition, self.records)])
+        return ProduceRequest(None, self.acks, self.timeout_ms, [topic])
 
 
 class PartitionStored(NamedTuple):
@@ -115,15 +130,22 @@ def decode_produce(version: int, body: memoryview) -> ProduceRequest:
     """The request in `body`. UnsupportedRequest or MalformedRequest where there is none."""
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     try:
-        quickly = _read_one_flexible if is_flexible else _read_one
-        found = quickly(body) if version < TOPIC_IDS_FROM else None
-        return found or _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
+        return _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
     except UNREADABLE as error:
         raise MalformedRequest(f"ProduceRequest of version {version}", str(error)) from error
 
 
-def _read_one(body: memoryview) -> ProduceRequest | None:
-    """A request for one partition without a transaction, which most are, at once; None for any other."""
+def read_lone_produce(version: int, body: memoryview) -> LoneProduce | None:
+    """The request in `body`, read at once; None where it is of another kind, or cannot be read."""
+    if not PRODUCE.first <= version < TOPIC_IDS_FROM:
+        return None
+    try:
+        return _read_one(body) if version < PRODUCE.flexible_from else _read_one_flexible(body)
+    except UNREADABLE:
+        return None
+
+
+def _read_one(body: memoryview) -> LoneProduce | None:
     if len(body) < PRODUCE_START.size:
         return None
     id_size, acks, timeout_ms, topic_count, name_size = PRODUCE_START.unpack_from(body)
@@ -135,10 +157,10 @@ def _read_one(body: memoryview) -> ProduceRequest | None:
     if partition_count != 1 or size < 0 or records_at + size != len(body):
         return None
     name = str(body[PRODUCE_START.size : name_end], "utf-8")
-    return _of_one(acks, timeout_ms, name, partition, body[records_at:])
+    return LoneProduce(acks, timeout_ms, name, partition, body[records_at:])
 
 
-def _read_one_flexible(body: memoryview) -> ProduceRequest | None:
+def _read_one_flexible(body: memoryview) -> LoneProduce | None:
     """The same of a flexible version: counts and sizes are one more than they are, and no field is tagged."""
     if len(body) < FLEXIBLE_PRODUCE_START.size:
         return None
@@ -152,12 +174,7 @@ def _read_one_flexible(body: memoryview) -> ProduceRequest | None:
     if partition_count != 2 or size < 0 or body[records_at + size :] != NO_TAGS:
         return None
     name = str(body[FLEXIBLE_PRODUCE_START.size : name_end], "utf-8")
-    return _of_one(acks, timeout_ms, name, partition, body[records_at : records_at + size])
-
-
-def _of_one(acks: int, timeout_ms: int, name: str, partition: int, records: memoryview) -> ProduceRequest:
-    topic = ProducedTopic(name, b"", [ProducedPartition(partition, records)])
-    return ProduceRequest(None, acks, timeout_ms, [topic])
+    return LoneProduce(acks, timeout_ms, name, partition, body[records_at : records_at + size])
 
 
 def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible: bool) -> ProduceRequest:
@@ -188,27 +205,27 @@ def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def encode_produce_response(version: int, topics: Sequence[TopicStored], throttle_time_ms: int = 0) -> bytes:
-    """The body of the answer."""
-    if len(topics) == 1 and len(topics[0].partitions) == 1 and not throttle_time_ms:
-        name, _, (stored,) = topics[0]
-        if stored.error_message is None and TIMES_OF_LOG_FROM <= version < TOPIC_IDS_FROM:
-            before, after = _around_one(version, name)
-            return before + PRODUCED_PARTITION_V5.pack(*stored[:5]) + after
-    return _encode_any(version, topics, throttle_time_ms)
+def encode_lone_stored(version: int, topic: str, partition: int, number: int, log_start: int) -> bytes:
+    """The body of the answer to a request for one partition that was stored, which most are: at once."""
+    if version < TIMES_OF_LOG_FROM:
+        stored = PartitionStored(partition, 0, number, -1, log_start)
+        return encode_produce_response(version, [TopicStored(topic, b"", [stored])])
+    before, after = _around_one(version, topic)
+    return before + PRODUCED_PARTITION_V5.pack(partition, 0, number, -1, log_start) + after
 
 
 @lru_cache(TOPICS_ANSWERED_MAX)
 def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
     """What stands before and behind the numbers of the only partition of an answer: the same each time."""
     nothing = PartitionStored(0)
-    whole = _encode_any(version, [TopicStored(name, b"", [nothing])], 0)
+    whole = encode_produce_response(version, [TopicStored(name, b"", [nothing])])
     numbers = PRODUCED_PARTITION_V5.pack(*nothing[:5])
     at = whole.index(numbers)
     return whole[:at], whole[at + len(numbers) :]
 
 
-def _encode_any(version: int, topics: Sequence[TopicStored], throttle_time_ms: int) -> bytes:
+def encode_produce_response(version: int, topics: Sequence[TopicStored], throttle_time_ms: int = 0) -> bytes:
+    """The body of the answer."""
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
     tags = b"\0" if is_flexible else b""

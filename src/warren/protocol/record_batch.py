@@ -79,28 +79,34 @@ def split(records: memoryview) -> list[Batch]:
     return batches
 
 
+def only_batch(records: memoryview) -> Batch | None:
+    """The only batch that a producer sent for one partition, checked as `split` does; None where there are more."""
+    batch = _cut(records)
+    return batch if len(batch.data) == len(records) else None
+
+
 def _cut(records: memoryview) -> Batch:
     if len(records) < KAFKA_BATCH_HEAD.size:
         raise BadBatch(f"{len(records)} bytes are less than a head")
     head: KafkaBatchHead = tuple.__new__(KafkaBatchHead, KAFKA_BATCH_HEAD.unpack_from(records))
-    end = KAFKA_LENGTH_END + head.batch_length
-    if head.magic != KAFKA_MAGIC:
-        raise BadBatch(f"format {head.magic}; only format {KAFKA_MAGIC} is taken")
+    _, length, _, magic, checksum, attributes, last, _, _, _, _, _, count = head
+    end, compression = KAFKA_LENGTH_END + length, attributes & KAFKA_COMPRESSION
+    if magic != KAFKA_MAGIC:
+        raise BadBatch(f"format {magic}; only format {KAFKA_MAGIC} is taken")
     if not KAFKA_BATCH_HEAD.size < end <= len(records):
-        raise BadBatch(f"a length of {head.batch_length} where {len(records)} bytes are left")
-    if head.record_count > KAFKA_BATCH_COUNT_MAX:
-        raise BadBatch(f"{head.record_count} records are over the limit of {KAFKA_BATCH_COUNT_MAX}")
-    if head.record_count < 1 or head.last_offset_delta != head.record_count - 1:
-        raise BadBatch(f"{head.record_count} records with a last offset of {head.last_offset_delta}")
-    if head.attributes & KAFKA_COMPRESSION >= len(KAFKA_COMPRESSIONS):
-        raise BadBatch(f"unknown compression {head.attributes & KAFKA_COMPRESSION}")
-    is_plain = not head.attributes & KAFKA_COMPRESSION
-    if is_plain and head.record_count * RECORD_SIZE_MIN > end - KAFKA_BATCH_HEAD.size:
-        raise BadBatch(f"{head.record_count} records in {end} bytes")
-    if head.attributes & KAFKA_CONTROL:
+        raise BadBatch(f"a length of {length} where {len(records)} bytes are left")
+    if count > KAFKA_BATCH_COUNT_MAX:
+        raise BadBatch(f"{count} records are over the limit of {KAFKA_BATCH_COUNT_MAX}")
+    if count < 1 or last != count - 1:
+        raise BadBatch(f"{count} records with a last offset of {last}")
+    if compression >= len(KAFKA_COMPRESSIONS):
+        raise BadBatch(f"unknown compression {compression}")
+    if not compression and count * RECORD_SIZE_MIN > end - KAFKA_BATCH_HEAD.size:
+        raise BadBatch(f"{count} records in {end} bytes")
+    if attributes & KAFKA_CONTROL:
         raise BadBatch("a control batch, which only a broker writes")
-    data = records[:end]
-    if crc32c(data[KAFKA_CHECKED_AT:]) != head.checksum:
+    data = records if end == len(records) else records[:end]
+    if crc32c(data[KAFKA_CHECKED_AT:]) != checksum:
         raise BadBatch("it does not match its checksum")
     return Batch(head, data)
 

@@ -56,6 +56,7 @@ class Commit:
     ) -> None:
         self.files, self._clock, self._background = files, clock, background
         self._durability, self._exclusive = durability, exclusive
+        self._is_synced = durability.mode == "commit"
         self._max_block_count = max_block_count
         self.pid = os.getpid()
         self._held: Lock | None = None
@@ -93,6 +94,12 @@ class Commit:
         if self._has_sealed or self._durability.mode == "interval":
             self.sync_later()
         return receipt
+
+    def put_record(self, packed: Packed) -> Receipt:
+        """The same for one record."""
+        if self._is_synced:
+            return self.group.put((packed,))
+        return self._put_shortly(packed) or self.put((packed,))
 
     def settle(self, tickets: Sequence[Ticket]) -> None:
         """Append what each of the tickets, at least one, brings, with one sync for all; what goes wrong they tell."""

@@ -18,6 +18,8 @@ META_DATA: Final = 1 << 30
 NOT_READY: Final = 1 << 31
 END_OF_BLOCK: Final = NOT_READY | META_DATA
 ALIGNMENT: Final = 8
+PADDING: Final = tuple(bytes(count) for count in range(ALIGNMENT))
+"""So many zeros, by their number."""
 
 
 def aligned(position: int) -> int:

@@ -17,6 +17,7 @@ from warren.storage.layout import (
     CODEC_COLUMNS,
     LONE_TABLE,
     NO_KEY,
+    PADDING,
     PAYLOAD_HEAD,
     SECTION_BODIES,
     SECTION_BODY_ENDS,
@@ -25,7 +26,6 @@ from warren.storage.layout import (
 )
 from warren.storage.record import Packed, columns_at, text_bytes
 
-PADDING: Final = tuple(bytes(count) for count in range(ALIGNMENT))
 ENDS_SIZE: Final = 8
 SECTION_COUNT: Final = 3
 
@@ -60,28 +60,40 @@ def is_lone(packed: Packed, body_size_max: int) -> bool:
     payload, checksum, message_count = packed
     if message_count != 1 or len(payload) < PAYLOAD_HEAD.size:
         return False
+    if payload.startswith(TAGLESS):
+        return _is_table(payload, len(TAGLESS), body_size_max) and crc32c(payload) == checksum
     count, corr_offset, codec, id_size, tag_size, compression, key_size, headers_size = PAYLOAD_HEAD.unpack_from(
         payload
     )
     if (count, corr_offset, codec, id_size, compression, key_size, headers_size) != PLAIN or tag_size > TAG_SIZE_MAX:
         return False
     at = columns_at(PAYLOAD_HEAD.size + tag_size)
-    if len(payload) < at + LONE_TABLE.size:
-        return False
-    *table, size, marker_kind, marker_size, start, end = LONE_TABLE.unpack_from(payload, at)
-    if table != TABLE or (marker_kind, start, end) != (SECTION_MARKER, 0, size) or marker_size > MARKER_SIZE_MAX:
-        return False
-    is_whole = len(payload) == at + LONE_TABLE.size + aligned(size) + aligned(marker_size)
-    return is_whole and size <= body_size_max and crc32c(payload) == checksum and _is_text(payload, tag_size)
+    return _is_table(payload, at, body_size_max) and crc32c(payload) == checksum and _is_text(payload, tag_size)
 
 
 PLAIN: Final = (1, NO_CORR_OFFSET, CODEC_COLUMNS, 0, 0, NO_KEY, 0)
-TABLE: Final = [SECTION_COUNT, 0, SECTION_BODY_ENDS, ENDS_SIZE, SECTION_BODIES]
+TAGLESS: Final = _head("")
+
+
+def _is_table(payload: bytes, at: int, body_size_max: int) -> bool:
+    """Whether the columns that start at `at` are those of one body and its marker, and nothing follows."""
+    if len(payload) < at + LONE_TABLE.size:
+        return False
+    count, flags, ends_kind, ends_size, bodies_kind, size, marker_kind, marker_size, start, end = (
+        LONE_TABLE.unpack_from(payload, at)
+    )
+    return (
+        (count, flags, ends_kind, ends_size, bodies_kind, marker_kind, start) == TABLE
+        and end == size <= body_size_max
+        and marker_size <= MARKER_SIZE_MAX
+        and len(payload) == at + LONE_TABLE.size + aligned(size) + aligned(marker_size)
+    )
+
+
+TABLE: Final = (SECTION_COUNT, 0, SECTION_BODY_ENDS, ENDS_SIZE, SECTION_BODIES, SECTION_MARKER, 0)
 
 
 def _is_text(payload: bytes, tag_size: int) -> bool:
-    if not tag_size:
-        return True
     try:
         str(payload[PAYLOAD_HEAD.size : PAYLOAD_HEAD.size + tag_size], "utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Puts of what was packed elsewhere: one record with its receipt, or several puts in one commit."""
+"""Several puts of what was packed elsewhere in one commit."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ from warren.message import Receipt
 from warren.storage.group_commit import Ticket
 from warren.storage.log import Log
 from warren.storage.record import Packed
-
-
-def append_record(log: Log, packed: Packed) -> Receipt:
-    """Append one record that was packed before; the receipt of its first message."""
-    if log.version == 1:
-        raise UnsupportedByVersion("a packed record", 1)
-    log.check_writable()
-    return log.put_packed((packed,))
 
 
 def append_puts(log: Log, puts: Sequence[Sequence[Packed]]) -> list[range | BaseException]:
@@ -45,11 +37,5 @@ def settle_puts(log: Log, puts: Sequence[Sequence[Packed]]) -> list[Receipt | Ba
     tickets = [Ticket(records) for records in puts]
     if tickets:
         log.settle(tickets)
-    return [_outcome(ticket) for ticket in tickets]
-
-
-def _outcome(ticket: Ticket) -> Receipt | BaseException:
-    if ticket.receipt is None or ticket.error is not None:
-        assert ticket.error is not None, "a ticket that was settled has a receipt, or an error"
-        return ticket.error
-    return ticket.receipt
+    # A ticket that was settled has a receipt, or an error.
+    return [ticket.receipt if ticket.error is None else ticket.error for ticket in tickets]  # type: ignore[misc]

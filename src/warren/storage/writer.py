@@ -19,15 +19,18 @@ from warren.storage.index import Index
 from warren.storage.layout import (
     ALIGNMENT,
     INDEX_HEADER_SIZE,
+    PADDING,
     PAYLOAD_AT,
     SLOT_WORD_END_OFFSET,
     SLOT_WORD_UPDATED,
     Slot,
     aligned,
 )
-from warren.storage.record import Packed, stamp, stamp_head
+from warren.storage.record import Packed, stamp_head
 
 NEVER: Final = 1 << 63
+PARTS_EACH: Final = 3
+"""Of a record that is laid with others: head, payload and padding."""
 WRITE_SIZE_MIN: Final = 16 << 10
 """From this size on a record is written, not stored through the map: new pages are cheaper by the dozen."""
 
@@ -126,16 +129,19 @@ class QueueWriter:
         if block is None or not self._format.has_meta_data:
             return 0
         timestamp, end = max(timestamp, self.last_timestamp), self.position
+        base_offset, room_end, make = block.base_offset, self.room_end, tuple.__new__
         for number, ticket in zip(range(self.number, self.next_due), group, strict=False):
-            packed, *others = ticket.batch
-            size = len(packed.payload) + PAYLOAD_AT
-            if others or packed.message_count > 1 or size >= WRITE_SIZE_MIN or end + size > self.room_end:
+            batch = ticket.batch
+            packed = batch[0]
+            payload, _, message_count = packed
+            size = len(payload) + PAYLOAD_AT
+            if len(batch) > 1 or message_count > 1 or size >= WRITE_SIZE_MIN or end + size > room_end:
                 break
-            offset = block.base_offset + end
-            parts += (stamp(packed, offset, number, timestamp), bytes(-size % ALIGNMENT))
-            ticket.receipt = Receipt(number, offset, timestamp, "")
+            offset = base_offset + end
+            parts += (stamp_head(packed, offset, number, timestamp), payload, PADDING[-size % ALIGNMENT])
+            ticket.receipt = make(Receipt, (number, offset, timestamp, ""))
             end += aligned(size)
-        count = len(parts) // 2
+        count = len(parts) // PARTS_EACH
         if count:
             block.view[self.position : end] = b"".join(parts)
             self.position, self.number, self.last_timestamp = end, self.number + count, timestamp

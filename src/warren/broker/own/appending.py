@@ -31,7 +31,7 @@ class Appends:
 
     def __init__(self) -> None:
         self.under_way: dict[bytes, asyncio.Future[None]] = {}
-        self._repeated: OrderedDict[bytes, None] = OrderedDict()
+        self.repeated: OrderedDict[bytes, None] = OrderedDict()
 
     @contextmanager
     def doing(self, marker: bytes) -> Iterator[None]:
@@ -56,10 +56,10 @@ class Appends:
     def is_repeat(self, marker: bytes, *, is_retry: bool) -> bool:
         """Whether something of this append may have been written."""
         if is_retry:
-            self._repeated[marker] = None
-            while len(self._repeated) > OWN_RETRIED_MAX:
-                self._repeated.popitem(last=False)
-        return marker in self._repeated
+            self.repeated[marker] = None
+            while len(self.repeated) > OWN_RETRIED_MAX:
+                self.repeated.popitem(last=False)
+        return marker in self.repeated
 
 
 def append(call: Call, asked: Fields) -> Values | Awaitable[Values]:

@@ -27,7 +27,7 @@ def shortly(whole: Handler) -> AnyHandler:
         topic = _fitting(call, lone, packed)
         if topic is None:
             return whole(call)
-        log = topic.partition(lone.partition)
+        log = topic.logs[lone.partition]
         if topic.settings.durability == "commit":
             return _soon(call, topic, log, lone, packed)
         try:
@@ -48,7 +48,7 @@ def _fitting(call: Call, lone: LoneAppend, packed: Packed) -> Topic | None:
     settings = topic.settings
     if settings.version == 1 or not 0 <= lone.partition < topic.partition_count or len(lone.marker) > MARKER_SIZE_MAX:
         return None
-    if call.broker.appends.is_repeat(lone.marker, is_retry=lone.is_retry):
+    if lone.is_retry or lone.marker in call.broker.appends.repeated:
         return None
     return topic if is_lone(packed, settings.message_size_max) else None
 

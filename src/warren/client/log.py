@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from warren.client.topic import RemoteTopic
 
 BACKWARDS_STEP: Final = 256
-SCANS_AHEAD: Final = 2
+SCANS_AHEAD: Final = 3
 """How many answers of a scan are under way at once."""
 SEND_AHEAD_S: Final = 0.001
 """A call that may wait is sent before its answer is waited for."""

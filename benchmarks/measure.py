@@ -110,13 +110,15 @@ def rates(
     ]
 
 
-def times(contestants: Sequence[Contestant], rounds: int) -> list[Figure]:
-    """How long each contestant takes for one at best."""
+def times(
+    contestants: Sequence[Contestant], rounds: int, pick: Callable[[Sequence[float]], float] = min
+) -> list[Figure]:
+    """How long each contestant takes for one: at best, or in the round that `pick` picks."""
     seconds = _take_turns([contestant.run for contestant in contestants], rounds)
     return [
         Figure(
             name=contestant.name,
-            value=min(taken) / contestant.repeats,
+            value=pick(taken) / contestant.repeats,
             unit="s",
             samples=[one / contestant.repeats for one in taken],
             facts={"count": contestant.repeats},

@@ -84,6 +84,8 @@ def _array(piece: Piece, kind: pa.DataType) -> pa.Array:
     if kind == HEADERS:
         none = np.zeros(piece.rows + 1, np.int32)
         return pa.MapArray.from_arrays(none, pa.array([], pa.string()), pa.array([], pa.binary()), type=HEADERS)
+    if isinstance(piece.value, int):
+        return fixed(np.full(piece.rows, piece.value, np.int64), kind)
     return pa.repeat(pa.scalar(piece.value, kind), piece.rows)
 
 

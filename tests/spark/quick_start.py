@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
 OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for minutes is not worth being compiled twice: a third less is spent on starting it."""
 LOAD_S_MAX: Final = 180
+LOOK_S: Final = 0.2
 
 
 def quick_options(folder: Path) -> str:
@@ -26,9 +28,12 @@ def quick_options(folder: Path) -> str:
     """
     archive = folder / f"spark-{version('pyspark')}.jsa"
     lock = SYSTEM_FILE_SYSTEM.lock(str(folder / "lock"))
+    deadline_s = time.monotonic() + LOAD_S_MAX
     try:
-        lock.take()
-        if not archive.exists():
+        while not (is_mine := lock.try_acquire()) and time.monotonic() < deadline_s:
+            # Another process of the same tests makes it.
+            time.sleep(LOOK_S)
+        if is_mine and not archive.exists():
             _make(archive)
     finally:
         lock.close()

@@ -29,9 +29,11 @@ test: check test-core test-spark ## lint, types and every test
 test-core: $(VENV)/.dev ## every test that needs no Spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --ignore=tests/spark $(ARGS)
 
-# One process, so that the tests share one Spark; without Spark or Java they fail here, and are not left out.
+# The tests of a file share one Spark, the longest file comes first; without Spark or Java they fail here, and are not
+# left out.
 test-spark: $(VENV)/.dev ## every test on Spark
-	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest --hypothesis-seed=$(SEED) tests/spark $(ARGS)
+	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--hypothesis-seed=$(SEED) tests/spark $(ARGS)
 
 check: $(VENV)/.dev ## lint and types
 	$(BIN)/ruff check .

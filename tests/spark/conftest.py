@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+LONGEST = "test_pipeline_kills.py"
+
+
 def is_spark_required() -> bool:
     """Whether a test that finds no Spark has failed: `make test` and CI say so, where everything is installed."""
     return bool(os.environ.get("CI") or os.environ.get("WARREN_REQUIRE_SPARK"))
@@ -31,6 +34,11 @@ collect_ignore_glob = ["test_*.py"] if IS_LEFT_OUT else []
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if IS_LEFT_OUT:
         terminalreporter.write_line(f"tests/spark was left out: {SparkMissing()}", yellow=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first: with two processes, one has nothing to do while the other ends."""
+    items.sort(key=lambda item: item.path.name != LONGEST)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -31,7 +31,7 @@ BATCHES_MAX: Final = 3
 DELAY_S_MAX: Final = 1.5
 DEATHS_MAX: Final = 5
 """So many drivers may die of their own: Spark gives its Python workers ten seconds to start, which may be too few."""
-AHEAD: Final = 2
+AHEAD: Final = 1
 """So many drivers are made ready while one runs: each takes seconds of a core to start."""
 SEED: Final = 1
 

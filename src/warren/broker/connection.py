@@ -130,9 +130,6 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if isinstance(found, Later):
             found.told = functools.partial(self._told, request, size, begun_s)
-        elif isinstance(found, asyncio.Future):
-            # Much less than a task, and requests that are many give it.
-            found.add_done_callback(functools.partial(self._settled, request, size, begun_s))
         elif inspect.isawaitable(found):
             self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
         else:
@@ -147,9 +144,6 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001  # It is told, and ends no other connection.
             found = error
         self._told(request, size, begun_s, found)
-
-    def _settled(self, request: Request, size: int, begun_s: float, answer: asyncio.Future[Answer]) -> None:
-        self._told(request, size, begun_s, answer.exception() or answer.result())
 
     def _told(self, request: Request, size: int, begun_s: float, found: Answer | BaseException) -> None:
         self._is_working = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from warren.broker.call import Answer, Call
+from warren.broker.call import Answer, Call, Later
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.security.rights import Kind, Operation
 from warren.errors import NoSuchTopic, NumberRetired, WarrenError
@@ -50,7 +50,7 @@ class Fetched(NamedTuple):
     is_urgent: bool
 
 
-def fetch(call: Call) -> Answer | Awaitable[Answer]:
+def fetch(call: Call) -> Answer | Later:
     """Messages from given numbers on. Where there are fewer bytes than the least wanted, waits for more."""
     request = decode_fetch(call.version, call.request.body)
     wanted = [_wanted_topic(call, topic) for topic in request.topics]
@@ -70,10 +70,10 @@ def _answer(call: Call, found: Fetched) -> Answer:
 
 def _parked(
     call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float
-) -> asyncio.Future[Answer]:
+) -> Later:
     """The answer when there is enough, or the time is over: without a task, since most consumers wait most often."""
     loop, long_polls = asyncio.get_running_loop(), call.broker.long_polls
-    answer: asyncio.Future[Answer] = loop.create_future()
+    later = Later()
     deadline = loop.time() + wait_s
     logs = [part.log for topic in wanted for part in topic.partitions if part.log is not None]
 
@@ -82,14 +82,16 @@ def _parked(
             found = _fetched(wanted, size_max)
             left_s = deadline - loop.time()
             if found.size >= size_min or found.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
-                answer.set_result(_answer(call, found))
+                answer: Answer | BaseException = _answer(call, found)
             else:
                 long_polls.park(logs, left_s, look)
+                return
         except Exception as error:  # noqa: BLE001  # It is told to whoever waits.
-            answer.set_exception(error)
+            answer = error
+        later.told(answer)
 
     long_polls.park(logs, wait_s, look)
-    return answer
+    return later
 
 
 def _wanted_topic(call: Call, asked: AskedTopic) -> WantedTopic:

@@ -184,7 +184,8 @@ class QueueWriter:
         offset = block.base_offset + position
         if size >= WRITE_SIZE_MIN and self._format.has_meta_data:
             head = stamp_head(packed, offset, number, timestamp)
-            block.file.write(position, head)
+            # A store, where a second write would let go of the interpreter once more.
+            block.view[position : position + len(head)] = head
             block.file.write(position + len(head), packed.payload)
         elif self.stores_through_map:
             data = self._format.stamp(packed, offset, number, timestamp)

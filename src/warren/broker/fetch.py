@@ -68,9 +68,7 @@ def _answer(call: Call, found: Fetched) -> Answer:
     return encode_fetch_response(call.version, found.topics)
 
 
-def _parked(
-    call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float
-) -> Later:
+def _parked(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float) -> Later:
     """The answer when there is enough, or the time is over: without a task, since most consumers wait most often."""
     loop, long_polls = asyncio.get_running_loop(), call.broker.long_polls
     later = Later()

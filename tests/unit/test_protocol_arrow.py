@@ -1,16 +1,23 @@
-"""Arrow batches from a stranger: as they lie, or not at all."""
+"""Arrow streams on the wire: a stranger's is taken as it lies, or not at all; ours are aligned, and not copied."""
 
 from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.fuzz.batches import wounded
+from warren.broker.own.arrow_stream import stream_of
 from warren.errors import BadInput
-from warren.protocol.own_arrow import arrow_batches
+from warren.protocol.codec import INT32
+from warren.protocol.heads import Request, response_frame
+from warren.protocol.kafka_codec import encode_response
+from warren.protocol.own_arrow import ALIGNMENT, aligned_buffer, arrow_batches, scan_padding
+from warren.protocol.own_schemas import OwnKey
 
+NO_TAGS = b"\0"
 BATCH = pa.record_batch(
     {"body": [b"x" * 100, b"y"] * 50, "tag": pa.array(["a", "b"] * 50).dictionary_encode(), "key": [b"k", None] * 50}
 )
@@ -44,3 +51,36 @@ def test_what_was_tampered_with_is_batches_that_check_or_one_error(seed: int) ->
         return
     for batch in found:
         batch.to_pylist()
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 126, 127, 16_382, 16_383, 2_097_150, 2_097_151])
+def test_a_stream_is_aligned_in_the_answer_to_a_scan(size: int) -> None:
+    arrow = b"\1" * size
+    values = {"next": 5, "padding": scan_padding(size), "arrow": [arrow[:1], memoryview(arrow)[1:]]}
+    request = Request(OwnKey.SCAN, 0, 77, None, memoryview(b""))
+
+    sent = b"".join(response_frame(request, encode_response(OwnKey.SCAN, 0, values))[1])
+
+    at = len(sent) - size - len(NO_TAGS)
+    assert sent[at : at + size] == arrow
+    assert (at - INT32.size) % ALIGNMENT == 0
+
+
+def test_bytes_are_copied_only_where_they_are_not_aligned() -> None:
+    whole = memoryview(np.zeros(64, np.uint8).data)
+
+    assert aligned_buffer(whole).address == pa.py_buffer(whole).address
+    assert aligned_buffer(whole[4:]).address % ALIGNMENT == 0
+    assert aligned_buffer(whole[4:]).to_pybytes() == bytes(60)
+
+
+def test_a_stream_is_written_without_copying_what_its_batches_hold() -> None:
+    bodies = pa.array([b"x" * 10_000] * 10)
+    batch = pa.record_batch({"number": pa.array(range(10)), "body": bodies})
+
+    pieces = stream_of([batch, batch])
+
+    assert list(pa.ipc.open_stream(b"".join(pieces))) == [batch, batch]
+    addresses = {pa.py_buffer(piece).address for piece in pieces}
+    assert bodies.buffers()[2].address in addresses
+    assert stream_of([]) == []

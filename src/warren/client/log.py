@@ -15,6 +15,7 @@ from warren.errors import FellBehind, NumberRetired
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_api import position_values, positions_of
+from warren.protocol.own_arrow import aligned_buffer
 from warren.protocol.own_records import messages_of
 from warren.protocol.own_schemas import OwnKey
 from warren.storage.columns import Batch
@@ -252,7 +253,7 @@ class RemoteLog:
             ask()
             while True:
                 if answer.arrow:
-                    yield from pyarrow.ipc.open_stream(pyarrow.py_buffer(answer.arrow))
+                    yield from pyarrow.ipc.open_stream(aligned_buffer(answer.arrow))
                 if answer.next >= stop:
                     break
                 # Larger messages than before: what did not fit comes before what was asked for already.

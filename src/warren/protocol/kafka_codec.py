@@ -237,8 +237,10 @@ def _value_reader(field: Field, form: _Form, *, is_nullable: bool) -> Read:
     if field.kind == "string":
         return text_reader(read_compact_size if form.is_flexible else read_size16, is_nullable=is_nullable)
     if field.kind in ("bytes", "records"):
-        is_nullable = is_nullable or field.kind == "records"
-        return bytes_reader(read_compact_size if form.is_flexible else read_size32, is_nullable=is_nullable)
+        # Records are much, and stay where they lie.
+        is_records = field.kind == "records"
+        read_size = read_compact_size if form.is_flexible else read_size32
+        return bytes_reader(read_size, is_nullable=is_nullable or is_records, is_view=is_records)
     return fixed_reader(field.kind)
 
 

@@ -1,4 +1,4 @@
-"""Arrow batches that a client sends: checked to the last byte, and taken as they lie, never unpacked.
+"""Arrow streams on the wire. What a client sends is checked to the last byte, and taken as it lies, never unpacked.
 
 What is compressed says by itself how much memory it wants, so nothing that is compressed is taken.
 """
@@ -9,11 +9,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from warren.errors import BadInput
-from warren.protocol.codec import ARROW_BACK, ARROW_FIELD, ARROW_OFFSET, UNREADABLE, Buffer
+from warren.protocol.codec import (
+    ARROW_BACK,
+    ARROW_FIELD,
+    ARROW_OFFSET,
+    CORRELATION_ID,
+    INT64,
+    UNREADABLE,
+    Buffer,
+    compact_size,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
+ALIGNMENT: Final = 8
+SCAN_HEAD_SIZE: Final = CORRELATION_ID.size + INT64.size + 3
+"""Of an answer to Scan before the size of its stream: no tags, no error and the size of the padding are a byte each."""
 SIZES_SIZE: Final = 2 * ARROW_FIELD.size
 """What stands before the fields in the list of a table."""
 HEADER_TYPE, HEADER = 1, 2
@@ -21,6 +33,19 @@ DICTIONARY: Final = 2
 DICTIONARY_DATA: Final = 1
 RECORD_BATCH: Final = 3
 COMPRESSION: Final = 3
+
+
+def scan_padding(size: int) -> bytes:
+    """What stands before an Arrow stream of `size` bytes in the answer to Scan, so that it is aligned there."""
+    return bytes(-(SCAN_HEAD_SIZE + len(compact_size(size))) % ALIGNMENT)
+
+
+def aligned_buffer(data: Buffer) -> pyarrow.Buffer:
+    """The bytes for PyArrow: as they lie where they are aligned, else copied."""
+    import pyarrow
+
+    buffer = pyarrow.py_buffer(data)
+    return buffer if buffer.address % ALIGNMENT == 0 else pyarrow.py_buffer(bytes(data))
 
 
 def arrow_batches(data: Buffer) -> Iterator[pyarrow.RecordBatch]:

@@ -266,7 +266,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     ),
     OwnKey.READ: (_MESSAGES, _POSITIONS, field("partition_count", "int32"), field("is_more", "bool")),
     OwnKey.FIND_TIME: (_POSITIONS,),
-    OwnKey.SCAN: (field("next", "int64"), field("arrow", "records")),
+    OwnKey.SCAN: (field("next", "int64"), field("padding", "bytes"), field("arrow", "records")),
     OwnKey.PARK: (field("ids", "[]string"),),
     OwnKey.LIST_PARKED: (field("parked", "[]", *_PARKED), _MESSAGES),
     OwnKey.CANCEL_PARKED: (field("is_cancelled", "bool"),),

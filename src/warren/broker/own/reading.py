@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, limit_of, wait_of
+from warren.broker.own.arrow_stream import stream_of
 from warren.config import OWN_ANSWER_SIZE_TARGET
 from warren.errors import BadInput, FellBehind, NumberRetired
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import position_values, positions_of
+from warren.protocol.own_arrow import scan_padding
 from warren.protocol.own_records import message_values
 from warren.queue.topic import Topic
 from warren.storage import Log
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 BACKWARDS_MAX: Final = 256
-STREAM_END_SIZE: Final = 8
-"""What stands at the end of an Arrow stream."""
 NO_END: Final = -1
 
 
@@ -130,22 +130,7 @@ def _scanned(log: Log, asked: Fields, size_max: int) -> Values:
         if size >= size_max:
             following = batch.column("number")[-1].as_py() + 1
             break
-    return {"next": following, "arrow": _stream(batches, wanted)}
-
-
-def _stream(batches: list[pyarrow.RecordBatch], columns: list[str] | None) -> Any:
-    import pyarrow
-
-    if not batches:
-        return b""
-    if columns is not None:
-        batches = [batch.select(columns) for batch in batches]
-    schema = batches[0].schema
-    # Of a buffer that is large enough from the start nothing is copied twice.
-    room = sum(map(pyarrow.ipc.get_record_batch_size, batches)) + schema.serialize().size + STREAM_END_SIZE
-    buffer = pyarrow.allocate_buffer(room)
-    sink = pyarrow.FixedSizeBufferWriter(buffer)
-    with pyarrow.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return memoryview(buffer)[: sink.tell()]
+    if wanted is not None:
+        batches = [batch.select(wanted) for batch in batches]
+    arrow = stream_of(batches)
+    return {"next": following, "padding": scan_padding(sum(map(len, arrow))), "arrow": arrow}

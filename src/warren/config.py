@@ -175,6 +175,9 @@ BROKER_WAITING_SIZE_MAX: Final = 256 << 20
 """Requests that were received and are not answered: of one connection, and of all."""
 BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
 """Answers that a client does not read: above it nothing more is done for it."""
+BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20
+BROKER_HEAP_STEP_SIZE: Final = 16 << 20
+"""How much memory that is free a broker keeps at most, and how much more than it needs it takes at once."""
 BROKER_STOP_S_MAX: Final = 10.0
 BROKER_THREADS: Final = 8
 DOOR_THREADS_MAX: Final = 8

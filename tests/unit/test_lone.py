@@ -25,7 +25,7 @@ from warren.storage import Log, scan
 from warren.storage.columns import Batch
 from warren.storage.lone import is_lone, pack_lone
 from warren.storage.packing import pack_batch
-from warren.storage.puts import settle_puts
+from warren.storage.puts import append_record, settle_puts
 from warren.storage.record import Packed
 
 MARKER = bytes(range(16))
@@ -45,7 +45,7 @@ def test_it_is_packed_as_any_batch_is(tag: str, size: int) -> None:
 
 def test_what_is_stored_is_read_as_it_was_put(tmp_path: Path) -> None:
     with Log.open(tmp_path, durability="os") as log:
-        receipts = [log.append_record(pack_lone(b"%d" % number, "eu", MARKER)) for number in range(5)]
+        receipts = [append_record(log, pack_lone(b"%d" % number, "eu", MARKER)) for number in range(5)]
 
         found = log.read(0)
         assert [(m.body, m.tag, m.offset, m.timestamp) for m in found] == [
@@ -137,7 +137,7 @@ def test_marked_batches_are_scanned_together_as_others_are(
 @pytest.mark.parametrize("durability", ["os", "commit"])
 def test_the_receipt_says_where_the_message_lies(tmp_path: Path, durability: str) -> None:
     with Log.open(tmp_path, durability=durability) as log:
-        alone = log.append_record(pack_lone(b"0", "", MARKER))
+        alone = append_record(log, pack_lone(b"0", "", MARKER))
         together = settle_puts(log, [[pack_lone(b"%d" % number, "", MARKER)] for number in (1, 2, 3)])
 
         for number, receipt in enumerate([alone, *together]):

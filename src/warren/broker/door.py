@@ -14,7 +14,7 @@ from warren.config import BROKER_PUTS_WAITING_MAX, DOOR_THREADS_MAX
 from warren.errors import StoreBusy
 from warren.message import Receipt
 from warren.storage import Log
-from warren.storage.puts import numbers_of, settle_puts
+from warren.storage.puts import append_record, numbers_of, settle_puts
 from warren.storage.record import Packed
 
 LOGGER: Final = logging.getLogger("warren.broker")
@@ -52,7 +52,7 @@ class Door:
 
     def put_one(self, log: Log, packed: Packed) -> Receipt:
         """The same for one record; the receipt of its first message."""
-        receipt = log.append_record(packed)
+        receipt = append_record(log, packed)
         self._metrics.puts += 1
         self._told(log)
         return receipt

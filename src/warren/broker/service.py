@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from warren.broker.configuration import Configuration
+from warren.broker.heap import keep_memory
 from warren.broker.security.tls import tls_context
 from warren.broker.server import Beside, nothing_beside, serve
 from warren.errors import OpenToAll
@@ -48,6 +49,7 @@ def _settle_down() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
+    keep_memory()
     # Whoever has synced would otherwise wait until the event loop has answered all who waited before.
     sys.setswitchinterval(SWITCH_S)
 

@@ -74,9 +74,8 @@ class Log:
     def __init__(self, files: LogFiles, commit: Commit, label: Label, clock: Clock, compression: int) -> None:
         self._files, self._commit, self._label, self._clock = files, commit, label, clock
         self._compression, self._is_synced = compression, False
-        self._is_plain = files.format.version == 1
         self._view = LogView(files)
-        self.settle = commit.settle
+        self.settle, self.put_record = commit.settle, commit.put_record
         files.before_rest, files.in_child = self._let_go, self._after_fork
         self._shorten_append()
 
@@ -216,14 +215,6 @@ class Log:
         self.check_writable()
         receipt = self._commit.put(records)
         return range(receipt.number, receipt.number + sum(packed.message_count for packed in records))
-
-    def append_record(self, packed: Packed) -> Receipt:
-        """Append one record that was packed before; the receipt of its first message."""
-        if self._is_plain:
-            raise UnsupportedByVersion("a packed record", 1)
-        if not self._files.writable:
-            self.check_writable()
-        return self._commit.put_record(packed)
 
     def _check_batches(self, what: str) -> None:
         if self.version == 1:

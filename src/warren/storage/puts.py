@@ -1,4 +1,4 @@
-"""Several puts of what was packed elsewhere in one commit."""
+"""Puts of what was packed elsewhere: one record with its receipt, or several puts in one commit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from warren.message import Receipt
 from warren.storage.group_commit import Ticket
 from warren.storage.log import Log
 from warren.storage.record import Packed
+
+
+def append_record(log: Log, packed: Packed) -> Receipt:
+    """Append one record that was packed before; the receipt of its first message."""
+    if log.version == 1:
+        raise UnsupportedByVersion("a packed record", 1)
+    log.check_writable()
+    return log.put_record(packed)
 
 
 def append_puts(log: Log, puts: Sequence[Sequence[Packed]]) -> list[range | BaseException]:

@@ -15,6 +15,7 @@ import warren
 from tests.broker.running import RunningBroker, running_broker
 from tests.unit.patience import WAIT_S, until
 from warren.broker.own.groups import HeldStream
+from warren.client.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import (
     BadInput,
@@ -26,6 +27,7 @@ from warren.errors import (
     NotOwner,
     SettingsDiffer,
 )
+from warren.protocol.own_api import position_values
 from warren.protocol.own_schemas import OwnKey
 from warren.storage import END, START
 
@@ -137,6 +139,44 @@ def test_a_read_whose_answer_was_lost_is_given_again(store: RemoteStore) -> None
 
     assert list(again.messages.numbers) == [0, 1]
     assert [message.number for message in group.read()] == [2, 3, 4]
+
+
+def test_a_commit_that_arrives_once_more_does_not_take_the_group_back(store: RemoteStore) -> None:
+    topic = store.topic("orders")
+    topic.put_many([b"%d" % number for number in range(5)])
+    group = topic.group("billing")
+    group.read()
+    late = {"handle": group.handle.number, "positions": position_values({0: 2}), "call_number": 1000}
+    store.calls.call(OwnKey.COMMIT_GROUP, late)
+    group.commit({0: 4})
+
+    store.calls.call(OwnKey.COMMIT_GROUP, late)
+
+    assert group.lag() == {0: 1}
+
+
+def test_commits_and_seeks_of_a_client_are_numbered(store: RemoteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[OwnKey, int]] = []
+    asking = store.calls._asking
+
+    def noted(connection: Connection, key: OwnKey, values: Any, wait_s: float) -> Any:
+        sent.append((key, values.get("call_number", 0)))
+        return asking(connection, key, values, wait_s)
+
+    topic = store.topic("orders")
+    topic.put(b"one")
+    group = topic.group("billing")
+    group.read()
+    monkeypatch.setattr(store.calls, "_asking", noted)
+
+    group.commit()
+    group.seek(0)
+    group.rewind()
+
+    assert [key for key, _ in sent] == [OwnKey.COMMIT_GROUP, OwnKey.SEEK_GROUP, OwnKey.SEEK_GROUP]
+    numbers = [number for _, number in sent]
+    assert numbers[0] > 0
+    assert numbers == sorted(set(numbers))
 
 
 def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: RunningBroker) -> None:

@@ -32,9 +32,12 @@ from warren.storage.residents import process_residents
 SOFTWARE: Final = "warren python"
 NUMBER: Final = "call_number"
 NO_HANDLE: Final = 0
-CHANGING: Final = NUMBERED - {OwnKey.TAKE} | {OwnKey.APPEND}
+GOING: Final = frozenset((OwnKey.COMMIT_GROUP, OwnKey.SEEK_GROUP))
+"""Where a group stands: numbered because one that arrives late would take it back. To say it again does no harm."""
+CHANGING: Final = NUMBERED - {OwnKey.TAKE} - GOING | {OwnKey.APPEND}
 """What happens twice, or not at all, where it is not known whether it has happened."""
 UNREPEATABLE: Final = NUMBERED - {
+    *GOING,
     OwnKey.TAKE,
     OwnKey.BEGIN_TRANSACTION,
     OwnKey.CHANGE_TRANSACTION,

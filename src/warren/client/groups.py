@@ -178,7 +178,7 @@ class StreamMember(Member):
         self._check_open()
         wanted = self.given() if positions is None else positions
         values = {"positions": None if wanted is None else position_values(wanted)}
-        return positions_of(self.handle.call(OwnKey.COMMIT_GROUP, values).positions)
+        return positions_of(self.handle.call(OwnKey.COMMIT_GROUP, values, repeat=None).positions)
 
     def seek(self, to: Where, partition: int | None = None) -> dict[int, int]:
         """Go to a number, to the first message at or after a time, to START or to END; by partition, the number."""
@@ -192,7 +192,7 @@ class StreamMember(Member):
             values |= {"to": "number", "where": to}
         else:
             values |= {"to": "time", "where": microseconds(to)}
-        numbers = positions_of(self.handle.call(OwnKey.SEEK_GROUP, values).positions)
+        numbers = positions_of(self.handle.call(OwnKey.SEEK_GROUP, values, repeat=None).positions)
         with self._mutex:
             self._ahead = [message for message in self._ahead if message.partition not in numbers]
         return numbers
@@ -200,7 +200,7 @@ class StreamMember(Member):
     def rewind(self) -> None:
         """What was read and not committed is read again."""
         self._check_open()
-        self.handle.call(OwnKey.SEEK_GROUP, {"to": "rewind"})
+        self.handle.call(OwnKey.SEEK_GROUP, {"to": "rewind"}, repeat=None)
         with self._mutex:
             self._ahead = []
 

@@ -67,6 +67,8 @@ NUMBERED: Final = frozenset(
         OwnKey.PARK,
         OwnKey.CANCEL_PARKED,
         OwnKey.DELETE_GROUP,
+        OwnKey.COMMIT_GROUP,
+        OwnKey.SEEK_GROUP,
         OwnKey.TAKE,
         OwnKey.SETTLE,
         OwnKey.REDRIVE,
@@ -76,7 +78,7 @@ NUMBERED: Final = frozenset(
         OwnKey.USE_QUEUE,
     )
 )
-"""Those that a session numbers, so that one that is sent again is not done again."""
+"""Those that a session numbers, so that one that is sent again is not done again; nor one that arrives late."""
 
 _ERROR: Final = field(
     "error",
@@ -182,8 +184,14 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.DELETE_GROUP: (*_NUMBER, _TOPIC, field("group", "string")),
     OwnKey.DESCRIBE_GROUP: (_HANDLE, field("is_dead_wanted", "bool")),
     OwnKey.READ_GROUP: (_HANDLE, field("serial", "int64"), field("is_retry", "bool"), *_READING),
-    OwnKey.COMMIT_GROUP: (_HANDLE, _SOME_POSITIONS),
-    OwnKey.SEEK_GROUP: (_HANDLE, field("to", "string"), field("where", "int64"), field("partition", "int32")),
+    OwnKey.COMMIT_GROUP: (*_NUMBER, _HANDLE, _SOME_POSITIONS),
+    OwnKey.SEEK_GROUP: (
+        *_NUMBER,
+        _HANDLE,
+        field("to", "string"),
+        field("where", "int64"),
+        field("partition", "int32"),
+    ),
     OwnKey.TAKE: (*_NUMBER, _HANDLE, field("limit", "int32"), field("wait_ms", "int32")),
     OwnKey.SETTLE: (
         *_NUMBER,

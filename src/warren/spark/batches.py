@@ -19,7 +19,7 @@ def regrouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _joined(waiting)
             waiting, rows, size = [], 0, 0
         if not is_small:
-            yield from _cut(batch)
+            yield from _cut(batch) if len(batch) > SPARK_BATCH_ROWS_MAX else (batch,)
             continue
         waiting.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes

@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.fakes import WatchedDisk
+from tests.unit.patience import WAIT_S
 from tests.unit.transaction_stores import (
     Killed,
     bodies,
@@ -145,6 +149,50 @@ def test_what_a_process_decided_that_seems_to_be_alive_is_waited_for(
         other.settle()
 
         assert bodies(other, "orders") == [b"order"]
+
+
+class Meanwhile(SimulatedClock):
+    """A clock on which a thread may go on when somebody else sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept = threading.Event()
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.slept.set()
+        time.sleep(seconds)
+
+
+def test_what_another_thread_of_this_process_carries_out_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Meanwhile()
+    victim, survivor = open_store(tmp_path, clock), open_store(tmp_path, clock)
+    with survivor, monkeypatch.context() as patched:
+        tx = put_two(victim.transaction())
+        kill_at(patched, victim._coordinator._finishing._apply, "put_all")
+        with pytest.raises(Killed):
+            tx.commit()
+        die(victim)
+        apply, has_begun = survivor._coordinator._finishing._apply, threading.Event()
+        put_all = apply.put_all
+
+        def slowly(*arguments: Any) -> None:
+            has_begun.set()
+            assert clock.slept.wait(WAIT_S), "nobody waits for this"
+            put_all(*arguments)
+
+        patched.setattr(apply, "put_all", slowly)
+        keeper = threading.Thread(target=survivor.keep)
+        keeper.start()
+        assert has_begun.wait(WAIT_S)
+
+        survivor.settle()
+
+        assert clock.slept.is_set()
+        assert bodies(survivor, "orders") == [b"order"]
+        keeper.join()
 
 
 def test_survivors_finish_a_transaction_while_they_have_the_store_open(

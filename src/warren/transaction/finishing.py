@@ -133,24 +133,35 @@ class Finishing:
                 self._settling_thread = 0
 
     def settle_all(self, journal: Journal) -> None:
-        """Whatever was decided before this was called is done, by us or by whoever lives.
+        """Whatever was decided before this was called is done, by us or by whoever lives, in this process or another.
 
         A process that is being killed lets go of its locks one by one: what it held may be free before its session is
         seen to be dead. So those that seem to be alive are waited for.
         """
-        decided = {entry.token for entry in self._decided_elsewhere(journal)}
+        decided = {entry.token for entry in self._decided_by_others(journal)}
         deadline_s = self._store.clock.steady_s() + SETTLE_WAIT_S_MAX
         self.settle(journal)
         while self._settling_thread != threading.get_ident():
-            left = {entry.token for entry in self._decided_elsewhere(journal)} & decided
+            left = {entry.token for entry in self._decided_by_others(journal)} & decided
             if not left or self._store.clock.steady_s() > deadline_s:
                 return
             self._store.clock.sleep(SETTLE_LOOK_S)
             self.settle(journal)
 
-    def _decided_elsewhere(self, journal: Journal) -> list[Entry]:
-        session = self._store.session.id
-        return [entry for entry in journal.entries() if entry.state is State.COMMITTED and entry.session != session]
+    def _decided_by_others(self, journal: Journal) -> list[Entry]:
+        """What was committed and is carried out by another process, or by another thread of this one.
+
+        A thread that is at work itself waits for no other, which might wait for it.
+        """
+        me, session = threading.get_ident(), self._store.session.id
+        with self._changed:
+            at_work = dict(self._at_work)
+        elsewhere = set() if me in at_work.values() else at_work.keys()
+        return [
+            entry
+            for entry in journal.entries()
+            if entry.state is State.COMMITTED and (entry.session != session or entry.id in elsewhere)
+        ]
 
     def _orphans(self, journal: Journal) -> list[Entry]:
         session = self._store.session

@@ -16,6 +16,7 @@ from tests.unit.stores import quick_store
 from warren.config import SPARK_BATCH_ROWS_MAX, SPARK_BATCH_ROWS_MIN
 from warren.errors import BadColumn, MalformedValue
 from warren.queue.store import Store
+from warren.spark.batch_reader import BatchReader
 from warren.spark.batches import regrouped
 from warren.storage import Log
 
@@ -98,6 +99,23 @@ def test_a_query_gets_the_columns_it_asks_for_in_its_order(
     assert rows[1] == expected
     assert list(rows[1]) == list(expected)
     assert len(rows) == 7
+
+
+@pytest.mark.parametrize("schema", ["id string", "tag string", "corr_offset long", "key binary"])
+def test_what_is_not_there_is_null_where_nothing_else_is_asked_for(store: Store, schema: str) -> None:
+    filled(store)
+
+    assert list(read_rows(store.path, schema, topics="orders")[0].values()) == [None]
+
+
+def test_columns_that_are_never_null_can_be_asked_for_so(store: Store) -> None:
+    filled(store)
+    schema = StructType([StructField("offset", LongType(), nullable=False)])
+
+    reader = source(store.path, topics="orders").reader(schema)
+    assert isinstance(reader, BatchReader)
+
+    assert batches_of(reader)[0].schema == to_arrow_schema(schema, timezone="UTC")
 
 
 def test_only_the_columns_asked_for_are_scanned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

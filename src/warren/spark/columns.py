@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from warren.errors import BadColumn, MalformedValue
 from warren.message import NO_CORR_OFFSET
 from warren.spark.nulls import nulls_where_empty, nulls_where_equal
+from warren.storage.arrow import SCHEMA
 
 HEADER_FIELDS: Final = (StructField("key", StringType()), StructField("value", BinaryType()))
 
@@ -52,6 +53,8 @@ MESSAGE_COLUMNS: Final[Mapping[str, MessageColumn]] = MappingProxyType(
     }
 )
 """What a query may ask for by name, in the order in which it comes where the query does not."""
+MADE_COLUMNS: Final = frozenset(("id", "tag", "corr_offset", "headers"))
+"""What a scan gives otherwise than Spark wants it: without nulls."""
 BYTES_AS_TEXT: Final = ("key", "value")
 """What may also be asked for as a string: whoever does so knows that it is text."""
 
@@ -130,12 +133,18 @@ class MessageProjection:
     def __init__(self, schema: StructType) -> None:
         self._names = [checked_column(field) for field in schema.fields]
         self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._given_names, self._kinds = self._schema.names, self._schema.types
         self.scanned = scanned_columns(schema.fields)
+        given = zip(self.scanned, self._given_names, strict=False)
+        as_scanned = [SCHEMA.field(name).with_name(given_name) for name, given_name in given]
+        self._is_renamed_only = pa.schema(as_scanned) == self._schema and MADE_COLUMNS.isdisjoint(self._names)
 
     def batch(self, origin: Origin, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows as the query wants them."""
-        kinds = self._schema.types
-        arrays = [message_array(name, kind, origin, rows) for name, kind in zip(self._names, kinds, strict=True)]
+        if self._is_renamed_only:
+            return rows.rename_columns(self._given_names)
+        named = zip(self._names, self._kinds, strict=True)
+        arrays = [message_array(name, kind, origin, rows) for name, kind in named]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 

@@ -50,11 +50,11 @@ Piece: TypeAlias = range | npt.NDArray[Any] | Shared | pa.Array
 def joined(pieces: Sequence[Piece], kind: pa.DataType) -> pa.Array:
     """One array of all the pieces of a column. Not copied where there is one piece, and that is an array."""
     if len(pieces) == 1:
-        return _array(pieces[0], kind)
+        return as_array(pieces[0], kind)
     if all(isinstance(piece, Shared) for piece in pieces) and pa.types.is_primitive(kind):
         values, rows = zip(*pieces, strict=True)
         return fixed(np.repeat(np.array(values, np.int64), rows), kind)
-    arrays = [_array(piece, kind) for piece in _merged(pieces)]
+    arrays = [as_array(piece, kind) for piece in _merged(pieces)]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
@@ -72,7 +72,8 @@ def _merged(pieces: Iterable[Piece]) -> list[Piece]:
     return merged
 
 
-def _array(piece: Piece, kind: pa.DataType) -> pa.Array:
+def as_array(piece: Piece, kind: pa.DataType) -> pa.Array:
+    """The array of one piece. Not copied where it is one already."""
     if isinstance(piece, range):
         return fixed(np.arange(piece.start, piece.stop), kind)
     if isinstance(piece, np.ndarray):
@@ -85,7 +86,9 @@ def _array(piece: Piece, kind: pa.DataType) -> pa.Array:
         none = np.zeros(piece.rows + 1, np.int32)
         return pa.MapArray.from_arrays(none, pa.array([], pa.string()), pa.array([], pa.binary()), type=HEADERS)
     if isinstance(piece.value, int):
-        return fixed(np.full(piece.rows, piece.value, np.int64), kind)
+        values = np.empty(piece.rows, np.int64)
+        values.fill(piece.value)
+        return fixed(values, kind)
     return pa.repeat(pa.scalar(piece.value, kind), piece.rows)
 
 
@@ -167,7 +170,7 @@ def _check_within(positions: Positions, ends: Positions) -> None:
 
 def _maps(blobs: Blobs, steps: Sequence[HeaderStep]) -> pa.Array:
     if not steps:
-        return _array(Shared(NO_HEADERS, len(blobs.starts)), HEADERS)
+        return as_array(Shared(NO_HEADERS, len(blobs.starts)), HEADERS)
     every = HeaderStep(*map(np.concatenate, zip(*steps, strict=True)))
     order = np.argsort(every.rows, kind="stable")
     names_at, values_at, ends = every.names_at[order], every.values_at[order], every.ends[order]

@@ -95,7 +95,7 @@ class Columns:
     def ends(self, kind: int) -> Ends:
         """The section of ends `kind`, after a 0, never decreasing; the last is the size of the section behind it."""
         ends = _numbers_in(self.section(kind), kind, END, self.count + 1)
-        if ends[0] or ends[-1] != len(self.section(kind + 1)) or (ends[1:] < ends[:-1]).any():
+        if ends[0] or ends[-1] != len(self.section(kind + 1)) or np.count_nonzero(ends[1:] < ends[:-1]):
             raise Damage(0, f"section {kind} does not cut section {kind + 1} into pieces")
         return ends
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from warren.clock import microseconds
 from warren.config import SCAN_IN_PLACE_ROWS_MIN, SCAN_ROWS_DEFAULT
 from warren.errors import BadInput, NumberRetired
-from warren.storage.arrow import SCHEMA, Piece, joined
+from warren.storage.arrow import SCHEMA, Piece, as_array, joined
 from warren.storage.block import Block
 from warren.storage.columns import passing_rows
 from warren.storage.kafka_columns import columns_of
@@ -85,14 +85,16 @@ def _batches(
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
             try:
-                heap.add(part)
+                if not is_alone:
+                    heap.add(part)
+                    continue
+                together = heap.alone(part)
             except (Damage, ValueError) as error:
                 raise stretch.block.corrupt(Damage(part.culprit(), _reason(error))) from error
             if isinstance(part, SpacedPart):
-                together = heap.take()
                 yield from (together.slice(row, count) for row, count in part.slices())
-            elif is_alone:
-                yield heap.take()
+            else:
+                yield together
         number = end
     if len(heap):
         yield heap.take()
@@ -124,6 +126,11 @@ class Heap:
     @property
     def is_full(self) -> bool:
         return self._row_count >= SCAN_ROWS_DEFAULT or self._size >= SIZE_TARGET
+
+    def alone(self, part: Part) -> pa.RecordBatch:
+        """A part that need not wait."""
+        arrays = [as_array(getattr(part, name)(), kind) for name, kind in zip(self._names, self._kinds, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def add(self, part: Part) -> None:
         for pieces, name in zip(self._pieces, self._names, strict=True):

@@ -25,6 +25,7 @@ from tests.broker.group_clients import (
     produce,
     until,
 )
+from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.groups.classic import ClassicGroup, State
 from warren.broker.kafka_errors import Code
@@ -33,6 +34,7 @@ from warren.protocol.api import ApiKey
 pytest.importorskip("confluent_kafka")
 kafka = pytest.importorskip("kafka")
 pytest.importorskip("aiokafka")
+pytestmark = LEAVES_SOCKETS
 
 
 @pytest.fixture

@@ -20,12 +20,14 @@ from tests.broker.group_clients import (
     produce,
     until,
 )
+from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.queue.stream_group import StreamGroup
 
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("kafka")
 pytest.importorskip("aiokafka")
+pytestmark = LEAVES_SOCKETS
 PROTOCOLS = ["classic", "consumer"]
 
 

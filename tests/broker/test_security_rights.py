@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import warren
+from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.process import run_warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.dispatch import HANDLERS
@@ -34,6 +35,7 @@ admin = pytest.importorskip("confluent_kafka.admin")
 kafka = pytest.importorskip("kafka")
 kafka_admin = pytest.importorskip("kafka.admin")
 kafka_errors = pytest.importorskip("kafka.errors")
+pytestmark = LEAVES_SOCKETS
 
 PASSWORD = "the password"
 REFUSED = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED

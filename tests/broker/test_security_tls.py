@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import warren
+from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.process import ServedStore, served_store
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
@@ -22,6 +23,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")
 kafka = pytest.importorskip("kafka")
 trustme = pytest.importorskip("trustme")
+pytestmark = LEAVES_SOCKETS
 
 LONG_AGO = datetime.now(UTC) - timedelta(days=2)
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.kafka_errors import Code
+
+pytestmark = LEAVES_SOCKETS
 
 
 @pytest.fixture(params=["os", "commit"])

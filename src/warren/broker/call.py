@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
 from warren.protocol.codec import Buffer
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from warren.broker.broker import Broker
     from warren.broker.peer import Peer
 
+T = TypeVar("T")
 Answer = Sequence[Buffer] | None
 """The body of a response; None where the client wants none."""
 
@@ -26,6 +27,14 @@ class Later:
 
     __slots__ = ("told",)
     told: Callable[[Answer | BaseException], None]
+
+    def tell(self, answer: Callable[[T], Answer], outcome: T) -> None:
+        """Tell what `answer` makes of the outcome, or what goes wrong with that."""
+        try:
+            found: Answer | BaseException = answer(outcome)
+        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
+            found = error
+        self.told(found)
 
 
 class Call:

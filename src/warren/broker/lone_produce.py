@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from warren.broker.call import Answer, Call, Later
@@ -60,14 +61,7 @@ def _is_fitting(call: Call, topic: Topic, partition: int, batch: Batch) -> bool:
 
 def _soon(call: Call, name: str, partition: int, log: Log, packed: Packed) -> Answer | Later:
     later = Later()
-
-    def told(outcome: Outcome) -> None:
-        try:
-            answer: Answer | BaseException = _answer(call, name, partition, log, outcome)
-        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
-            answer = error
-        later.told(answer)
-
+    told = partial(later.tell, partial(_answer, call, name, partition, log))
     try:
         call.broker.door.put_soon(log, (packed,), told)
     except WarrenError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 
 from warren.broker.call import Answer, AnyHandler, Call, Handler, Later
 from warren.broker.door import Outcome
@@ -56,16 +57,12 @@ def _fitting(call: Call, lone: LoneAppend, packed: Packed) -> Topic | None:
 def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) -> Answer | Later:
     later, ended = Later(), call.broker.appends.begin(lone.marker)
 
-    def told(found: Outcome) -> None:
+    def answer(found: Outcome) -> Answer:
         ended()
-        try:
-            answer: Answer | BaseException = _told(call, topic, lone, found)
-        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
-            answer = error
-        later.told(answer)
+        return _told(call, topic, lone, found)
 
     try:
-        call.broker.door.put_soon(log, (packed,), told)
+        call.broker.door.put_soon(log, (packed,), partial(later.tell, answer))
     except WarrenError as error:
         ended()
         return refusal(call, error)

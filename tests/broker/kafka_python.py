@@ -1,0 +1,13 @@
+"""kafka-python now and then leaves a socket to the garbage collector when it is closed, and warns of it then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+LEAVES_SOCKETS: Final = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
+"""The marks of a module that uses it."""

@@ -57,7 +57,7 @@ bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark
 crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
 	$(BIN)/python -m tests.crash.forever $(ARGS)
 
-soak: $(VENV)/.dev ## kill processes in a mixed run, and check its history; ARGS=--broker kills brokers, for an hour
+soak: $(VENV)/.dev ## kill processes in a mixed run, then brokers for an hour, and check the histories; ARGS=--broker: brokers alone
 	$(BIN)/python -m tests.soak $(ARGS)
 
 fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped

@@ -1,4 +1,4 @@
-"""`python -m tests.soak`: the long run, of processes with a store or, with --broker, over the network.
+"""`python -m tests.soak`: the long runs, of processes with a store and then, for an hour, over the network.
 
 Exits 1 where something was wrong.
 """
@@ -11,7 +11,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,21 +34,29 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=None, help="of processes, 1000; or of brokers in a round, 6")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--dir", type=Path, default=None, help="where the store lies; kept where it is given")
+    parser.add_argument("--processes", action="store_true", help="only processes with a store, which are killed")
     parser.add_argument(
-        "--broker", action="store_true", help="clients of all kinds, a proxy and a broker that is killed"
+        "--broker", action="store_true", help="only clients of all kinds, a proxy and a broker that is killed"
     )
-    parser.add_argument("--minutes", type=float, default=60.0, help="with --broker: how long")
-    parser.add_argument("--rounds", type=int, default=None, help="with --broker: of two minutes each, if not given")
-    parser.add_argument("--calm", type=float, default=CALM_SHARE, help="with --broker: the share without kills")
-    parser.add_argument("--pace", type=float, default=0.02, help="with --broker: seconds a client waits between steps")
-    parser.add_argument("--durability", default="commit", help="with --broker: of the topic")
-    parser.add_argument("--json", type=Path, default=None, help="with --broker: where the figures are written")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of the broker: how long")
+    parser.add_argument("--rounds", type=int, default=None, help="of the broker: of two minutes each, if not given")
+    parser.add_argument("--calm", type=float, default=CALM_SHARE, help="of the broker: the share without kills")
+    parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
+    parser.add_argument("--durability", default="commit", help="of the broker: of the topic")
+    parser.add_argument("--json", type=Path, default=None, help="of the broker: where the figures are written")
     arguments = parser.parse_args()
     CONSOLE.print(f"seed {arguments.seed}")
     with tempfile.TemporaryDirectory(prefix="warren-soak-") as temporary:
         directory = arguments.dir or Path(temporary)
-        directory.mkdir(parents=True, exist_ok=True)
-        return over_network(directory, arguments) if arguments.broker else of_processes(directory, arguments)
+        is_all = arguments.processes == arguments.broker
+        runs = {"processes": of_processes, "broker": over_network}
+        wanted = {name: run for name, run in runs.items() if is_all or vars(arguments)[name]}
+        return max(_run(directory / name, run, arguments) for name, run in wanted.items())
+
+
+def _run(directory: Path, run: Callable[[Path, argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    directory.mkdir(parents=True, exist_ok=True)
+    return run(directory, arguments)
 
 
 def of_processes(directory: Path, arguments: argparse.Namespace) -> int:

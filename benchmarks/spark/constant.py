@@ -10,12 +10,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-BATCH_ROWS = 10_000
-"""As many as a batch of the messages has, so that there are as many batches."""
-
 
 class ConstantSource(DataSource):
-    """Options: `rows` in all, in `tasks` tasks, each value of `size` bytes."""
+    """Options: `rows` in all, in `tasks` tasks and batches of `batch`, each value of `size` bytes."""
 
     @classmethod
     def name(cls) -> str:
@@ -33,7 +30,8 @@ class ConstantReader(DataSourceReader):
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        self._rows, self._tasks, self._size = (int(options[name]) for name in ("rows", "tasks", "size"))
+        numbers = (int(options[name]) for name in ("rows", "tasks", "batch", "size"))
+        self._rows, self._tasks, self._batch, self._size = numbers
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(task) for task in range(self._tasks)]
@@ -43,13 +41,13 @@ class ConstantReader(DataSourceReader):
         columns = [self._column(field.type) for field in self._schema]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         while left > 0:
-            yield batch.slice(0, min(left, BATCH_ROWS))
-            left -= BATCH_ROWS
+            yield batch.slice(0, min(left, self._batch))
+            left -= self._batch
 
     def _column(self, kind: Any) -> pa.Array:
         """As many bytes in a value as the messages have, and short texts as tags and keys are."""
         if pa.types.is_binary(kind):
-            return pa.array([b"x" * self._size] * BATCH_ROWS, kind)
+            return pa.array([b"x" * self._size] * self._batch, kind)
         if pa.types.is_string(kind):
-            return pa.array(["eu.de"] * BATCH_ROWS, kind)
-        return pa.array(range(BATCH_ROWS), pa.int64()).cast(kind)
+            return pa.array(["eu.de"] * self._batch, kind)
+        return pa.array(range(self._batch), pa.int64()).cast(kind)

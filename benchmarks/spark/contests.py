@@ -17,7 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 import warren.spark
 from benchmarks.measure import Contestant, Figure, NotMeasured, Row, at_least, at_most, rates, times
 from benchmarks.spark.constant import ConstantSource
-from benchmarks.spark.data import DAYS, FIRST_DAY_S, RARE_TAG, TOPIC, orders_store, small_store, value_size
+from benchmarks.spark.data import (
+    BATCH,
+    DAYS,
+    FIRST_DAY_S,
+    LARGE_BATCH,
+    RARE_TAG,
+    TOPIC,
+    orders_store,
+    small_store,
+    value_size,
+)
 from benchmarks.workspace import Contest, Workspace
 
 CORES: Final = 2
@@ -67,8 +77,8 @@ def messages(store: Path, schema: str | None = None, **options: str) -> DataFram
     return (reader if schema is None else reader.schema(schema)).load()
 
 
-def constant(schema: str, rows: int) -> DataFrame:
-    options = {"rows": str(rows), "tasks": str(CORES), "size": str(value_size())}
+def constant(schema: str, rows: int, batch: int) -> DataFrame:
+    options = {"rows": str(rows), "tasks": str(CORES), "batch": str(batch), "size": str(value_size())}
     return session().read.format("constant").options(**options).schema(schema).load()
 
 
@@ -85,30 +95,32 @@ def parquet(workspace: Workspace) -> Path:
 
 
 def read(workspace: Workspace) -> Sequence[Row]:
-    store, rows = orders_store(workspace), workspace.scale.rows
+    rows = workspace.scale.rows
+    large, small = (orders_store(workspace, batch=batch) for batch in (LARGE_BATCH, BATCH))
     table = session().read.parquet(str(parquet(workspace)))
     names = [part.split()[0] for part in NARROW.split(", ")]
     contestants = [
-        Contestant("constant batches, 3 columns", rows, lambda: to_nowhere(constant(NARROW, rows))),
-        Contestant("offset, timestamp, value", rows, lambda: to_nowhere(messages(store, NARROW))),
-        Contestant("constant batches, 10 columns", rows, lambda: to_nowhere(constant(EVERY, rows))),
-        Contestant("every column", rows, lambda: to_nowhere(messages(store))),
+        Contestant("constant batches, 3 columns", rows, lambda: to_nowhere(constant(NARROW, rows, LARGE_BATCH))),
+        Contestant("offset, timestamp, value", rows, lambda: to_nowhere(messages(large, NARROW))),
+        Contestant("constant batches, 10 columns", rows, lambda: to_nowhere(constant(EVERY, rows, LARGE_BATCH))),
+        Contestant("every column", rows, lambda: to_nowhere(messages(large))),
+        Contestant("small constant batches, 3 columns", rows, lambda: to_nowhere(constant(NARROW, rows, BATCH))),
+        Contestant("offset, timestamp, value of small batches", rows, lambda: to_nowhere(messages(small, NARROW))),
         Contestant("Spark reading Parquet, zstd", rows, lambda: to_nowhere(table.select(*names))),
     ]
-    limit, narrow, every_limit, every, columnar = rates(
+    limit, narrow, every_limit, every, small_limit, small_narrow, columnar = rates(
         warmed(contestants, WARM_UP_READS), reading_rounds(workspace), median
     )
     what = "batch read, offset + timestamp + value, to nowhere"
+    compared = [
+        ("narrow", f"{what}, batches of {LARGE_BATCH:,}", limit, narrow, 0.9),
+        ("every", f"batch read, every column, to nowhere, batches of {LARGE_BATCH:,}", every_limit, every, 0.8),
+        ("small", f"{what}, batches of {BATCH:,}", small_limit, small_narrow, 0.9),
+        ("parquet", what, columnar, narrow, 0.5),
+    ]
     return [
-        Row(name="spark.read.narrow", what=what, baseline=limit, measured=narrow, bar=at_least(0.9)),
-        Row(
-            name="spark.read.every",
-            what="batch read, every column, to nowhere",
-            baseline=every_limit,
-            measured=every,
-            bar=at_least(0.8),
-        ),
-        Row(name="spark.read.parquet", what=what, baseline=columnar, measured=narrow, bar=at_least(0.5)),
+        Row(name=f"spark.read.{name}", what=what, baseline=baseline, measured=measured, bar=at_least(bar))
+        for name, what, baseline, measured, bar in compared
     ]
 
 

@@ -17,6 +17,8 @@ from warren.transaction.store import Store
 TOPIC: Final = "orders"
 PARTITIONS: Final = 4
 BATCH: Final = 10_000
+LARGE_BATCH: Final = 32_000
+"""How many rows the sink of Spark puts together, of 100 bytes each: 4 MB."""
 KEY_COUNT: Final = 1_000
 TAGS: Final = ("eu.de", "eu.fr", "us.ny", "us.ca", "asia.jp")
 RARE_TAG: Final = "rare"
@@ -36,23 +38,22 @@ class PacedClock(SystemClock):
         return int(self.now_s * 1e9)
 
 
-def orders_store(workspace: Workspace, days: int = DAYS) -> Path:
+def orders_store(workspace: Workspace, days: int = DAYS, batch: int = BATCH) -> Path:
     """A store of `rows` messages of `days` days, each with a key, those of a batch with a tag in common."""
-    path = workspace.directory / f"store-{days}"
+    path = workspace.directory / f"store-{days}-{batch}"
     if not path.exists():
         workspace.step("writing the store")
         rows, clock = workspace.scale.rows, PacedClock()
         draw = random.Random(SEED)
-        bodies, keys = make_bodies(BATCH), [b"customer-%d" % draw.randrange(KEY_COUNT) for _ in range(BATCH)]
-        batches = rows // BATCH
+        bodies, keys = make_bodies(batch), [b"customer-%d" % draw.randrange(KEY_COUNT) for _ in range(batch)]
         with Store(path, defaults={"durability": "os"}, keeps=False, clock=clock) as store:
             topic = store.topic(TOPIC, partitions=PARTITIONS)
-            for batch in range(batches):
-                clock.now_s = FIRST_DAY_S + days * 86_400 * batch / batches
-                is_rare = batch // PARTITIONS % RARE_SHARE == RARE_SHARE // 2
-                tag = RARE_TAG if is_rare else TAGS[batch % len(TAGS)]
-                log = topic.partition(batch % PARTITIONS)
-                log.append_many(bodies, keys=keys, tags=[tag] * BATCH)
+            for place, start in enumerate(range(0, rows, batch)):
+                clock.now_s, count = FIRST_DAY_S + days * 86_400 * start / rows, min(batch, rows - start)
+                is_rare = place // PARTITIONS % RARE_SHARE == RARE_SHARE // 2
+                tag = RARE_TAG if is_rare else TAGS[place % len(TAGS)]
+                log = topic.partition(place % PARTITIONS)
+                log.append_many(bodies[:count], keys=keys[:count], tags=[tag] * count)
         os.sync()
     return path
 

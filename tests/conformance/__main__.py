@@ -44,7 +44,7 @@ def main() -> int:
         errors = broker.errors()
     CONSOLE.print(table_of(rows))
     for row in rows:
-        if row.outcome == FAILED:
+        if row.outcome in (FAILED, NOT_INSTALLED):
             CONSOLE.print(f"{row.client}, {row.feature}, {row.compression}: {row.note}", markup=False)
     for line in errors:
         CONSOLE.print(line, markup=False)
@@ -69,10 +69,10 @@ def tried_all(address: str, tools: Path, only: str) -> list[Row]:
         clients.append(of_kcat.client())
     else:
         rows.append(Row("kcat", "", "all", "", NOT_INSTALLED, "apt-get install kcat"))
-    if of_kafkajs.is_installed():
+    try:
         clients.append(of_kafkajs.installed(tools / "node"))
-    else:
-        rows.append(Row("kafkajs", "", "all", "", NOT_INSTALLED, "Node and npm are wanted"))
+    except of_kafkajs.NotInstalled as error:
+        rows.append(Row("kafkajs", "", "all", "", NOT_INSTALLED, str(error)))
     for noisy in ("aiokafka", "kafka"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL + 1)
     for client in clients:

@@ -17,17 +17,21 @@ PACKAGES: Final = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0")
 PROGRAM: Final = Path(__file__).with_name("kafkajs_checks.js")
 
 
-def is_installed() -> bool:
-    return shutil.which("node") is not None and shutil.which("npm") is not None
+class NotInstalled(Exception):
+    """It is not here, and could not be had."""
 
 
 def installed(directory: Path) -> Client:
     """kafkajs as npm installs it into a directory. gzip it has itself, snappy by a package of its makers."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise NotInstalled("Node and npm are wanted")
     directory.mkdir(parents=True, exist_ok=True)
     modules = directory / "node_modules"
     if not (modules / "kafkajs").exists():
-        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(directory), *PACKAGES]
-        subprocess.run(command, check=True, capture_output=True)
+        options = ["--loglevel=error", "--no-audit", "--no-fund", "--prefix", str(directory)]
+        done = subprocess.run(["npm", "install", *options, *PACKAGES], check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise NotInstalled(f"npm install {' '.join(PACKAGES)}: {done.stderr.strip()}")
     version = str(json.loads((modules / "kafkajs" / "package.json").read_text())["version"])
     checks = {each: functools.partial(_check, modules, each) for each in FEATURES}
     return Client("kafkajs", version, ("none", "gzip", "snappy"), checks)

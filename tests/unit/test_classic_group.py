@@ -577,3 +577,19 @@ class Lives(RuleBasedStateMachine):
 
 Lives.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestLives = Lives.TestCase
+
+
+def test_a_group_that_is_woken_a_moment_early_is_woken_again_for_its_first_members() -> None:
+    scene = Scene()
+    told = scene.join()
+    wake_s = scene.group.wake_s()
+    assert wake_s is not None
+
+    scene.now_s = wake_s - 1e-6
+    scene.group.tick()
+    scene.now_s = wake_s + 1e-6
+
+    assert told == []
+    assert scene.group.wake_s() == wake_s
+    scene.wait(0.0)
+    assert [each.error for each in told] == [Code.NONE]

@@ -184,6 +184,7 @@ class ClassicGroup:
         now_s = self._now_s()
         if self.state is not State.PREPARING or now_s < self._first_join_s:
             return
+        self._first_join_s = 0.0
         absent = [member for member in self.members.values() if not member.is_joining]
         if (absent or self._pending) and now_s < self._deadline_s:
             return
@@ -359,7 +360,8 @@ class ClassicGroup:
         times = [member.deadline_s for member in self.members.values() if not member.is_waiting]
         times += self._pending.values()
         if self.state is State.PREPARING:
-            times.append(self._first_join_s if self._first_join_s > self._now_s() else self._deadline_s)
+            # Not by the clock: it may have passed the moment since it was looked at, and nobody would be woken for it.
+            times.append(self._first_join_s or self._deadline_s)
         elif self._unsynced:
             times.append(self._deadline_s)
         return min(times, default=None)

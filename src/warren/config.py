@@ -226,8 +226,6 @@ OWN_LOOK_S: Final = 0.5
 """How often a request that waits looks at what no log tells: leases that run out, partitions that change hands."""
 OWN_HANDLES_MAX: Final = 10_000
 """How many groups, transactions, producers and queues one client may have open."""
-OWN_TAKEN_MAX: Final = 1_000_000
-"""How many messages that a client took and has not settled are given back when it is gone."""
 OWN_RETRIED_MAX: Final = 10_000
 """How many repeated appends are remembered, in case the first try arrives later."""
 LONE_BODY_SIZE_MAX: Final = 64 << 10

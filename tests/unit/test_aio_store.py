@@ -307,6 +307,7 @@ def test_what_a_group_is_and_left_dead_can_be_seen(tmp_path: Path) -> None:
                 message = await work.take(wait=PATIENCE_S)
                 assert message is not None
                 await work.reject(message, "not wanted")
+                assert (await work.dead()).name == "orders.dead"
             assert await topic.groups() == ["billing", "workers"]
             assert (await topic.describe_group("workers")).group == "workers"
             assert len([letter async for letter in topic.dead_letters("workers")]) == 1
@@ -315,6 +316,7 @@ def test_what_a_group_is_and_left_dead_can_be_seen(tmp_path: Path) -> None:
             async with await store.transaction() as tx:
                 await tx.put("orders", b"3")
                 assert await tx.state() == "open"
+            assert await store.transaction_state(tx.id) == "done"
             assert await store.last_failure() == ""
 
     run(work())

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, overload
+from typing import TYPE_CHECKING, Final, Self, overload
 
 from warren.aio.bridge import Twin, passed
 from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import LeaseLost
 from warren.message import Message
 from warren.queue import broadcast, queue_group, stream_group
+
+if TYPE_CHECKING:
+    from warren.aio.topic import Topic
 
 ITERATION_WAIT_S: Final = 60.0
 
@@ -102,6 +105,13 @@ class QueueGroup(_Consumer):
     redrive = passed(queue_group.QueueGroup.redrive)
     lag = passed(queue_group.QueueGroup.lag)
     in_flight = passed(queue_group.QueueGroup.in_flight)
+
+    async def dead(self) -> Topic:
+        """As `QueueGroup.dead`: the topic of the dead letters."""
+        # Imported here: a topic gives groups.
+        from warren.aio.topic import Topic
+
+        return Topic(await self._bridge.call(lambda: self.sync.dead), self._bridge)
 
 
 class Broadcast(Twin):

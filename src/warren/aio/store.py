@@ -99,6 +99,7 @@ class Store(Twin):
     configure_topic = passed(store.Store.configure_topic)
     commit = passed(store.Store.commit)
     abort = passed(store.Store.abort)
+    transaction_state = passed(store.Store.transaction_state)
     recover = passed(store.Store.recover)
     commit_batch = passed(store.Store.commit_batch)
     commit_all = passed(store.Store.commit_all)

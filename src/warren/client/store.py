@@ -139,12 +139,18 @@ class RemoteStore:
 
     def commit(self, id: str) -> State:
         """Commit a prepared transaction, whoever prepared it: "done". Once more does nothing."""
-        values = {"id": checked_id(id), "action": "commit"}
-        return State(self.calls.call(OwnKey.END_TRANSACTION, values, repeat=same).state)
+        return self._decide(id, "commit")
 
     def abort(self, id: str) -> State:
         """Abort a transaction that was prepared by anybody: "aborted". Once more does nothing."""
-        values = {"id": checked_id(id), "action": "abort"}
+        return self._decide(id, "abort")
+
+    def transaction_state(self, id: str) -> State:
+        """Where a transaction stands; "unknown" where there is none, or it ended long ago."""
+        return self._decide(id, "state")
+
+    def _decide(self, id: str, action: str) -> State:
+        values = {"id": checked_id(id), "action": action}
         return State(self.calls.call(OwnKey.END_TRANSACTION, values, repeat=same).state)
 
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:

@@ -9,6 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from warren.client.calls import Repeat, same
 from warren.client.groups import QueueWorker, StreamMember, place_values
 from warren.client.handle import Handle
 from warren.clock import microseconds
@@ -163,14 +164,18 @@ class RemoteTransaction:
 
     def _change(self, values: dict[str, Any]) -> None:
         next_state(self.id, self.last_state, Event.CHANGE)
-        self._call(OwnKey.CHANGE_TRANSACTION, values)
-
-    def _call(self, key: OwnKey, values: dict[str, Any]) -> Fields:
         try:
-            return self._store.calls.call(key, {**values, "handle": self._number})
+            self._call(OwnKey.CHANGE_TRANSACTION, values)
         except NoSuchHandle as error:
-            self.last_state = State.ABORTED
-            raise TransactionAborted(self.id) from error
+            raise self._aborted() from error
+
+    def _call(self, key: OwnKey, values: dict[str, Any], repeat: Repeat | None = None) -> Fields:
+        return self._store.calls.call(key, {**values, "handle": self._number}, repeat=repeat)
+
+    def _aborted(self) -> TransactionAborted:
+        """It was open, and went with the session."""
+        self.last_state = State.ABORTED
+        return TransactionAborted(self.id)
 
     # --- What becomes of it ---
 
@@ -182,7 +187,20 @@ class RemoteTransaction:
         return self.last_state
 
     def _end(self, action: str) -> None:
-        self.last_state = State(self._call(OwnKey.END_TRANSACTION, {"action": action}).state)
+        if self.last_state in (State.DONE, State.ABORTED):
+            # The broker may know no more of it.
+            self.last_state = next_state(self.id, self.last_state, Event(action))
+            return
+        is_open = self.last_state is State.OPEN
+        try:
+            found = self._call(OwnKey.END_TRANSACTION, {"action": action}, None if is_open else same)
+            self.last_state = State(found.state)
+        except NoSuchHandle as error:
+            if is_open:
+                raise self._aborted() from error
+            # Prepared, it outlives the session.
+            decide = {"commit": self._store.commit, "abort": self._store.abort}
+            self.last_state = decide.get(action, self._store.transaction_state)(self.id)
 
     def prepare(self) -> None:
         """Everything is on disk: from now on anybody may commit or abort it by its id, also after a crash."""

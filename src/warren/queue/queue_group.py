@@ -246,6 +246,13 @@ class QueueGroup:
             spans = self._all_spans((message,))
             self._ledger.add("extend", {"spans": spans, "until": self._now_us() + lease_us})
 
+    def still_leased(self, messages: Sequence[Message]) -> list[Message]:
+        """Those of the messages that nobody has settled or been given since they were taken."""
+        with self._changing():
+            _, lost = still_leased(self._leases, self.topic.name, messages)
+        places = set(lost)
+        return [message for message in messages if (message.partition, message.number) not in places]
+
     def _all_spans(self, messages: Sequence[Message]) -> list[Span]:
         """The messages, each of them still leased as it was taken; else LeaseLost."""
         spans, lost = still_leased(self._leases, self.topic.name, messages)

@@ -12,8 +12,9 @@ from typing import Any, Final
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, checked_choice, limit_of, none_where, session_of, wait_of
 from warren.broker.own.reading import size_of
+from warren.broker.own.sessions import Held
 from warren.clock import EPOCH
-from warren.config import OWN_TAKEN_MAX, READ_LIMIT_DEFAULT
+from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchHandle
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
 from warren.protocol.kafka_codec import Fields, Values
@@ -28,12 +29,13 @@ from warren.storage import END, START
 ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
 READS_REMEMBERED: Final = 16
-TRIES_REMEMBERED: Final = 10_000
-"""What so many reads of a member gave is known again, and of so many it is known which try counts."""
+"""What so many reads of a member gave is known again."""
+TAKEN_SWEPT_FROM: Final = 1024
+"""Of so many messages that a worker took it is looked which of them it still has."""
 Place = tuple[int, int]
 
 
-class HeldStream:
+class HeldStream(Held):
     """A member of a stream group that a client has open. Any thread may use it.
 
     Invariant: what a read gave is known by its serial for a while. One that is asked for again is given again, and an
@@ -43,15 +45,13 @@ class HeldStream:
     def __init__(self, group: StreamGroup) -> None:
         self.group = group
         self._given: OrderedDict[int, list[Message]] = OrderedDict()
-        self._tries: OrderedDict[int, object] = OrderedDict()
+        self._tries: dict[int, object] = {}
         self._mutex = threading.Lock()
 
     def begin(self, serial: int, attempt: object, *, is_retry: bool) -> None:
         """This is the try of the read `serial` that counts."""
         with self._mutex:
             self._tries[serial] = attempt
-            while len(self._tries) > TRIES_REMEMBERED:
-                self._tries.popitem(last=False)
             given = self._given.pop(serial, None)
             if given and is_retry:
                 # The answer was lost on its way.
@@ -69,9 +69,11 @@ class HeldStream:
                     self._given.popitem(last=False)
             return messages
 
-    def leave(self) -> bool:
-        self.close()
-        return False
+    def end(self, serial: int, attempt: object) -> None:
+        """This try reads no more."""
+        with self._mutex:
+            if self._tries.get(serial) is attempt:
+                del self._tries[serial]
 
     def close(self) -> None:
         self.group.close()
@@ -88,7 +90,7 @@ def _fitting(group: StreamGroup, messages: list[Message], size_max: int) -> list
     return messages
 
 
-class HeldWork:
+class HeldWork(Held):
     """A worker of a queue group that a client has open. Any thread may use it.
 
     Invariant: what was taken and is not settled is in `_taken`, and given back when the client is gone.
@@ -97,6 +99,7 @@ class HeldWork:
     def __init__(self, group: QueueGroup) -> None:
         self.group = group
         self._taken: dict[Place, int] = {}
+        self._swept_at = TAKEN_SWEPT_FROM
         self._mutex = threading.Lock()
         self._is_left = self._is_closed = False
 
@@ -104,15 +107,34 @@ class HeldWork:
         """Take messages, without a wait."""
         if self._is_left:
             raise GroupClosed(self.group.topic.name, self.group.name)
+        if len(self._taken) >= self._swept_at:
+            self._sweep()
         messages = self.group.take(limit)
         with self._mutex:
             self._taken.update({(message.partition, message.number): message.attempt for message in messages})
-            while len(self._taken) > OWN_TAKEN_MAX:
-                del self._taken[next(iter(self._taken))]
             is_late = self._is_closed
         if is_late:
             self.close()
         return messages
+
+    def _sweep(self) -> None:
+        """Forget what the worker has no more, whoever settled it: next when it is twice as much as is left."""
+        taken = dict(self._taken)
+        topic = self.group.topic
+        leased = self.group.still_leased([named(topic, *place, attempt) for place, attempt in taken.items()])
+        kept = {(message.partition, message.number) for message in leased}
+        with self._mutex:
+            for place, attempt in taken.items():
+                # It may have been taken again meanwhile.
+                if place not in kept and self._taken.get(place) == attempt:
+                    del self._taken[place]
+            self._swept_at = max(TAKEN_SWEPT_FROM, 2 * len(self._taken))
+
+    def is_over(self) -> bool:
+        """Where the client wants no more of it: whether it has none of the messages any more."""
+        if self._is_left:
+            self._sweep()
+        return self._is_left and not self._taken
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Nobody got these: they are for others at once."""
@@ -230,7 +252,10 @@ async def read_group(call: Call, asked: Fields) -> Values:
     async def attempt(is_rung: bool) -> list[Message]:
         return await call.broker.in_thread(held.read, serial, this, limit, size)
 
-    messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    try:
+        messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+    finally:
+        held.end(serial, this)
     return {"messages": message_values(messages), "owned": held.group.partitions}
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, checked_choice, session_of, wait_of
-from warren.broker.own.sessions import Session
+from warren.broker.own.sessions import Held, Session
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import settings_of
@@ -21,7 +21,7 @@ Found = tuple[Any] | None
 """A result, or None where there is none yet."""
 
 
-class HeldQueue:
+class HeldQueue(Held):
     """A durable queue that a client has open. Any thread may use it.
 
     What the client has got and is not done with when it is gone is nobody's task any more.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from warren.broker.own.numbered import AnswerRoom, Answers
 from warren.broker.peer import Peer
@@ -15,20 +16,27 @@ from warren.config import OWN_HANDLES_MAX, OWN_SESSION_S
 from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
 
 
-class Held(Protocol):
+class Held(ABC):
     """Something that a client has open."""
 
     def leave(self) -> bool:
         """The client wants no more of it; whether something of it is kept until the client is gone."""
-        ...
+        self.close()
+        return False
 
+    @abstractmethod
     def close(self) -> None:
         """The client is gone: nothing is kept."""
-        ...
+
+    def is_over(self) -> bool:
+        """Whether nothing can come of it any more: then it is kept no longer, though nobody has let go of it."""
+        return False
 
 
 H = TypeVar("H", bound=Held)
 INCARNATION_BITS: Final = 63
+SWEPT_FROM: Final = 64
+"""Of so many things that a client holds it is looked for those that are over."""
 
 
 class Session:
@@ -48,10 +56,12 @@ class Session:
         self.is_closed = False
         self._held: dict[int, Held] = {}
         self._left: list[Held] = []
+        self._swept_at = SWEPT_FROM
         self._mutex = threading.Lock()
 
     def hold(self, handle: int, held: Held) -> None:
         """Keep `held` by a handle of the client's choice, in place of what it had by that handle before."""
+        self._sweep()
         with self._mutex:
             old = self._held.pop(handle, None)
             is_full, is_refused = len(self._held) >= OWN_HANDLES_MAX, self.is_closed
@@ -62,6 +72,21 @@ class Session:
         if is_full or is_refused:
             _close(held)
             raise NoSuchHandle(handle) if is_refused else StoreBusy(f"a client with {OWN_HANDLES_MAX} handles")
+
+    def _sweep(self) -> None:
+        """Where much has come together, keep no longer what is over: next when it is twice as much as is left."""
+        if len(self._held) + len(self._left) < self._swept_at:
+            return
+        with self._mutex:
+            held = [*self._left, *self._held.values()]
+        over = {id(each): each for each in held if _is_over(each)}
+        with self._mutex:
+            self._held = {handle: each for handle, each in self._held.items() if id(each) not in over}
+            self._left = [each for each in self._left if id(each) not in over]
+            kept = len(self._held) + len(self._left)
+            self._swept_at = max(SWEPT_FROM, min(2 * kept, OWN_HANDLES_MAX))
+        for each in over.values():
+            _close(each)
 
     def find(self, handle: int, kind: type[H]) -> H:
         """What is held by a handle; NoSuchHandle where nothing is."""
@@ -77,6 +102,7 @@ class Session:
         with self._mutex:
             held = self._held.pop(handle, None)
         if held is not None and held.leave():
+            self._sweep()
             with self._mutex:
                 self._left.append(held)
                 kept_max = 0 if self.is_closed else OWN_HANDLES_MAX
@@ -99,6 +125,13 @@ def _close(held: Held) -> None:
     # Whatever is wrong with one, the others are closed; and the client is not there to be told.
     with suppress(WarrenError, OSError):
         held.close()
+
+
+def _is_over(held: Held) -> bool:
+    # What cannot be asked now is asked next time.
+    with suppress(WarrenError, OSError):
+        return held.is_over()
+    return False
 
 
 class Sessions:

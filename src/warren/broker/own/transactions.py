@@ -9,6 +9,7 @@ from warren.broker.call import Call
 from warren.broker.own.answering import checked_choice, none_where, session_of
 from warren.broker.own.groups import HeldStream, held_group, named_all
 from warren.broker.own.parking import columns_of, due_options, put_of
+from warren.broker.own.sessions import Held
 from warren.errors import TransactionError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, positions_of
@@ -24,15 +25,11 @@ ACTIONS: Final = ("prepare", "commit", "abort", "state")
 RECOVERIES: Final = ("recover", "abort_prepared", "last_version", "last_failure")
 
 
-class HeldTransaction:
+class HeldTransaction(Held):
     """A transaction that a client has open: aborted when the client is gone, unless it was prepared."""
 
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
-
-    def leave(self) -> bool:
-        self.close()
-        return False
 
     def close(self) -> None:
         # It may be over by now.
@@ -40,16 +37,15 @@ class HeldTransaction:
             if self.transaction.last_state is State.OPEN:
                 self.transaction.abort()
 
+    def is_over(self) -> bool:
+        return self.transaction.state in (State.DONE, State.ABORTED, State.UNKNOWN)
 
-class HeldProducer:
+
+class HeldProducer(Held):
     """A producer that a client has open, which nobody else can open meanwhile."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
-
-    def leave(self) -> bool:
-        self.close()
-        return False
 
     def close(self) -> None:
         self.producer.close()
@@ -108,8 +104,9 @@ async def end_transaction(call: Call, asked: Fields) -> Values:
     """Prepare, commit or abort a transaction: one that is open here by its handle, any other by its id."""
     action = checked_choice("action", asked.action, ACTIONS)
     if not asked.handle:
-        decide = call.broker.store.commit if action == "commit" else call.broker.store.abort
-        checked_choice("action", action, ("commit", "abort"))
+        store = call.broker.store
+        by_id = {"commit": store.commit, "abort": store.abort, "state": store.transaction_state}
+        decide = by_id[checked_choice("action", action, tuple(by_id))]
         return {"state": str(await call.broker.in_thread(decide, asked.id))}
     transaction = session_of(call).find(asked.handle, HeldTransaction).transaction
     if action != "state":

@@ -1,0 +1,198 @@
+"""A client that stays for long: what it is done with the broker keeps no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import warren
+from tests.broker.running import RunningBroker, running_broker
+from tests.unit.patience import WAIT_S, until
+from warren.broker.own import groups, sessions
+from warren.broker.own.groups import HeldStream, HeldWork
+from warren.broker.own.sessions import Session
+from warren.client.store import RemoteStore
+from warren.errors import StoreBusy, TransactionAborted, TransactionCommitted
+
+HANDLES_MAX = 20
+TAKEN_FROM = 8
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "OWN_HANDLES_MAX", HANDLES_MAX)
+    monkeypatch.setattr(sessions, "SWEPT_FROM", 5)
+    monkeypatch.setattr(groups, "TAKEN_SWEPT_FROM", TAKEN_FROM)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def store(broker: RunningBroker) -> Iterator[RemoteStore]:
+    with warren.connect(broker.address, timeout=WAIT_S) as store:
+        yield store
+
+
+def session_of(broker: RunningBroker, store: RemoteStore) -> Session:
+    return broker.broker.sessions._sessions[store.calls._session]
+
+
+def committed(store: RemoteStore, number: int) -> None:
+    with store.transaction() as tx:
+        tx.put("out", b"done")
+
+
+def aborted(store: RemoteStore, number: int) -> None:
+    store.transaction().abort()
+
+
+def late(store: RemoteStore, number: int) -> None:
+    tx = store.transaction(timeout=0.001)
+    until(lambda: _is_late(tx.put))
+
+
+def _is_late(put: Callable[[str, bytes], None]) -> bool:
+    try:
+        put("out", b"late")
+    except TransactionAborted:
+        return True
+    return False
+
+
+def decided_by_its_id(store: RemoteStore, number: int) -> None:
+    tx = store.transaction(id=f"mine-{number}")
+    tx.put("out", b"done")
+    tx.prepare()
+    store.commit(tx.id)
+
+
+@pytest.mark.parametrize("end", [committed, aborted, late, decided_by_its_id])
+def test_transactions_that_are_over_are_no_open_ones(
+    broker: RunningBroker, store: RemoteStore, end: Callable[[RemoteStore, int], None]
+) -> None:
+    for number in range(3 * HANDLES_MAX):
+        end(store, number)
+
+    assert len(session_of(broker, store)._held) < HANDLES_MAX
+
+
+def test_transactions_that_are_not_over_are_kept(store: RemoteStore) -> None:
+    transactions = [store.transaction(id=f"mine-{number}") for number in range(HANDLES_MAX)]
+    for tx in transactions[::2]:
+        tx.put("out", b"done")
+        tx.prepare()
+
+    with pytest.raises(StoreBusy):
+        store.transaction()
+    for tx in transactions:
+        tx.commit()
+
+    assert store.topic("out").partition(0).end == HANDLES_MAX // 2
+
+
+def test_what_became_of_a_transaction_is_known_when_the_broker_keeps_it_no_longer(store: RemoteStore) -> None:
+    done, none, left = store.transaction(), store.transaction(), store.transaction(id="left")
+    done.put("out", b"done")
+    done.commit()
+    none.abort()
+    left.put("out", b"done")
+    left.prepare()
+    store.commit("left")
+
+    for number in range(3 * HANDLES_MAX):
+        committed(store, number)
+
+    done.commit()
+    none.abort()
+    assert (done.state, none.state, left.state) == ("done", "aborted", "done")
+    for act in (done.abort, done.prepare):
+        with pytest.raises(TransactionCommitted):
+            act()
+    for act in (none.commit, none.prepare):
+        with pytest.raises(TransactionAborted):
+            act()
+    with pytest.raises(TransactionCommitted):
+        left.abort()
+
+
+@pytest.mark.parametrize("action", ["commit", "abort", "prepare", "state"])
+def test_a_prepared_transaction_is_decided_by_its_own_client_when_the_broker_was_restarted(
+    tmp_path: Path, action: str
+) -> None:
+    with running_broker(tmp_path / "data") as first:
+        port = first.broker.advertised[1]
+        store = warren.connect(first.address, timeout=WAIT_S)
+        tx = store.transaction(id="mine")
+        tx.put("out", b"done")
+        tx.prepare()
+
+    with running_broker(tmp_path / "data", port=port), store:
+        if action != "state":
+            getattr(tx, action)()
+
+        state = {"commit": "done", "abort": "aborted"}.get(action, "prepared")
+        assert (tx.state, store.transaction_state("mine")) == (state, state)
+        assert store.topic("out").partition(0).end == (action == "commit")
+        assert store.transaction_state("nobody's") == "unknown"
+
+
+def test_messages_that_a_worker_has_no_more_are_forgotten_whoever_settled_them(broker: RunningBroker) -> None:
+    topic = broker.broker.store.topic("jobs")
+    topic.put_many([b"%d" % number for number in range(100)])
+    group = topic.group("work", mode="queue", lease=600.0, attempts_max=1)
+    held = HeldWork(topic.group("work", mode="queue"))
+    kept = held.take(2)
+
+    for number in range(80):
+        message = held.take(1)[0]
+        if number % 2:
+            group.ack(message)
+        else:
+            group.reject(message)
+
+    assert len(held._taken) <= TAKEN_FROM + 1
+    # What it still has is given back when it is gone.
+    held.close()
+    assert [message.body for message in group.take(20)] == [b"%d" % number for number in range(82, 100)]
+    assert sorted(letter.message.body for letter in topic.dead_letters())[:2] == sorted(each.body for each in kept)
+    group.close()
+
+
+def test_groups_that_were_left_with_messages_are_kept_until_these_are_somebody_elses(
+    broker: RunningBroker, store: RemoteStore
+) -> None:
+    topic = store.topic("jobs")
+    topic.put_many([b"job"] * 4 * HANDLES_MAX)
+    other = broker.broker.store.topic("jobs").group("work", mode="queue", lease=600.0)
+    first = topic.group("work", mode="queue")
+    kept = first.take()
+    assert kept is not None
+    first.close()
+
+    for _ in range(3 * HANDLES_MAX):
+        with topic.group("work", mode="queue") as work:
+            message = work.take()
+        assert message is not None
+        other.ack(message)
+
+    assert len(session_of(broker, store)._left) < HANDLES_MAX
+    assert other.still_leased([kept]) == [kept]
+    other.close()
+
+
+def test_reads_that_ended_are_not_counted_as_tries(broker: RunningBroker, store: RemoteStore) -> None:
+    topic = store.topic("orders")
+    member = topic.group("billing")
+
+    for _ in range(10):
+        topic.put(b"order")
+        assert len(member.read(wait=WAIT_S)) == 1
+
+    held = session_of(broker, store).find(member.handle.number, HeldStream)
+    assert not held._tries

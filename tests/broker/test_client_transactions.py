@@ -13,10 +13,12 @@ import pytest
 import warren
 from tests.broker.running import RunningBroker, running_broker
 from tests.unit.patience import WAIT_S, until
+from warren.broker.own import sessions
 from warren.client.store import RemoteStore
 from warren.errors import (
     BadInput,
     NoSuchTransaction,
+    NotOwner,
     ProducerBusy,
     ProducerClosed,
     SequenceGap,
@@ -151,6 +153,36 @@ def test_a_transaction_whose_session_ended_says_that_it_came_to_nothing(store: R
         tx.put("out", b"never")
     assert tx.state == "aborted"
     assert bodies(store, "out") == []
+
+
+def test_what_was_read_before_a_member_joined_anew_is_not_committed_by_a_transaction(
+    store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "OWN_SESSION_S", 0.1)
+    topic = store.topic("in")
+    topic.put_many([b"1", b"2"])
+    group = topic.group("readers")
+    assert len(group.read()) == 2
+    store.calls._drop_idle()
+    store.calls._session = bytes(16)
+    # This joins anew, and has read nothing.
+    assert group.lag() == {0: 2}
+
+    tx = store.transaction()
+    tx.put_many("out", [b"1", b"2"])
+    for positions in (None, {0: 2}):
+        with pytest.raises(NotOwner):
+            tx.commit(group, positions)
+    tx.abort()
+    group.rewind()
+    assert len(group.read(wait=WAIT_S)) == 2
+    for body in (b"1", b"2"):
+        with store.transaction() as tx:
+            tx.put("out", body)
+            tx.commit(group)
+
+    assert bodies(store, "out") == [b"1", b"2"]
+    assert group.lag() == {0: 0}
 
 
 def test_batches_of_another_system_are_committed_once(store: RemoteStore) -> None:

@@ -19,9 +19,10 @@ LINES_KEPT: Final = 10_000
 
 
 class Usage(NamedTuple):
-    """What a process takes now: memory in bytes, the most it ever took, open files, and threads."""
+    """What a process takes now: memory in bytes, that of no file, the most it ever took, open files, and threads."""
 
     resident: int
+    private: int
     resident_max: int
     files: int
     threads: int
@@ -62,8 +63,8 @@ class WatchedBroker:
     def usage(self) -> Usage:
         folder = Path("/proc", str(self._process.pid))
         facts = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
-        sizes = [int(facts[name].split()[0]) << 10 for name in ("VmRSS", "VmHWM")]
-        return Usage(sizes[0], sizes[1], len(os.listdir(folder / "fd")), int(facts["Threads"]))
+        resident, private, most = (int(facts[name].split()[0]) << 10 for name in ("VmRSS", "RssAnon", "VmHWM"))
+        return Usage(resident, private, most, len(os.listdir(folder / "fd")), int(facts["Threads"]))
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Send the signal; how the process ended."""

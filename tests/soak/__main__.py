@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROUND_S: Final = 120.0
 CALM_SHARE: Final = 0.6
+ALONE_MINUTES: Final = 20.0
 CONSOLE: Final = Console(highlight=False)
 
 
@@ -40,6 +41,12 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="of the broker: how long")
     parser.add_argument("--rounds", type=int, default=None, help="of the broker: of two minutes each, if not given")
+    parser.add_argument(
+        "--alone",
+        type=float,
+        default=ALONE_MINUTES,
+        help="of the broker: minutes of these in a last round, of one",
+    )
     parser.add_argument("--calm", type=float, default=CALM_SHARE, help="of the broker: the share without kills")
     parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
     parser.add_argument("--durability", default="commit", help="of the broker: of the topic")
@@ -78,8 +85,10 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
     # Imported here: the run of processes needs no client of Kafka.
     from tests.soak.network import run as network
 
-    rounds = arguments.rounds or max(2, round(arguments.minutes * 60 / ROUND_S))
-    round_s = arguments.minutes * 60 / rounds
+    alone_s = arguments.alone * 60
+    killing_s = max(0.0, arguments.minutes * 60 - alone_s)
+    rounds = arguments.rounds or max(1, round(killing_s / ROUND_S))
+    round_s = killing_s / rounds
     plan = network.Plan(
         kills=arguments.kills or 6,
         chaos_s=round_s * (1 - arguments.calm),
@@ -87,12 +96,13 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
         pace_s=arguments.pace,
         durability=arguments.durability,
     )
+    plans = [plan] * rounds + ([plan._replace(kills=1, chaos_s=1.0, calm_s=alone_s)] if alone_s else [])
     begun = time.monotonic()
 
     def show(number: int, what: str) -> None:
-        CONSOLE.print(f"{time.monotonic() - begun:7.0f} s  round {number + 1} of {rounds}: {what}")
+        CONSOLE.print(f"{time.monotonic() - begun:7.0f} s  round {number + 1} of {len(plans)}: {what}")
 
-    outcome = network.run(directory, arguments.seed, rounds=rounds, plan=plan, progress=show)
+    outcome = network.run(directory, arguments.seed, plans=plans, progress=show)
     CONSOLE.print(table_of(outcome.stretches))
     for fault in outcome.faults[:100]:
         CONSOLE.print(fault.kind, fault.detail, markup=False)
@@ -117,10 +127,12 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
 
 def table_of(stretches: Sequence[Stretch]) -> Table:
     table = Table(title="The broker, in times without kills")
-    for name in ("round", "seconds", "memory MB, middle", "at the end", "files, middle", "at the end", "threads"):
+    names = ("round", "seconds", "memory MB, middle", "at the end", "of no file, middle", "at the end")
+    for name in (*names, "files, middle", "at the end", "threads"):
         table.add_column(name, justify="right")
     for one in stretches:
-        sizes = (f"{one.middle.resident / 1e6:.1f}", f"{one.last.resident / 1e6:.1f}")
+        usages = (one.middle.resident, one.last.resident, one.middle.private, one.last.private)
+        sizes = [f"{size / 1e6:.1f}" for size in usages]
         files = (str(one.middle.files), str(one.last.files), str(one.last.threads))
         table.add_row(str(one.round_number + 1), f"{one.seconds:.0f}", *sizes, *files)
     return table

@@ -66,6 +66,16 @@ def check_puts(events: Sequence[Event], stored: Sequence[Stored]) -> list[Fault]
     return faults
 
 
+def check_copy(name: str, ids: Sequence[str], copied: Sequence[str]) -> list[Fault]:
+    """What was copied in transactions is there once."""
+    there = Counter(copied)
+    return [
+        *(Fault("lost", f"{id} was not copied by {name}") for id in ids if id not in there),
+        *(Fault("phantom", f"{id} was copied by {name} and is not there") for id in sorted(there.keys() - set(ids))),
+        *(Fault("duplicated", f"{id} was copied {count} times by {name}") for id, count in there.items() if count > 1),
+    ]
+
+
 def check_order(stored: Sequence[Stored]) -> list[Fault]:
     """What one producer put at once, one by one, stands in the order in which it was put: ids are `who/kind/number`."""
     last: dict[tuple[int, str], int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.soak.checker import Stored, check
+from tests.soak.checker import Stored, check, check_copy
 from tests.soak.history import Event
 
 
@@ -52,6 +52,15 @@ def test_what_was_cancelled_and_is_there_is_a_phantom() -> None:
 
     assert kinds(events, [Stored(0, 0, "a/delayed/1", 100)]) == ["phantom"]
     assert kinds(events, []) == []
+
+
+def test_what_was_not_copied_once_is_told() -> None:
+    assert check_copy("copiers", ["a", "b"], ["b", "a"]) == []
+    assert [fault.kind for fault in check_copy("copiers", ["a", "b"], ["b", "b", "c"])] == [
+        "lost",
+        "phantom",
+        "duplicated",
+    ]
 
 
 def test_what_is_there_twice_is_duplicated() -> None:

@@ -832,8 +832,8 @@ def test_a_group_goes_on_when_the_settings_of_its_topic_change(topic: Topic) -> 
 def test_positions_of_a_transaction_count_as_committed(topic: Topic, processes: Processes) -> None:
     group = topic.group("billing")
     group.read(limit=14)
-    positions = group.read_positions()
-    group.check_owned(positions)
+    positions, owned = group.claim(None)
+    group.check_claim(owned)
 
     group.apply_positions(positions)
 
@@ -850,8 +850,9 @@ def test_positions_of_a_transaction_need_no_owner(topic: Topic, processes: Proce
     group, other = processes.join(topic), processes.join()
     processes.settle(group, other)
 
-    with pytest.raises(NotOwner):
-        group.check_owned({0: 1, 2: 5})
+    with pytest.raises(NotOwner) as raised:
+        group.claim({0: 1, 2: 5})
+    assert raised.value.partitions == [2]
     group.apply_positions({2: 5})
 
     assert other.lag()[2] == 5

@@ -23,6 +23,7 @@ from warren.errors import (
     NoSuchPartition,
     NotOwner,
 )
+from warren.queue.stream_group import LOOK_S, StreamGroup
 from warren.transaction.store import Store
 
 
@@ -102,6 +103,102 @@ def test_positions_of_a_partition_that_another_member_owns_are_refused(store: St
         tx.commit()
 
     assert tx.state == "aborted"
+    assert bodies(store, "bills") == []
+
+
+def moved(clock: SimulatedClock, *groups: StreamGroup) -> None:
+    """Members look around, and give each other what they should own."""
+    for group in groups * 2:
+        clock.sleep(LOOK_S)
+        group.read(1)
+
+
+@pytest.fixture
+def read_twice(store: Store, other: Store, clock: SimulatedClock) -> tuple[StreamGroup, StreamGroup]:
+    """A member that read from two partitions, one of which another member has by now."""
+    topic = store.topic("orders", partitions=2)
+    for partition in (0, 1):
+        topic.put_many([b"0", b"1"], partition=partition)
+    group = topic.group("billing")
+    assert len(group.read(10)) == 4
+    joined = other.topic("orders").group("billing")
+    moved(clock, group, joined)
+    assert group.partitions + joined.partitions in ([0, 1], [1, 0])
+    return group, joined
+
+
+def test_what_was_read_of_a_partition_that_went_to_another_member_is_not_left_out_of_a_transaction(
+    store: Store, read_twice: tuple[StreamGroup, StreamGroup]
+) -> None:
+    group, joined = read_twice
+    for positions in (None, {0: 2, 1: 2}, dict.fromkeys(joined.partitions, 2)):
+        tx = store.transaction()
+        tx.put_many("bills", [b"0", b"1", b"0", b"1"])
+        with pytest.raises(NotOwner) as raised:
+            tx.commit(group, positions)
+        assert raised.value.partitions == joined.partitions
+        tx.abort()
+    assert bodies(store, "bills") == []
+
+    group.rewind()
+    assert len(group.read(10)) == 2
+    with store.transaction() as tx:
+        tx.put_many("bills", [b"0", b"1"])
+        tx.commit(group)
+
+    assert bodies(store, "bills") == [b"0", b"1"]
+    assert sum(group.lag().values()) == 2
+
+
+@pytest.mark.parametrize("forget", ["rewind", "commit", "seek"])
+def test_what_was_read_before_a_partition_went_and_came_back_is_not_committed_by_a_transaction(
+    store: Store, clock: SimulatedClock, read_twice: tuple[StreamGroup, StreamGroup], forget: str
+) -> None:
+    group, joined = read_twice
+    [partition] = joined.partitions
+    joined.commit({partition: 2})
+    joined.close()
+    moved(clock, group)
+    assert group.partitions == [0, 1]
+
+    for positions in (None, {partition: 2}):
+        with pytest.raises(NotOwner) as raised, store.transaction() as tx:
+            tx.commit(group, positions)
+        assert raised.value.partitions == [partition]
+    if forget == "seek":
+        group.seek(2, partition)
+    else:
+        getattr(group, forget)()
+
+    with store.transaction() as tx:
+        tx.commit(group, {partition: 2})
+
+
+def test_a_partition_that_goes_while_a_transaction_is_open_and_comes_back_aborts_it(
+    store: Store, other: Store, clock: SimulatedClock
+) -> None:
+    topic = store.topic("orders", partitions=2)
+    for partition in (0, 1):
+        topic.put_many([b"0", b"1"], partition=partition)
+    group = topic.group("billing")
+    group.read(10)
+    tx = store.transaction()
+    tx.put_many("bills", [b"0", b"1", b"0", b"1"])
+    tx.commit(group)
+    joined = other.topic("orders").group("billing")
+    moved(clock, group, joined)
+    [partition] = joined.partitions
+    joined.close()
+    moved(clock, group)
+    group.rewind()
+    assert len(group.read(10)) == 4
+    # Of what is named twice the first time counts.
+    tx.commit(group)
+
+    with pytest.raises(NotOwner) as raised:
+        tx.commit()
+
+    assert raised.value.partitions == [partition]
     assert bodies(store, "bills") == []
 
 

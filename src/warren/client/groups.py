@@ -13,7 +13,7 @@ from warren.client.handle import Handle
 from warren.client.steps import Steps, run, stepwise
 from warren.clock import microseconds
 from warren.config import READ_LIMIT_DEFAULT
-from warren.errors import BadInput, GroupClosed, StoreClosed
+from warren.errors import BadInput, GroupClosed, NotOwner, StoreClosed
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
@@ -115,6 +115,8 @@ class StreamMember(Member):
         self._ahead: list[Message] = []
         """What iterating has fetched and not given, the next one last."""
         self._owned: list[int] = []
+        self._read_in: int | None = None
+        """How often the handle had been opened when something was read that is not committed."""
 
     # --- Reading ---
 
@@ -140,7 +142,10 @@ class StreamMember(Member):
             OwnKey.READ_GROUP, values, wait_s, lambda found: bool(found.messages.records), repeat=_read_again
         )
         self._owned = list(answer.owned)
-        return self._messages(answer)
+        messages = self._messages(answer)
+        if messages and self._read_in is None:
+            self._read_in = self.handle.openings
+        return messages
 
     def __iter__(self) -> Iterator[Message]:
         """Message after message, without end, until the member is closed. `commit` commits up to the one given last."""
@@ -178,7 +183,18 @@ class StreamMember(Member):
         self._check_open()
         wanted = self.given() if positions is None else positions
         values = {"positions": None if wanted is None else position_values(wanted)}
-        return positions_of(self.handle.call(OwnKey.COMMIT_GROUP, values, repeat=None).positions)
+        done = positions_of(self.handle.call(OwnKey.COMMIT_GROUP, values, repeat=None).positions)
+        self._read_in = None
+        return done
+
+    def check_claim(self) -> None:
+        """NotOwner where this member has joined anew since it read: others may have read the same."""
+        if self._read_in not in (None, self.handle.openings):
+            raise NotOwner(self.topic.name, self.name, self._owned)
+
+    def claimed(self) -> None:
+        """What was read is part of a transaction."""
+        self._read_in = None
 
     def seek(self, to: Where, partition: int | None = None) -> dict[int, int]:
         """Go to a number, to the first message at or after a time, to START or to END; by partition, the number."""
@@ -201,6 +217,7 @@ class StreamMember(Member):
         """What was read and not committed is read again."""
         self._check_open()
         self.handle.call(OwnKey.SEEK_GROUP, {"to": "rewind"}, repeat=None)
+        self._read_in = None
         with self._mutex:
             self._ahead = []
 

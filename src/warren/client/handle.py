@@ -23,10 +23,14 @@ class Handle:
     def __init__(self, calls: Calls, key: OwnKey, values: dict[str, Any]) -> None:
         self.calls, self.number = calls, calls.new_handle()
         self._key, self._values = key, values
+        self.openings = 0
+        """How often it was opened: what the broker knew of it before, it knows no more."""
         self.opened = self._open()
 
     def _open(self) -> Fields:
-        return self.calls.call(self._key, {**self._values, "handle": self.number}, repeat=same)
+        opened = self.calls.call(self._key, {**self._values, "handle": self.number}, repeat=same)
+        self.openings += 1
+        return opened
 
     def call(self, key: OwnKey, values: dict[str, Any], *, repeat: Repeat | None = same) -> Fields:
         """The answer to a call that names the handle."""

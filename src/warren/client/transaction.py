@@ -210,14 +210,17 @@ class RemoteTransaction:
     def commit(self, group: StreamMember | None = None, positions: Mapping[int, int] | None = None) -> None:
         """With a group: what it read, or `positions`, is committed when the transaction is. It only goes forward.
 
+        NotOwner where a partition went to another member since it was read: abort, `rewind`, and read again.
         Without one: everything happens, and is where it belongs when this returns. Where the answer is lost, the
         transaction is asked after by its id.
         """
         if group is not None:
             self._check_group(group, StreamMember, "stream")
             wanted = group.given() if positions is None else positions
+            group.check_claim()
             values = {"positions": None if wanted is None else position_values(wanted)}
             self._change({"group": group.handle.number, "due": ANY, **values})
+            group.claimed()
             return
         self._is_left = True
         next_state(self.id, self.last_state, Event.COMMIT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from warren.errors import BadInput, NotOwner, NumberRetired, WarrenError
 from warren.message import Message
@@ -54,6 +54,13 @@ class Owned(Cursor):
         self.position = self.delivered_end = number
 
 
+class Claim(NamedTuple):
+    """Positions that are to be committed, and the partitions as they were owned when that was said."""
+
+    positions: dict[int, int]
+    owned: dict[int, Owned]
+
+
 class Ownership:
     """What one member owns. A partition is in here exactly while its lock is held. Any thread may call.
 
@@ -69,6 +76,8 @@ class Ownership:
     def _forget(self) -> None:
         self._mutex = threading.Lock()
         self._owned: dict[int, Owned] = {}
+        self._left: set[int] = set()
+        """What was given up while something that was read of it was not committed; until a rewind, or a commit."""
         self._rotation: Rotation[Owned] = Rotation(self._topic.name)
 
     @property
@@ -123,6 +132,7 @@ class Ownership:
             ]
             if going:
                 numbers = {owned.partition for owned in going}
+                self._left.update(owned.partition for owned in going if owned.is_uncommitted)
                 self._change({number: owned for number, owned in self._owned.items() if number not in numbers})
             _free(going)
             return len(going)
@@ -192,13 +202,33 @@ class Ownership:
     def read_positions(self) -> dict[int, int]:
         """By partition, the number behind what was read and is not committed."""
         with self._mutex:
-            return {
-                number: owned.position for number, owned in self._owned.items() if owned.position != owned.committed
-            }
+            return self._read_positions()
+
+    def _read_positions(self) -> dict[int, int]:
+        return {number: owned.position for number, owned in self._owned.items() if owned.position != owned.committed}
 
     def check_owned(self, partitions: Iterable[int]) -> None:
         """NotOwner where one of them is not owned."""
         missing = sorted(set(partitions) - self._owned.keys())
+        if missing:
+            raise NotOwner(self._topic.name, self._group, missing)
+
+    def claim(self, positions: Mapping[int, int] | None) -> Claim:
+        """These positions, or those behind what was read and is not committed, of partitions owned ever since.
+
+        NotOwner where one was given up since it was read: others may have read the same, also if it came back.
+        """
+        with self._mutex:
+            wanted = self._read_positions() if positions is None else dict(positions)
+            left = self._left if positions is None else self._left.intersection(wanted)
+            missing = sorted(left | (wanted.keys() - self._owned.keys()))
+            if missing:
+                raise NotOwner(self._topic.name, self._group, missing)
+            return Claim(wanted, {partition: self._owned[partition] for partition in wanted})
+
+    def check_claim(self, owned: Mapping[int, Owned]) -> None:
+        """NotOwner where one of them was given up since."""
+        missing = sorted(partition for partition, each in owned.items() if self._owned.get(partition) is not each)
         if missing:
             raise NotOwner(self._topic.name, self._group, missing)
 
@@ -213,15 +243,15 @@ class Ownership:
             self._check(positions)
             for partition, number in positions.items():
                 self._commit_one(self._owned[partition], number)
+            self._left.difference_update(positions)
 
     def commit_read(self) -> dict[int, int]:
         """Commit what was read; by partition, the number behind it."""
         with self._mutex:
-            changed = {
-                number: owned.position for number, owned in self._owned.items() if owned.position != owned.committed
-            }
+            changed = self._read_positions()
             for partition, number in changed.items():
                 self._commit_one(self._owned[partition], number)
+            self._left.clear()
             return changed
 
     def apply(self, positions: Mapping[int, int]) -> None:
@@ -246,12 +276,14 @@ class Ownership:
                 owned = self._owned[partition]
                 owned.store(self._topic.logs[partition], self._group, number)
                 owned.go_to(number)
+            self._left.difference_update(positions)
 
     def rewind(self) -> None:
         """Read again what was read and not committed."""
         with self._mutex:
             for owned in self._owned.values():
                 owned.go_to(owned.committed)
+            self._left.clear()
 
     def unread(self, positions: Mapping[int, int]) -> None:
         """Read again from these numbers on, where nobody committed or went elsewhere since."""

@@ -18,7 +18,7 @@ from warren.queue.assignment import share
 from warren.queue.group_settings import GroupSettings, read_settings
 from warren.queue.keeper import Duty, Keeper
 from warren.queue.membership import Membership
-from warren.queue.ownership import Owned, Ownership
+from warren.queue.ownership import Claim, Owned, Ownership
 from warren.queue.positions import Where, number_of
 from warren.queue.rotation import LOOK_WAITING_S, checked_limit, checked_wait_s
 from warren.storage.read import Page
@@ -191,9 +191,16 @@ class StreamGroup:
         """By partition, the number behind what this member read and has not committed."""
         return self._ownership.read_positions()
 
-    def check_owned(self, positions: Mapping[int, int]) -> None:
-        """NotOwner where this member does not own all of them: the last look before a transaction is decided."""
-        self._ownership.check_owned(positions)
+    def claim(self, positions: Mapping[int, int] | None) -> Claim:
+        """What a transaction is to commit: these positions, or those behind what this member has read.
+
+        NotOwner where one of the partitions was given up since it was read.
+        """
+        return self._ownership.claim(positions)
+
+    def check_claim(self, owned: Mapping[int, Owned]) -> None:
+        """NotOwner where one of them was given up since: the last look before a transaction is decided."""
+        self._ownership.check_claim(owned)
 
     def apply_positions(self, positions: Mapping[int, int]) -> None:
         """A transaction was committed with these positions: they are committed, whoever owns the partitions.

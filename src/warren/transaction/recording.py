@@ -59,7 +59,7 @@ class Recording:
     def write(self, journal: Journal, transaction: Transaction, state: State) -> tuple[Entry, AtHand]:
         """Write all of it, prepared or committed, for the caller to sync. The entry, and what is at hand of it."""
         for name, stream in transaction.streams.items():
-            stream.check_owned(transaction.positions[name])
+            stream.check_claim(transaction.claims[name])
         if transaction.acks:
             self._hold(journal, transaction)
         for place, target in transaction.targets.items():

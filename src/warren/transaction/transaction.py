@@ -13,6 +13,7 @@ from uuid import uuid4
 from warren.config import TRANSACTION_MEMORY_MAX
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.message import NO_CORR_OFFSET, Message
+from warren.queue.ownership import Owned
 from warren.queue.queue_group import QueueGroup
 from warren.queue.routing import rows_by_partition
 from warren.queue.stream_group import StreamGroup
@@ -64,6 +65,7 @@ class Transaction:
         self.positions: dict[GroupName, dict[int, int]] = {}
         self.acks: dict[GroupName, list[Message]] = {}
         self.streams: dict[GroupName, StreamGroup] = {}
+        self.claims: dict[GroupName, dict[int, Owned]] = {}
         self.queues: dict[GroupName, QueueGroup] = {}
         self.size = 0
         self.last_state = State.OPEN
@@ -260,11 +262,12 @@ class Transaction:
         self._check_group(group, StreamGroup, "stream")
         with self.mutex:
             self._check_open()
-            wanted = group.read_positions() if positions is None else _checked_positions(group.topic, positions)
-            group.check_owned(wanted)
+            claim = group.claim(None if positions is None else _checked_positions(group.topic, positions))
             name = GroupName(str(group.topic.name), group.name)
             self.streams[name] = group
-            self.positions.setdefault(name, {}).update(wanted)
+            # Of a partition that is named twice the first time counts: it is owned ever since.
+            self.claims[name] = claim.owned | self.claims.get(name, {})
+            self.positions.setdefault(name, {}).update(claim.positions)
 
     def _check_group(self, group: Any, kind: type[StreamGroup | QueueGroup], mode: str) -> None:
         if not isinstance(group, kind) or group.topic.store is not self._store:
@@ -356,6 +359,7 @@ class Transaction:
     def commit(self, group: StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
         """With a group: what it read, or `positions`, is committed when the transaction is. It only goes forward.
 
+        NotOwner where a partition went to another member since it was read: abort, `rewind`, and read again.
         Without one: everything happens, and is where it belongs when this returns.
         """
         if group is not None:
@@ -373,7 +377,7 @@ class Transaction:
     def forget(self, state: State) -> None:
         """It is over, or out of our hands: keep nothing in memory."""
         self.last_state, self.size = state, 0
-        for kept in (self.rows, self.acks, self.positions, self.streams, self.queues):
+        for kept in (self.rows, self.acks, self.positions, self.streams, self.claims, self.queues):
             kept.clear()
 
     def __enter__(self) -> Self:

@@ -21,6 +21,7 @@ WAIT_S: Final = 0.2
 COMMITTED_SHARE: Final = 0.8
 SESSION_MS: Final = 6000
 CLOSE_S: Final = 20.0
+KINDS: Final = confluent_kafka.AcknowledgeType
 
 
 class Noting:
@@ -71,6 +72,34 @@ class OfConfluent(Noting):
             wanted = [confluent_kafka.TopicPartition(topic, *position) for position in positions.items()]
             done = self._consumer.commit(offsets=wanted, asynchronous=False)
             self._committed({each.partition: each.offset for each in done if each.error is None})
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class SharingOfConfluent:
+    """A member of a share group of confluent-kafka: accepts most of what it takes, and gives some back."""
+
+    def __init__(self, place: Place, group: str) -> None:
+        self._place, self.group = place, group
+        settings = {"group.id": group, "share.acknowledgement.mode": "explicit"}
+        self._consumer = confluent_kafka.ShareConsumer(quiet_config(place.address, **settings))
+        self._consumer.subscribe([place.topic])
+
+    def step(self) -> None:
+        since_ns = time.monotonic_ns()
+        found: list[Any] = [each for each in self._consumer.poll(WAIT_S) if each.error() is None]
+        if not found:
+            return
+        rows = [(each.partition(), each.offset(), each.value().decode()) for each in found]
+        self._place.history.note("took", group=self.group, since_ns=since_ns, messages=rows)
+        accepted = []
+        for message, row in zip(found, rows, strict=True):
+            is_accepted = self._place.draw.random() < COMMITTED_SHARE
+            self._consumer.acknowledge(message, KINDS.ACCEPT if is_accepted else KINDS.RELEASE)
+            accepted += [row] if is_accepted else []
+        done = {each.partition for each, error in self._consumer.commit_sync(FLUSH_S).items() if error is None}
+        self._place.history.note("acked", group=self.group, messages=[row for row in accepted if row[0] in done])
 
     def close(self) -> None:
         self._consumer.close()

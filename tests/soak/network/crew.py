@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import multiprocessing
 import os
@@ -21,7 +22,7 @@ import kafka.errors
 
 import warren
 from tests.soak.history import Writer
-from tests.soak.network import consumers, producers
+from tests.soak.network import consumers, copiers, producers
 from tests.soak.network.producers import Place, Role
 from tests.soak.worker import QUEUE, STREAM, Producer, ReaderOverNetwork, TakerOverNetwork
 from warren.errors import WarrenError
@@ -38,12 +39,18 @@ OUTAGES: Final = (
 """What a client may say when its broker is killed or its connection is cut."""
 CLASSIC: Final = "kafka"
 NEWER: Final = "kafka-next"
-PREFETCHING: Final = (CLASSIC, NEWER)
-GROUPS: Final = (CLASSIC, NEWER, STREAM, QUEUE)
+SHARE: Final = "kafka-share"
+PREFETCHING: Final = (CLASSIC, NEWER, SHARE)
+GROUPS: Final = (CLASSIC, NEWER, SHARE, STREAM, QUEUE)
+OURS: Final = "warren"
 FAILURES_MAX: Final = 3
 PAUSE_S: Final = 0.1
 CALL_S: Final = 60.0
 FAULT: Final = ".fault"
+STEP_S_MAX: Final = 75.0
+KAFKA_STEP_S_MAX: Final = 40.0
+"""A client that does not come back in that time is killed, as if it had crashed, and the next one goes on: librdkafka's
+`send_offsets_to_transaction` and the end of its producers wait for ever, now and then, where a broker was restarted."""
 
 
 class OfWarren:
@@ -88,6 +95,13 @@ CONSUMERS: Final[Mapping[str, Callable[[Place], Role]]] = {
     "warren-reader-2": lambda place: OfWarren(place, "reader"),
     "warren-taker-1": lambda place: OfWarren(place, "taker"),
     "warren-taker-2": lambda place: OfWarren(place, "taker"),
+    "share-taker-1": lambda place: consumers.SharingOfConfluent(place, SHARE),
+    "share-taker-2": lambda place: consumers.SharingOfConfluent(place, SHARE),
+    "confluent-copier-1": copiers.OfConfluent,
+    "confluent-copier-2": copiers.OfConfluent,
+    "warren-copier-1": lambda place: copiers.OfWarren(place, copiers.STREAM, CALL_S),
+    "warren-copier-2": lambda place: copiers.OfWarren(place, copiers.STREAM, CALL_S),
+    "warren-copier-3": lambda place: copiers.OfWarren(place, copiers.QUEUE, CALL_S),
 }
 MAKERS: Final = {**PRODUCERS, **CONSUMERS}
 
@@ -141,6 +155,7 @@ def _live(job: Job, place: Place, is_over: Event) -> None:
     try:
         while not is_over.is_set() and failures < FAILURES_MAX:
             try:
+                _watch(job)
                 role.step()
                 failures = 0
                 is_over.wait(place.draw.random() * 2 * job.pace_s)
@@ -149,8 +164,15 @@ def _live(job: Job, place: Place, is_over: Event) -> None:
                 place.history.note("outage")
                 is_over.wait(PAUSE_S)
     finally:
+        _watch(job)
         with suppress(*OUTAGES):
             role.close()
+
+
+def _watch(job: Job) -> None:
+    """Until this is called again the client has that time."""
+    seconds = STEP_S_MAX if job.name.startswith(OURS) else KAFKA_STEP_S_MAX
+    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 # --- In the process of the run ---

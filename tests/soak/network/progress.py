@@ -8,14 +8,19 @@ from pathlib import Path
 
 
 class Progress:
-    """By group the places of messages that were handed out. `look` reads on from where it was."""
+    """By group the places of messages that were handed out; who asks reads on from where it was."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._read: dict[Path, int] = {}
         self.seen: dict[str, set[tuple[int, int]]] = defaultdict(set)
 
-    def look(self) -> None:
+    def count(self, group: str) -> int:
+        """How many messages the group has got."""
+        self._look()
+        return len(self.seen[group])
+
+    def _look(self) -> None:
         for path in self._directory.glob("*.history"):
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))

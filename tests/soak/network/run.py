@@ -8,24 +8,27 @@ import socket
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import warren
 from tests.broker.watched import Usage, WatchedBroker
-from tests.soak.checker import Fault, Stored, check
+from tests.soak.checker import Fault, Stored, check, check_copy
 from tests.soak.history import Event, read_all
-from tests.soak.network.crew import CONSUMERS, FAULT, GROUPS, PREFETCHING, PRODUCERS, Job, Worker
+from tests.soak.network.copiers import COPIES, copy_of
+from tests.soak.network.crew import CONSUMERS, FAULT, GROUPS, OURS, PREFETCHING, PRODUCERS, STEP_S_MAX, Job, Worker
 from tests.soak.network.progress import Progress
 from tests.soak.network.proxy import HOST, Proxy
 from warren.queue.positions import stored_position
 from warren.queue.topic import Topic
 
 PARTITIONS: Final = 4
-DRAIN_S_MAX: Final = 90.0
+DRAIN_S_MAX: Final = 60.0 + STEP_S_MAX
 SAMPLE_S: Final = 0.5
 MEMORY_GROWTH_MAX: Final = 40 << 20
+PRIVATE_GROWTH_MAX: Final = 8 << 20
 FILES_GROWTH_MAX: Final = 40
 STRETCH_S_MIN: Final = 30.0
 """In less time nothing settles that could be judged."""
@@ -94,19 +97,21 @@ def run(
     directory: Path,
     seed: int,
     *,
-    rounds: int = 1,
-    plan: Plan | None = None,
+    plans: Sequence[Plan] = (Plan(),),
     progress: Callable[[int, str], None] = lambda round_number, what: None,
 ) -> Outcome:
-    """Rounds of clients at work, brokers killed and connections cut; after each everything is consumed and checked."""
-    draw, plan = random.Random(seed), plan or Plan()
+    """Rounds of clients at work, brokers killed and connections cut; after each everything is consumed and checked.
+
+    There is one for each plan.
+    """
+    draw = random.Random(seed)
     with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     proxy = Proxy(port, seed)
-    served = Served(directory / "store", proxy.address, port, plan.durability)
+    served = Served(directory / "store", proxy.address, port, plans[0].durability)
     done: list[Round] = []
     try:
-        for number in range(rounds):
+        for number, plan in enumerate(plans):
             one = Round(directory / f"round-{number}", number, served, proxy, draw, plan)
             done.append(one)
             one.go(lambda what, number=number: progress(number, what))  # type: ignore[misc]
@@ -133,6 +138,7 @@ class Round:
         self._directory, self._number, self._served, self._proxy = directory, number, served, proxy
         self._draw, self._plan = draw, plan
         self._topic = f"soak-{number}"
+        self._topics = [self._topic, *(copy_of(self._topic, group) for group in COPIES)]
         self._progress = Progress(directory)
         self.faults: list[Fault] = []
         self.messages = self.events = self.outages = 0
@@ -140,7 +146,7 @@ class Round:
         self.stretch: Stretch | None = None
 
     def go(self, progress: Callable[[str], None]) -> None:
-        self._make_topic()
+        self._make_topics()
         self._proxy.is_calm = False
         makers, takers = self._crew(PRODUCERS), self._crew(CONSUMERS)
         try:
@@ -157,12 +163,16 @@ class Round:
         self._join(takers)
         self.crashes = Counter({each.name: each.crashes for each in (*makers, *takers) if each.crashes})
         # Kafka's clients are partly in C, and may come to an end of their own; ours may not.
-        self.faults += [Fault("died", f"{name} crashed") for name in self.crashes if name.startswith("warren")]
+        self.faults += [Fault("died", f"{name} crashed") for name in self.crashes if name.startswith(OURS)]
         self.faults += [Fault("died", path.read_text()) for path in sorted(self._directory.glob(f"*{FAULT}"))]
         events = read_all(self._directory)
         self.outages = sum(event.kind == "outage" for event in events)
         self.messages, self.events = len(stored), len(events)
-        self.faults += [*check(events, stored, PREFETCHING), *self._check_positions(events)]
+        self.faults += [
+            *check(events, stored, PREFETCHING),
+            *self._check_positions(events),
+            *self._check_copies(stored),
+        ]
         if not self.faults:
             self._tidy()
 
@@ -205,21 +215,21 @@ class Round:
                 time.sleep(0.05)
             places = {(message.partition, message.number) for message in _stored(topic)}
             for group in GROUPS:
-                self._await_group(group, places)
+                self._await(group, len(places), partial(self._progress.count, group))
+            for group in COPIES:
+                self._await(group, len(places), partial(_count, store.topic(copy_of(self._topic, group))))
             return _stored(topic)
 
-    def _await_group(self, group: str, places: Set[tuple[int, int]]) -> None:
-        """Until the group has got everything: it may take its time, as long as it gets something."""
-        seen, lacking = self._progress.seen[group], len(places)
-        deadline = time.monotonic() + DRAIN_S_MAX
+    def _await(self, group: str, count: int, done: Callable[[], int]) -> None:
+        """Until the group is done with everything: it may take its time, as long as it does something."""
+        lacking, deadline = count, time.monotonic() + DRAIN_S_MAX
         while lacking and time.monotonic() < deadline:
             time.sleep(0.1)
-            self._progress.look()
-            left = max(0, len(places) - len(seen))
+            left = max(0, count - done())
             if left < lacking:
                 lacking, deadline = left, time.monotonic() + DRAIN_S_MAX
         if lacking:
-            self.faults.append(Fault("hung", f"{group} lacks {lacking} of {len(places)}"))
+            self.faults.append(Fault("hung", f"{group} lacks {lacking} of {count}"))
 
     def _join(self, workers: Sequence[Worker]) -> None:
         deadline = time.monotonic() + DRAIN_S_MAX
@@ -241,15 +251,31 @@ class Round:
             if kept[group, each] < number
         ]
 
-    def _make_topic(self) -> None:
+    def _check_copies(self, stored: Sequence[Stored]) -> list[Fault]:
+        ids = [message.id for message in stored]
         with warren.open(self._directory.parent / "store") as store:
-            store.topic(self._topic, partitions=PARTITIONS, durability=self._plan.durability)
+            copies = {name: store.topic(copy_of(self._topic, name)).since(0) for name in COPIES}
+            return [
+                fault
+                for name, messages in copies.items()
+                for fault in check_copy(name, ids, [message.body.decode() for message in messages])
+            ]
+
+    def _make_topics(self) -> None:
+        with warren.open(self._directory.parent / "store") as store:
+            for name in self._topics:
+                store.topic(name, partitions=PARTITIONS, durability=self._plan.durability)
 
     def _tidy(self) -> None:
         with warren.open(self._directory.parent / "store") as store:
-            store.delete_topic(self._topic)
+            for name in self._topics:
+                store.delete_topic(name)
         for path in self._directory.iterdir():
             path.unlink()
+
+
+def _count(topic: Topic) -> int:
+    return sum(log.end for log in topic.logs)
 
 
 def _stored(topic: Topic) -> list[Stored]:
@@ -268,11 +294,15 @@ def judged(stretches: Sequence[Stretch]) -> list[Fault]:
     faults = []
     stretches = [one for one in stretches if one.seconds >= STRETCH_S_MIN]
     pairs = [(one.middle, one.last, f"within round {one.round_number}") for one in stretches]
-    if len(stretches) > 1:
-        pairs.append((stretches[0].last, stretches[-1].last, "from the first round to the last"))
+    # A broker that is watched for longer is older.
+    alike = [one for one in stretches if one.seconds < 2 * stretches[0].seconds]
+    if len(alike) > 1:
+        pairs.append((alike[0].last, alike[-1].last, "from the first round to the last"))
     for before, after, when in pairs:
         if after.resident - before.resident > MEMORY_GROWTH_MAX:
             faults.append(Fault("grown", f"memory, {when}: {before.resident:,} to {after.resident:,}"))
+        if after.private - before.private > PRIVATE_GROWTH_MAX:
+            faults.append(Fault("grown", f"memory of no file, {when}: {before.private:,} to {after.private:,}"))
         if after.files - before.files > FILES_GROWTH_MAX:
             faults.append(Fault("grown", f"open files, {when}: {before.files} to {after.files}"))
     return faults

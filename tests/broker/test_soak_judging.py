@@ -1,0 +1,41 @@
+"""What the long run over the network says of a broker that grows."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+pytest.importorskip("kafka")
+pytest.importorskip("aiokafka")
+
+from tests.broker.watched import Usage
+from tests.soak.network.run import Stretch, judged
+
+MB = 1 << 20
+USUAL = Usage(resident=100 * MB, private=60 * MB, resident_max=100 * MB, files=130, threads=25)
+
+
+def stretch(number: int, middle: Usage, last: Usage, seconds: float = 72.0) -> Stretch:
+    return Stretch(number, seconds, middle, last)
+
+
+def test_a_broker_that_takes_no_more_than_before_is_not_at_fault() -> None:
+    assert judged([stretch(number, USUAL, USUAL) for number in range(3)]) == []
+
+
+@pytest.mark.parametrize(("name", "by"), [("resident", 41 * MB), ("private", 9 * MB), ("files", 41)])
+def test_a_broker_that_grows_within_a_round_or_from_round_to_round_is_at_fault(name: str, by: int) -> None:
+    grown = USUAL._replace(**{name: getattr(USUAL, name) + by})
+
+    assert [fault.kind for fault in judged([stretch(0, USUAL, grown)])] == ["grown"]
+    assert [fault.kind for fault in judged([stretch(0, USUAL, USUAL), stretch(1, grown, grown)])] == ["grown"]
+
+
+def test_one_that_is_watched_for_longer_is_compared_with_itself_alone() -> None:
+    grown = USUAL._replace(private=USUAL.private + 9 * MB)
+
+    assert judged([stretch(0, USUAL, USUAL), stretch(1, grown, grown, 1200.0)]) == []
+
+
+def test_a_time_that_was_too_short_tells_nothing() -> None:
+    assert judged([stretch(0, USUAL, USUAL._replace(files=1000), 5.0)]) == []

@@ -1,0 +1,124 @@
+"""Copiers of the long run: what they read from one topic they put to another, both in one transaction, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import confluent_kafka
+
+import warren
+from tests.soak.network.consumers import SESSION_MS, WAIT_S
+from tests.soak.network.producers import Place, quiet_config
+
+COPIED_MAX: Final = 100
+KEPT_SHARE: Final = 0.9
+"""The others are aborted, and read again."""
+TRANSACTION_S: Final = 10
+KAFKA: Final = "copy-kafka"
+STREAM: Final = "copy-stream"
+QUEUE: Final = "copy-queue"
+COPIES: Final = (KAFKA, STREAM, QUEUE)
+
+
+def copy_of(topic: str, group: str) -> str:
+    """The topic that the members of a group copy to."""
+    return f"{topic}-{group}"
+
+
+class OfConfluent:
+    """Reads by a group and puts by a transactional producer of confluent-kafka; both are new where one failed."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self._copy = place, copy_of(place.topic, KAFKA)
+        reading = {
+            "group.id": KAFKA,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": SESSION_MS,
+        }
+        putting = {"transactional.id": place.who, "linger.ms": 1, "transaction.timeout.ms": 10_000}
+        self._producer = confluent_kafka.Producer(quiet_config(place.address, **putting))
+        self._producer.init_transactions(TRANSACTION_S)
+        self._consumer = confluent_kafka.Consumer(quiet_config(place.address, **reading))
+        self._consumer.subscribe([place.topic])
+        self._is_lost = False
+
+    def step(self) -> None:
+        if self._is_lost:
+            raise confluent_kafka.KafkaException("a step has failed: the next of its kind goes on")
+        found: list[Any] = [each for each in self._consumer.consume(COPIED_MAX, WAIT_S) if each.error() is None]
+        if found:
+            self._is_lost = True
+            self._copied(found)
+            self._is_lost = False
+
+    def _copied(self, found: Sequence[Any]) -> None:
+        self._producer.begin_transaction()
+        for message in found:
+            self._producer.produce(self._copy, message.value(), message.key())
+        positions = {message.partition(): message.offset() + 1 for message in found}
+        wanted = [confluent_kafka.TopicPartition(self._place.topic, *position) for position in positions.items()]
+        whose = self._consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction(wanted, whose, TRANSACTION_S)
+        if self._place.draw.random() < KEPT_SHARE:
+            self._producer.commit_transaction(TRANSACTION_S)
+            return
+        self._producer.abort_transaction(TRANSACTION_S)
+        firsts: dict[int, int] = {}
+        for message in found:
+            firsts.setdefault(message.partition(), message.offset())
+        for first in firsts.items():
+            self._consumer.seek(confluent_kafka.TopicPartition(self._place.topic, *first))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class OfWarren:
+    """Reads by a group of either mode and puts by a transaction of `warren.connect`."""
+
+    def __init__(self, place: Place, group: str, timeout_s: float) -> None:
+        self._place, self._copy = place, copy_of(place.topic, group)
+        store: Any = warren.connect(place.address, timeout=timeout_s)
+        self._store = store
+        try:
+            topic: Any = store.topic(place.topic)
+            mode: Any = "queue" if group == QUEUE else "stream"
+            options = {"lease": 5.0, "attempts_max": 0} if mode == "queue" else {}
+            self._group: Any = topic.group(group, mode=mode, **options)
+        except BaseException:
+            store.close()
+            raise
+        self._is_queue, self._is_behind = mode == "queue", False
+
+    def step(self) -> None:
+        if self._is_queue:
+            messages = self._group.take(COPIED_MAX, wait=WAIT_S)
+        else:
+            if self._is_behind:
+                # What became of the last ones the positions of the group tell.
+                self._group.rewind()
+            self._is_behind = True
+            messages = self._group.read(COPIED_MAX, wait=WAIT_S)
+        if messages:
+            self._copied(messages)
+        self._is_behind = False
+
+    def _copied(self, messages: Sequence[Any]) -> None:
+        tx = self._store.transaction()
+        tx.put_many(self._copy, [message.body for message in messages])
+        if self._is_queue:
+            tx.ack(self._group, messages)
+        else:
+            tx.commit(self._group)
+        if self._place.draw.random() < KEPT_SHARE:
+            tx.commit()
+            return
+        tx.abort()
+        if not self._is_queue:
+            self._group.rewind()
+
+    def close(self) -> None:
+        self._store.close()

@@ -30,7 +30,7 @@ INSIDE = {
     | {"take_settings"},
     Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "target_for"},
     Producer: RESIDENT,
-    StreamGroup: RESIDENT | {"apply_positions", "check_owned", "keep", "owned", "read_positions", "unread"},
+    StreamGroup: RESIDENT | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions", "unread"},
     QueueGroup: RESIDENT | {"finish", "held", "hold", "still_leased"},
     Log: {"append_packed", "block_of", "check_writable", "flag", "markers", "number_at", "packed", "read_page"}
     | {"recovery", "standing", "stored"},

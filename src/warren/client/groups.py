@@ -187,7 +187,7 @@ class StreamMember(Member):
         self._read_in = None
         return done
 
-    def check_claim(self) -> None:
+    def check_read(self) -> None:
         """NotOwner where this member has joined anew since it read: others may have read the same."""
         if self._read_in not in (None, self.handle.openings):
             raise NotOwner(self.topic.name, self.name, self._owned)

@@ -217,7 +217,7 @@ class RemoteTransaction:
         if group is not None:
             self._check_group(group, StreamMember, "stream")
             wanted = group.given() if positions is None else positions
-            group.check_claim()
+            group.check_read()
             values = {"positions": None if wanted is None else position_values(wanted)}
             self._change({"group": group.handle.number, "due": ANY, **values})
             group.claimed()

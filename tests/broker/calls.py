@@ -34,6 +34,10 @@ class Caller:
         assert INT32.unpack_from(answer) == (self._count,)
         return decode_response(key, version, answer[INT32.size + is_flexible :])
 
+    def shut_down(self) -> None:
+        """End the connection, also for a thread that waits for an answer."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+
     def _receive(self, size: int) -> bytes:
         received = b""
         while len(received) < size:

@@ -40,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[Request, int]] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
+        self._later: Later | None = None
         self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
         self.peer = Peer("", 0)
@@ -103,6 +104,8 @@ class Connection(asyncio.BufferedProtocol):
         self._broker.budget.forget(self)
         self._give_back(self._waiting_size)
         self._waiting.clear()
+        if self._later is not None and self._later.dropped is not None:
+            self._later.dropped()
         self._broker.forget(self)
 
     # --- Requests, one after the other ---
@@ -130,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if isinstance(found, Later):
             found.told = functools.partial(self._told, request, size, begun_s)
+            self._later = found
         elif inspect.isawaitable(found):
             self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
         else:
@@ -146,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         self._told(request, size, begun_s, found)
 
     def _told(self, request: Request, size: int, begun_s: float, found: Answer | BaseException) -> None:
-        self._is_working = False
+        self._is_working, self._later = False, None
         self._give_back(size)
         if isinstance(found, WarrenError):
             self._refuse(request, found)

@@ -82,13 +82,13 @@ def _parked(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: 
             if found.size >= size_min or found.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
                 answer: Answer | BaseException = _answer(call, found)
             else:
-                long_polls.park(logs, left_s, look)
+                later.dropped = long_polls.park(logs, left_s, look).cancel
                 return
         except Exception as error:  # noqa: BLE001  # It is told to whoever waits.
             answer = error
         later.told(answer)
 
-    long_polls.park(logs, wait_s, look)
+    later.dropped = long_polls.park(logs, wait_s, look).cancel
     return later
 
 

@@ -47,20 +47,25 @@ class LongPolls:
         finally:
             self._leave(parked, timer, rung)
 
-    def park(self, logs: Sequence[Log], seconds: float, told: Callable[[], None]) -> None:
-        """The same without anybody who waits: `told` is called, once, from the loop. For those who are many."""
+    def park(self, logs: Sequence[Log], seconds: float, told: Callable[[], None]) -> asyncio.Future[None]:
+        """The same without anybody who waits: `told` is called, once, from the loop. For those who are many.
+
+        Whoever wants to be told no more cancels what this gives.
+        """
         rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._is_stopped:
             rung.add_done_callback(lambda _: told())
             rung.set_result(None)
-            return
+            return rung
         timer = self._enter(logs, seconds, rung)
 
         def leave(rung: asyncio.Future[None]) -> None:
             self._leave(logs, timer, rung)
-            told()
+            if not rung.cancelled():
+                told()
 
         rung.add_done_callback(leave)
+        return rung
 
     def _enter(self, logs: Sequence[Log], seconds: float, rung: asyncio.Future[None]) -> asyncio.TimerHandle:
         for log in logs:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,9 +15,12 @@ from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.broker.watched import watched_broker
 from tests.support.kafka_batches import batch_of
+from tests.unit.patience import until
 from warren.broker.kafka_errors import Code
+from warren.broker.topics import SWEPT_FROM
 from warren.errors import NoSuchTopic
 from warren.protocol.api import ApiKey
+from warren.queue.topic import Topic
 
 FETCH_VERSION = 11
 WAIT_MS = 20_000
@@ -56,6 +61,36 @@ def test_who_uses_a_queue_whose_topic_is_deleted_is_told(tmp_path: Path) -> None
 
         with pytest.raises(NoSuchTopic):
             queue.get(timeout=0.1)
+
+
+@pytest.mark.parametrize("what", ["put", "delay", "stream", "queue", "transaction", "kafka"])
+def test_a_broker_holds_none_of_the_topics_that_were_deleted(tmp_path: Path, what: str) -> None:
+    with running_broker(tmp_path / "data") as broker, warren.connect(broker.address) as client, Caller(broker) as kafka:
+        made = list[weakref.ref[Topic]]()
+        for number in range(3 * SWEPT_FROM):
+            topic = client.topic(f"orders-{number}")
+            if what == "put":
+                topic.put(b"1")
+            elif what == "delay":
+                topic.put(b"1", delay=3600.0)
+            elif what == "stream":
+                topic.group("readers").close()
+            elif what == "queue":
+                topic.put(b"1")
+                with topic.group("workers", mode="queue") as work:
+                    assert work.take() is not None
+            elif what == "transaction":
+                with client.transaction() as tx:
+                    tx.put_many(str(topic.name), [b"1", b"2"])
+            else:
+                assert kafka.produce(f"orders-{number}", batch_of([(None, b"1", [])])) == (0, 0)
+                metadata = kafka.call(ApiKey.METADATA, 12, {"topics": [{"name": f"orders-{number}"}]})
+                assert metadata.topics[0].error_code == Code.NONE
+            made.append(weakref.ref(broker.broker.store.topic(f"orders-{number}")))
+            client.delete_topic(f"orders-{number}")
+
+        # Those that were in use last may be held until others are.
+        until(lambda: gc.collect() >= 0 and sum(each() is not None for each in made) <= SWEPT_FROM)
 
 
 def test_topics_that_were_deleted_keep_no_file_open(tmp_path: Path) -> None:

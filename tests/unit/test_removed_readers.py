@@ -9,6 +9,7 @@ import pytest
 from tests.unit.fakes import VERSIONS, WatchedDisk, quick_log
 from warren.errors import LogClosed
 from warren.storage import Log
+from warren.storage.files import READERS_SWEPT_FROM
 
 
 @pytest.fixture(params=VERSIONS)
@@ -73,3 +74,17 @@ def test_a_log_opened_for_reading_keeps_its_readers(log: Log) -> None:
         quick_log(log.path, read_only=True).remove_reader("billing")
 
     assert log.readers() == ["billing"]
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_the_files_of_removed_readers_are_let_go(log: Log, is_here: bool) -> None:
+    other = quick_log(log.path)
+    counts = []
+    for number in range(4 * READERS_SWEPT_FROM):
+        name = f"reader-{number}"
+        assert log.reader(name).position == 0
+        (log if is_here else other).remove_reader(name)
+        counts.append(log._files.file_count)
+
+    assert max(counts) - min(counts) <= READERS_SWEPT_FROM
+    assert log.reader("billing").position == 6

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import os
+import weakref
 from pathlib import Path
 
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.stores import quick_store
+from warren.config import RETENTION_LOOK_S
 from warren.errors import (
     BadInput,
     BadName,
@@ -269,6 +271,28 @@ def test_a_deleted_topic_is_gone_for_everybody(tmp_path: Path) -> None:
         assert other.topic("orders").last(5) == []
         other.topic("orders").put(b"new")
         assert [message.body for message in store.topic("orders").last(5)] == [b"new"]
+
+
+def test_a_topic_that_another_process_deleted_is_let_go(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    with quick_store(tmp_path, clock=clock) as store, quick_store(tmp_path, clock=clock) as other:
+        for name in ("gone", "kept", "again"):
+            store.topic(name).put(b"one")
+            store.topic(name).put(b"later", delay=0.0)
+        store.keep()
+        topics = {name: weakref.ref(store.topic(name)) for name in ("gone", "kept", "again")}
+        other.delete_topic("gone")
+        other.delete_topic("again")
+        other.topic("again").put(b"new")
+
+        clock.sleep(RETENTION_LOOK_S)
+        store.keep()
+        gc.collect()
+
+        assert topics["gone"]() is None
+        assert topics["kept"]() is store.topic("kept")
+        assert [message.body for message in store.topic("again").last(5)] == [b"new"]
+        assert store.topics() == ["again", "kept"]
 
 
 def test_what_a_deletion_left_behind_does_not_come_back(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -206,6 +208,20 @@ def test_only_so_many_that_needed_no_journal_are_remembered(store: Store, monkey
 
 
 # --- Two phases ---
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "prepare"])
+def test_a_transaction_that_is_over_holds_nothing_of_its_topics(store: Store, end: str) -> None:
+    tx = put_two(store.transaction())
+    getattr(tx, end)()
+    names = store.topics()
+    topics = [weakref.ref(store.topic(name)) for name in names]
+    for name in names:
+        store.delete_topic(name)
+    gc.collect()
+
+    assert names
+    assert [topic() for topic in topics] == [None] * len(names)
 
 
 def test_a_prepared_transaction_is_committed_from_another_process(store: Store, other: Store) -> None:

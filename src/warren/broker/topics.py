@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +19,8 @@ FOUND_S: Final = 0.05
 """For how long a topic that was found is taken to be there, unless its logs say otherwise."""
 LOGS_LOOK_S: Final = 0.001
 """How often they are asked."""
-FOUND_MAX: Final = 1000
+SWEPT_FROM: Final = 64
+"""Of so many topics that are remembered it is looked for those that need not be."""
 LOOK_S: Final = 1.0
 """How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
 
@@ -37,9 +39,11 @@ class Topics:
 
     def __init__(self, store: Store) -> None:
         self._store, self._now_s, self._opened = store, store.clock.steady_s, store.opened_topic
-        self._ids: dict[str, tuple[Topic, bytes]] = {}
+        # Weakly: those that were deleted are held by nobody else.
+        self._ids: dict[str, tuple[weakref.ref[Topic], bytes]] = {}
         self._names: dict[bytes, str] = {}
         self._found: dict[str, Found] = {}
+        self._ids_swept_at = self._found_swept_at = SWEPT_FROM
         self._look_again_s = 0.0
 
     def names(self) -> list[str]:
@@ -71,11 +75,11 @@ class Topics:
 
     def _remembered(self, name: str) -> Topic:
         self._found.pop(name, None)
-        topic = self.find(name)
-        if len(self._found) >= FOUND_MAX:
+        topic, now_s = self.find(name), self._now_s()
+        if len(self._found) >= self._found_swept_at:
             # Topics that are deleted must not be held for ever; the others are found again.
-            self._found.clear()
-        now_s = self._now_s()
+            self._found = {each: found for each, found in self._found.items() if found.until_s > now_s}
+            self._found_swept_at = max(SWEPT_FROM, 2 * len(self._found))
         self._found[name] = Found(topic, now_s + FOUND_S, now_s + LOGS_LOOK_S)
         return topic
 
@@ -88,13 +92,23 @@ class Topics:
     def id_of(self, topic: Topic) -> bytes:
         """The id of a topic, 16 bytes, never that of another topic of its name."""
         known = self._ids.get(topic.name)
-        if known is None or known[0] is not topic:
+        if known is None or known[0]() is not topic:
             data = read_json(self._store.filesystem, store_paths.topic_file(topic.directory))
             if data is None:
                 raise NoSuchTopic(topic.name)
-            known = self._ids[topic.name] = topic, uuid.UUID(str(data["id"])).bytes
-            self._names[known[1]] = topic.name
+            self._sweep_ids()
+            # A plain one: the name that a topic has of itself leads back to the topic.
+            name = str(topic.name)
+            known = self._ids[name] = weakref.ref(topic), uuid.UUID(str(data["id"])).bytes
+            self._names[known[1]] = name
         return known[1]
+
+    def _sweep_ids(self) -> None:
+        """Where there are many, forget those of topics that nobody has open any more: they are read again."""
+        if len(self._names) >= self._ids_swept_at:
+            self._ids = {name: known for name, known in self._ids.items() if known[0]() is not None}
+            self._names = {id: name for name, (_, id) in self._ids.items()}
+            self._ids_swept_at = max(SWEPT_FROM, 2 * len(self._names))
 
     def find_by_id(self, topic_id: bytes) -> Topic:
         """The topic with this id; NoSuchTopic where there is none any more."""

@@ -75,6 +75,9 @@ class Mover:
             for name in store.filesystem.names(topics)
             if store.filesystem.exists(store_paths.delayed_directory(store_paths.topic_directory(store.path, name)))
         ]
+        for name in self._deliveries.keys() - self._names:
+            # It was deleted.
+            del self._deliveries[name]
         return LOOK_S
 
     def _step(self, name: str) -> float:

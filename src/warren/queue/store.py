@@ -6,7 +6,7 @@ import os
 import pickle
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -251,12 +251,22 @@ class Store:
         return self.keeper.keep()
 
     def _retire(self) -> float:
-        for name in self.topics():
+        names = self.topics()
+        self._forget_deleted(names)
+        for name in names:
             settings = self._read_settings(name)
             rules = settings and (settings.retention_age_s, settings.retention_bytes, settings.retention_consumed)
             if rules and any(rules):
                 self.topic(name).retire()
         return RETENTION_LOOK_S
+
+    def _forget_deleted(self, names: Iterable[str]) -> None:
+        """Let go of topics that others deleted: their space is free when nobody has their files open."""
+        for name in set(self._topics).difference(names):
+            with self._mutex:
+                # One that was made meanwhile is not in the list.
+                if not self.has_topic(name):
+                    self._topics.pop(name, None)
 
     def close(self) -> None:
         """Close all topics. Closing twice does no harm."""

@@ -27,6 +27,10 @@ def _always() -> bool:
     return True
 
 
+READERS_SWEPT_FROM: Final = 16
+"""Of so many readers that are open it is looked for those that were removed."""
+
+
 class MappedFile(NamedTuple):
     """A small file of its own, such as a reader's, and its map."""
 
@@ -53,6 +57,7 @@ class LogFiles:
         self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._last_used = -1
         self._readers: dict[str, MappedFile] = {}
+        self._readers_swept_at = READERS_SWEPT_FROM
         residents.register(self)
 
     @property
@@ -199,15 +204,26 @@ class LogFiles:
             file = self.filesystem.open(path, writable=self.writable)
             if file.size() < size:
                 raise CorruptRecord(path, file.size(), "the file of the reader is too short")
+            self._sweep_readers()
             mapped = self._readers[path] = MappedFile(file, file.map(size, writable=self.writable))
             self._residents.admit(self)
         return mapped
+
+    def _sweep_readers(self) -> None:
+        """Where there are many, let go of those that any process has removed: next when there are twice as many."""
+        if len(self._readers) >= self._readers_swept_at:
+            for path, mapped in list(self._readers.items()):
+                if mapped.view[READER_REMOVED_AT]:
+                    self._readers.pop(path, None)
+            self._readers_swept_at = max(READERS_SWEPT_FROM, 2 * len(self._readers))
 
     def remove_reader(self, path: str, size: int) -> None:
         """Take the file of a reader off the disk, whoever has it mapped."""
         mapped = self.reader(path, size)
         self.filesystem.remove(path)
         mapped.view[READER_REMOVED_AT] = 1
+        self._readers.pop(path, None)
+        self._residents.admit(self)
         self.filesystem.sync_directory(os.path.dirname(path))
 
     # --- The lock, and rest ---

@@ -310,6 +310,8 @@ class Transaction:
     def _rows_for(self, place: Place) -> Rows:
         rows = self.rows.get(place)
         if rows is None:
+            # The name that a topic has of itself leads back to it; what the journal keeps may outlast the topic.
+            place = place._replace(topic=str(place.topic))
             rows = self.rows[place] = Rows()
             self.targets[place] = Target(place)
             if place.horizon is None:
@@ -377,8 +379,9 @@ class Transaction:
     def forget(self, state: State) -> None:
         """It is over, or out of our hands: keep nothing in memory."""
         self.last_state, self.size = state, 0
-        for kept in (self.rows, self.acks, self.positions, self.streams, self.claims, self.queues):
+        for kept in (self.rows, self.targets, self.acks, self.positions, self.streams, self.claims, self.queues):
             kept.clear()
+        self._topics.clear()
 
     def __enter__(self) -> Self:
         return self

@@ -132,9 +132,14 @@ class HeldWork(Held):
 
     def is_over(self) -> bool:
         """Where the client wants no more of it: whether it has none of the messages any more."""
-        if self._is_left:
-            self._sweep()
-        return self._is_left and not self._taken
+        if not self._is_left:
+            return False
+        topic = self.group.topic
+        if topic.store.opened_topic(topic.name) is not topic:
+            # Deleted, whatever is made in its place.
+            return True
+        self._sweep()
+        return not self._taken
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Nobody got these: they are for others at once."""

@@ -14,7 +14,7 @@ import pytest
 import warren
 from tests.broker.running import RunningBroker, running_broker
 from tests.unit.patience import WAIT_S, until
-from warren.broker.own.groups import HeldStream
+from warren.broker.own.groups import HeldStream, Try
 from warren.client.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import (
@@ -181,7 +181,7 @@ def test_commits_and_seeks_of_a_client_are_numbered(store: RemoteStore, monkeypa
 
 def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: RunningBroker) -> None:
     topic = broker.broker.store.topic("orders")
-    held, first, second = HeldStream(topic.group("billing")), object(), object()
+    held, first, second = HeldStream(topic.group("billing")), Try(), Try()
     held.begin(1, first, is_retry=False)
     held.begin(1, second, is_retry=True)
     topic.put(b"one")

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -30,9 +31,18 @@ ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
 READS_REMEMBERED: Final = 16
 """What so many reads of a member gave is known again."""
+TRIES_SWEPT_FROM: Final = 16
+"""Of so many tries of reads it is looked which are over."""
 TAKEN_SWEPT_FROM: Final = 1024
 """Of so many messages that a worker took it is looked which of them it still has."""
 Place = tuple[int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Try:
+    """One try of a read; one that is over reads no more."""
+
+    is_over: bool = False
 
 
 class HeldStream(Held):
@@ -45,19 +55,21 @@ class HeldStream(Held):
     def __init__(self, group: StreamGroup) -> None:
         self.group = group
         self._given: OrderedDict[int, list[Message]] = OrderedDict()
-        self._tries: dict[int, object] = {}
+        self._tries: dict[int, Try] = {}
         self._mutex = threading.Lock()
 
-    def begin(self, serial: int, attempt: object, *, is_retry: bool) -> None:
+    def begin(self, serial: int, attempt: Try, *, is_retry: bool) -> None:
         """This is the try of the read `serial` that counts."""
         with self._mutex:
+            if len(self._tries) >= TRIES_SWEPT_FROM:
+                self._tries = {number: other for number, other in self._tries.items() if not other.is_over}
             self._tries[serial] = attempt
             given = self._given.pop(serial, None)
             if given and is_retry:
                 # The answer was lost on its way.
                 self.group.unread(given)
 
-    def read(self, serial: int, attempt: object, limit: int, size_max: int) -> list[Message]:
+    def read(self, serial: int, attempt: Try, limit: int, size_max: int) -> list[Message]:
         """Messages of about `size_max` bytes, without a wait. NoSuchHandle where another try counts by now."""
         with self._mutex:
             if self._tries.get(serial) is not attempt:
@@ -68,12 +80,6 @@ class HeldStream(Held):
                 while len(self._given) > READS_REMEMBERED:
                     self._given.popitem(last=False)
             return messages
-
-    def end(self, serial: int, attempt: object) -> None:
-        """This try reads no more."""
-        with self._mutex:
-            if self._tries.get(serial) is attempt:
-                del self._tries[serial]
 
     def close(self) -> None:
         self.group.close()
@@ -250,7 +256,7 @@ def _described(held: HeldStream | HeldWork, is_dead_wanted: bool) -> Values:
 async def read_group(call: Call, asked: Fields) -> Values:
     """Messages of the partitions that the member owns; where there is none, waits."""
     session = session_of(call)
-    held, serial, this = session.find(asked.handle, HeldStream), asked.serial, object()
+    held, serial, this = session.find(asked.handle, HeldStream), asked.serial, Try()
     limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked), wait_of(asked)
     await call.broker.in_thread(held.begin, serial, this, is_retry=asked.is_retry)
 
@@ -260,7 +266,7 @@ async def read_group(call: Call, asked: Fields) -> Values:
     try:
         messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
     finally:
-        held.end(serial, this)
+        this.is_over = True
     return {"messages": message_values(messages), "owned": held.group.partitions}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
+from warren.broker import topics as broker_topics
 from warren.broker.topics import LOOK_S, Topics
 from warren.errors import NoSuchTopic
 from warren.transaction.store import Store
@@ -50,3 +52,25 @@ def test_ids_that_nobody_knows_are_looked_for_now_and_then(tmp_path: Path, monke
 
         assert topics.find_by_id(made).name == "orders"
         assert len(looks) == 2
+
+
+def test_ids_of_deleted_topics_are_forgotten_where_there_are_many_and_those_of_others_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_topics, "SWEPT_FROM", 4)
+    monkeypatch.setattr(broker_topics, "NAMES_SWEPT_FROM", 10)
+    with Store(tmp_path, keeps=False) as store:
+        topics = Topics(store)
+        kept = {topics.id_of(topics.make(f"kept-{number}")): f"kept-{number}" for number in range(3)}
+        gone = []
+        for number in range(50):
+            gone.append(topics.id_of(topics.recall(topics.make(f"gone-{number}").name)))
+            store.delete_topic(f"gone-{number}")
+            gc.collect()
+
+        assert len(topics._ids) <= 2 * len(kept) + 4
+        assert len(topics._names) <= 20
+        monkeypatch.setattr(topics, "names", lambda: pytest.fail("the last one is known to be gone"))
+        with pytest.raises(NoSuchTopic):
+            topics.find_by_id(gone[-1])
+        assert {id: topics.recall_by_id(id).name for id in kept} == kept

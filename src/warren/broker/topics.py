@@ -21,6 +21,7 @@ LOGS_LOOK_S: Final = 0.001
 """How often they are asked."""
 SWEPT_FROM: Final = 64
 """Of so many topics that are remembered it is looked for those that need not be."""
+NAMES_SWEPT_FROM: Final = 10_000
 LOOK_S: Final = 1.0
 """How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
 
@@ -44,6 +45,7 @@ class Topics:
         self._names: dict[bytes, str] = {}
         self._found: dict[str, Found] = {}
         self._ids_swept_at = self._found_swept_at = SWEPT_FROM
+        self._names_swept_at = NAMES_SWEPT_FROM
         self._look_again_s = 0.0
 
     def names(self) -> list[str]:
@@ -104,11 +106,16 @@ class Topics:
         return known[1]
 
     def _sweep_ids(self) -> None:
-        """Where there are many, forget those of topics that nobody has open any more: they are read again."""
-        if len(self._names) >= self._ids_swept_at:
+        """Where there are many, forget those of topics that nobody has open any more: they are read again.
+
+        Their names last longer: whoever asks for the id of a topic that was deleted is told so at once.
+        """
+        if len(self._ids) >= self._ids_swept_at:
             self._ids = {name: known for name, known in self._ids.items() if known[0]() is not None}
+            self._ids_swept_at = max(SWEPT_FROM, 2 * len(self._ids))
+        if len(self._names) >= self._names_swept_at:
             self._names = {id: name for name, (_, id) in self._ids.items()}
-            self._ids_swept_at = max(SWEPT_FROM, 2 * len(self._names))
+            self._names_swept_at = max(NAMES_SWEPT_FROM, 2 * len(self._names))
 
     def find_by_id(self, topic_id: bytes) -> Topic:
         """The topic with this id; NoSuchTopic where there is none any more."""

@@ -22,15 +22,11 @@ class Later:
     """An answer that comes later, without a task or a future: for requests that are many. For the loop's thread alone.
 
     Whoever gives it to the connection calls `told` once, with the answer or with what went wrong, and not before the
-    connection has had the chance to say who that is. One that waits long says by `dropped` what is to be done where
-    the connection ends first, and nobody wants the answer any more.
+    connection has had the chance to say who that is.
     """
 
-    __slots__ = ("dropped", "told")
+    __slots__ = ("told",)
     told: Callable[[Answer | BaseException], None]
-
-    def __init__(self) -> None:
-        self.dropped: Callable[[], object] | None = None
 
     def tell(self, answer: Callable[[T], Answer], outcome: T) -> None:
         """Tell what `answer` makes of the outcome, or what goes wrong with that."""
@@ -39,6 +35,13 @@ class Later:
         except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
             found = error
         self.told(found)
+
+
+class Parked(Later):
+    """One that may wait for long. `dropped` is called where the connection ends first: nobody wants it any more."""
+
+    __slots__ = ("dropped",)
+    dropped: Callable[[], object]
 
 
 class Call:

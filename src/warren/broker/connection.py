@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, cast
 
-from warren.broker.call import Answer, Call, Later
+from warren.broker.call import Answer, Call, Later, Parked
 from warren.broker.peer import Peer
 from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX
 from warren.errors import ProtocolError, WarrenError
@@ -40,7 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[Request, int]] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
-        self._later: Later | None = None
+        self._parked: Parked | None = None
         self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
         self.peer = Peer("", 0)
@@ -104,8 +104,8 @@ class Connection(asyncio.BufferedProtocol):
         self._broker.budget.forget(self)
         self._give_back(self._waiting_size)
         self._waiting.clear()
-        if self._later is not None and self._later.dropped is not None:
-            self._later.dropped()
+        if self._parked is not None:
+            self._parked.dropped()
         self._broker.forget(self)
 
     # --- Requests, one after the other ---
@@ -133,7 +133,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if isinstance(found, Later):
             found.told = functools.partial(self._told, request, size, begun_s)
-            self._later = found
+            if type(found) is Parked:
+                self._parked = found
         elif inspect.isawaitable(found):
             self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
         else:
@@ -150,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         self._told(request, size, begun_s, found)
 
     def _told(self, request: Request, size: int, begun_s: float, found: Answer | BaseException) -> None:
-        self._is_working, self._later = False, None
+        self._is_working, self._parked = False, None
         self._give_back(size)
         if isinstance(found, WarrenError):
             self._refuse(request, found)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from warren.broker.call import Answer, Call, Later
+from warren.broker.call import Answer, Call, Later, Parked
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.security.rights import Kind, Operation
 from warren.errors import NoSuchTopic, NumberRetired, WarrenError
@@ -71,7 +71,7 @@ def _answer(call: Call, found: Fetched) -> Answer:
 def _parked(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: int, wait_s: float) -> Later:
     """The answer when there is enough, or the time is over: without a task, since most consumers wait most often."""
     loop, long_polls = asyncio.get_running_loop(), call.broker.long_polls
-    later = Later()
+    later = Parked()
     deadline = loop.time() + wait_s
     logs = [part.log for topic in wanted for part in topic.partitions if part.log is not None]
 

@@ -66,8 +66,10 @@ class LineCutter:
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
-        # What a destructor raises is swallowed: a cut there would be no cut.
-        if not code.co_filename.startswith(self._directory) or code.co_name == "__del__":
+        caller = frame.f_back
+        # What a destructor raises is swallowed, also in what it calls: a cut there would be no cut.
+        is_destroyed = code.co_name == "__del__" or (caller is not None and caller.f_code.co_name == "__del__")
+        if not code.co_filename.startswith(self._directory) or is_destroyed:
             return None
         if os.path.basename(code.co_filename) in UNWATCHED:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,10 +39,18 @@ class Later:
 
 
 class Parked(Later):
-    """One that may wait for long. `dropped` is called where the connection ends first: nobody wants it any more."""
+    """One that may wait for long, for `rung`. Dropped where the connection ends first: nobody wants it any more."""
 
-    __slots__ = ("dropped",)
-    dropped: Callable[[], object]
+    __slots__ = ("is_dropped", "rung")
+    rung: asyncio.Future[None]
+
+    def __init__(self) -> None:
+        self.is_dropped = False
+
+    def drop(self) -> None:
+        """Wait no longer, nor once more where it is just being woken."""
+        self.is_dropped = True
+        self.rung.cancel()
 
 
 class Call:

@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._give_back(self._waiting_size)
         self._waiting.clear()
         if self._parked is not None:
-            self._parked.dropped()
+            self._parked.drop()
         self._broker.forget(self)
 
     # --- Requests, one after the other ---

@@ -76,19 +76,21 @@ def _parked(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: 
     logs = [part.log for topic in wanted for part in topic.partitions if part.log is not None]
 
     def look() -> None:
+        if later.is_dropped:
+            return
         try:
             found = _fetched(wanted, size_max)
             left_s = deadline - loop.time()
             if found.size >= size_min or found.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
                 answer: Answer | BaseException = _answer(call, found)
             else:
-                later.dropped = long_polls.park(logs, left_s, look).cancel
+                later.rung = long_polls.park(logs, left_s, look)
                 return
         except Exception as error:  # noqa: BLE001  # It is told to whoever waits.
             answer = error
         later.told(answer)
 
-    later.dropped = long_polls.park(logs, wait_s, look).cancel
+    later.rung = long_polls.park(logs, wait_s, look)
     return later
 
 

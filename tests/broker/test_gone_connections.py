@@ -46,5 +46,6 @@ def test_a_fetch_of_a_connection_that_ended_waits_no_longer(tmp_path: Path) -> N
                 waiting[0].result(WAIT_MS / 1000)
                 until(lambda: parked(broker) == 1)
                 kept.shut_down()
+                waiting[1].result(WAIT_MS / 1000)
             until(lambda: parked(broker) == 0)
             assert not broker.broker.long_polls._waiting

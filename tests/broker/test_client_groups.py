@@ -35,12 +35,6 @@ Connect = Callable[[], RemoteStore]
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
 def connect(broker: RunningBroker) -> Iterator[Connect]:
     stores: list[RemoteStore] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,18 +25,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "OWN_HANDLES_MAX", HANDLES_MAX)
     monkeypatch.setattr(sessions, "SWEPT_FROM", 5)
     monkeypatch.setattr(groups, "TAKEN_SWEPT_FROM", TAKEN_FROM)
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
-def store(broker: RunningBroker) -> Iterator[RemoteStore]:
-    with warren.connect(broker.address, timeout=WAIT_S) as store:
-        yield store
 
 
 def session_of(broker: RunningBroker, store: RemoteStore) -> Session:

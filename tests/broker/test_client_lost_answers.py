@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.broker.running import RunningBroker
 from tests.unit.patience import WAIT_S, run
 from warren.broker.own import sessions
 from warren.broker.own.numbered import AnswerRoom, Answers
@@ -19,19 +18,6 @@ from warren.client.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import ConnectionLost, NoSuchTopic, OutcomeUnknown, TransactionAborted
 from warren.protocol.own_schemas import NUMBERED, OwnKey
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
-def store(broker: RunningBroker) -> Iterator[RemoteStore]:
-    with warren.connect(broker.address, timeout=WAIT_S) as client:
-        yield client
-
 
 Losing = Callable[..., list[int]]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROUND_S: Final = 120.0
 CALM_SHARE: Final = 0.6
-ALONE_MINUTES: Final = 20.0
+ALONE_SHARE: Final = 1 / 3
 CONSOLE: Final = Console(highlight=False)
 
 
@@ -44,8 +44,8 @@ def main() -> int:
     parser.add_argument(
         "--alone",
         type=float,
-        default=ALONE_MINUTES,
-        help="of the broker: minutes of these in a last round, of one",
+        default=None,
+        help="of the broker: for how many of these minutes one is left alone, in a last round; a third of them",
     )
     parser.add_argument("--calm", type=float, default=CALM_SHARE, help="of the broker: the share without kills")
     parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
@@ -85,7 +85,7 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
     # Imported here: the run of processes needs no client of Kafka.
     from tests.soak.network import run as network
 
-    alone_s = arguments.alone * 60
+    alone_s = 60 * (arguments.minutes * ALONE_SHARE if arguments.alone is None else arguments.alone)
     killing_s = max(0.0, arguments.minutes * 60 - alone_s)
     rounds = arguments.rounds or max(1, round(killing_s / ROUND_S))
     round_s = killing_s / rounds

@@ -22,6 +22,7 @@ LOGS_LOOK_S: Final = 0.001
 SWEPT_FROM: Final = 64
 """Of so many topics that are remembered it is looked for those that need not be."""
 NAMES_SWEPT_FROM: Final = 10_000
+"""Of so many names that stand for ids it is looked for those of topics that nobody has open."""
 LOOK_S: Final = 1.0
 """How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
 

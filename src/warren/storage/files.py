@@ -21,14 +21,12 @@ from warren.storage.layout import READER_REMOVED_AT, STATE_REPLACED, Slot
 from warren.storage.residents import Residents
 
 BLOCKS_OPEN_MAX: Final = 32
+READERS_SWEPT_FROM: Final = 16
+"""Of so many readers that are open it is looked for those that were removed."""
 
 
 def _always() -> bool:
     return True
-
-
-READERS_SWEPT_FROM: Final = 16
-"""Of so many readers that are open it is looked for those that were removed."""
 
 
 class MappedFile(NamedTuple):

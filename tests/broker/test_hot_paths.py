@@ -16,6 +16,7 @@ from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
+from warren.config import BATCHES_LOOKED_INTO_FIRST
 from warren.protocol.api import ApiKey
 from warren.protocol.codec import INT32
 from warren.protocol.heads import Request, request_frame
@@ -24,6 +25,8 @@ from warren.storage.kafka_batch import pack_kafka
 from warren.storage.puts import append_puts
 
 CLIENTS = 20
+LARGE = 100_000
+"""So many bytes come in a buffer of their own."""
 
 
 def batch(*bodies: bytes) -> bytes:
@@ -81,6 +84,21 @@ def test_a_partition_that_another_process_adds_takes_puts_at_once(broker: Runnin
         answer = caller.produce("orders", batch(b"b"), partition=1)
 
         assert answer == (Code.NONE, 0)
+
+
+@pytest.mark.parametrize("durability", ["commit", "os"])
+@pytest.mark.parametrize("name", ["o", "or", "ord", "orders"])
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_large_batch_is_stored_as_a_small_one(tmp_path: Path, durability: str, name: str, version: int) -> None:
+    bodies = [b"%d" % number * LARGE for number in range(BATCHES_LOOKED_INTO_FIRST + 3)]
+    with running_broker(tmp_path / "data", durability=durability) as running, Caller(running) as caller:
+        log = running.broker.store.topic(name).partition(0)
+
+        answers = [caller.produce(name, batch(body, b"and"), version=version) for body in bodies]
+
+        assert answers == [(Code.NONE, 2 * place) for place in range(len(bodies))]
+        assert [message.body for message in log.read(0)] == [part for body in bodies for part in (body, b"and")]
+        assert log.verify().messages == 2 * len(bodies)
 
 
 def test_a_client_that_goes_while_it_waits_gives_its_bytes_back_once(broker: RunningBroker) -> None:

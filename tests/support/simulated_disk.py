@@ -121,7 +121,7 @@ class SimulatedFile:
         self._disk.enter("read")
         return self._inode.memory[position : max(position, min(position + size, self._inode.length))]
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         self._change("write")
         if self._disk.room() < position + len(data) - self._inode.length:
             raise StorageFull(self.path, len(data))

@@ -110,7 +110,7 @@ class VolatileFile:
             if (new := _page(content, page)) != _page(durable, page) and self.clean_but_lost.get(page) != new
         ]
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         """Store `data`. Its pages are dirty now, whatever stood there before."""
         end = position + len(data)
         if end > self.length:

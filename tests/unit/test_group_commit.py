@@ -241,7 +241,7 @@ def test_a_write_that_fails_fails_the_put_and_the_next_one_recovers(tmp_path: Pa
     assert block is not None
     write = block.file.write
 
-    def write_half(position: int, data: bytes) -> None:
+    def write_half(position: int, data: bytes | memoryview) -> None:
         write(position, data[: len(data) // 2])
         raise OSError(errno.EIO, "Input/output error")
 

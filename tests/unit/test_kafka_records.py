@@ -15,8 +15,8 @@ from warren.errors import CorruptRecord, NumberRetired, TooLarge, UnsupportedByV
 from warren.message import Message
 from warren.storage import Log
 from warren.storage.checksum import crc32c
-from warren.storage.kafka_batch import numbered, pack_kafka
-from warren.storage.layout import KAFKA_BATCH_HEAD, KafkaBatchHead
+from warren.storage.kafka_batch import numbered, pack_kafka, pack_kafka_in_place
+from warren.storage.layout import KAFKA_BATCH_HEAD, PAYLOAD_HEAD, KafkaBatchHead
 from warren.storage.record import Packed
 
 COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -54,6 +54,19 @@ def only(batch: bytes, log: Log) -> Message:
 def log(tmp_path: Path) -> Any:
     with Log.open(tmp_path, durability="os") as opened:
         yield opened
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS.values(), ids=COMPRESSIONS)
+@pytest.mark.parametrize("before", [PAYLOAD_HEAD.size, 100])
+def test_a_batch_that_is_packed_where_it_lies_is_packed_as_any(compression: int, before: int) -> None:
+    batch = batch_of_rows(many(500), compression=compression)
+    area = memoryview(bytearray(before) + batch + b"behind")
+    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+
+    payload, checksum, count = pack_kafka_in_place(area, before, head)
+
+    assert Packed(bytes(payload), checksum, count) == pack_kafka(batch)
+    assert bytes(area[-6:]) == b"behind"
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS.values(), ids=COMPRESSIONS)

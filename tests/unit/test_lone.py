@@ -55,7 +55,8 @@ def test_what_is_stored_is_read_as_it_was_put(tmp_path: Path) -> None:
 
 
 def test_whatever_is_changed_in_it_is_noticed() -> None:
-    payload, checksum, count = pack_lone(b"a body", "eu.de", MARKER)
+    packed, checksum, count = pack_lone(b"a body", "eu.de", MARKER)
+    payload = bytes(packed)
 
     for at in range(len(payload)):
         for bit in (1, 128):

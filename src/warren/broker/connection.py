@@ -37,6 +37,8 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = broker
         is_known = not broker.settings.sasl
         self._frames = FrameReader(broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX)
+        # Bound here: it is called for each frame, and there is nothing to add.
+        self.get_buffer = self._frames.buffer  # type: ignore[method-assign]
         self._waiting: deque[tuple[Request, int]] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
@@ -63,9 +65,6 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.size_max = self._broker.limits.frame_size_max
         if self._patience is not None:
             self._patience.cancel()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:

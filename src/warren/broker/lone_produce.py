@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from warren.broker.call import Answer, Call, Later
@@ -17,8 +16,8 @@ from warren.protocol.produce import LoneProduce, TopicStored, encode_lone_stored
 from warren.protocol.record_batch import NO_PRODUCER, Batch, only_batch
 from warren.queue.topic import Topic
 from warren.storage import Log
-from warren.storage.kafka_batch import pack_kafka
-from warren.storage.layout import KAFKA_TRANSACTIONAL
+from warren.storage.kafka_batch import pack_kafka, pack_kafka_in_place
+from warren.storage.layout import KAFKA_TRANSACTIONAL, PAYLOAD_HEAD
 from warren.storage.record import Packed
 
 ACKS: Final = (-1, 1)
@@ -26,7 +25,7 @@ ACKS: Final = (-1, 1)
 
 def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
     """Append the batch; None, and nothing was done, where something about it is out of the ordinary, or wrong."""
-    acks, _, name, partition, records = asked
+    acks, _, name, partition, records, records_at = asked
     broker, peer = call.broker, call.peer
     if acks not in ACKS or is_looked_into_next(peer):
         return None
@@ -37,7 +36,12 @@ def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
     if batch is None or not _is_fitting(call, topic, partition, batch):
         return None
     peer.batch_count += 1
-    log, packed = topic.logs[partition], pack_kafka(batch.data, head=batch.head)
+    log = topic.logs[partition]
+    if records.readonly or records_at < PAYLOAD_HEAD.size:
+        packed = pack_kafka(records, head=batch.head)
+    else:
+        # A large one lies in a buffer of its own, and nobody reads the request any more.
+        packed = pack_kafka_in_place(call.request.body, records_at, batch.head)
     if topic.settings.durability == "commit":
         return _soon(call, name, partition, log, packed)
     try:
@@ -54,19 +58,34 @@ def _is_fitting(call: Call, topic: Topic, partition: int, batch: Batch) -> bool:
         and not head.attributes & KAFKA_TRANSACTIONAL
         and 0 <= partition < topic.partition_count
         and len(batch.data) <= topic.settings.message_size_max
-        and call.may(Operation.WRITE, Kind.TOPIC, topic.name)
+        and (call.broker.rights is None or call.may(Operation.WRITE, Kind.TOPIC, topic.name))
         and (looks == "none" or not may_be_delayed(batch, sees_compressed=looks == "all"))
     )
 
 
+class _Soon(Later):
+    """The answer to a batch that is on its way to the disk."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, *asked: *tuple[Call, str, int, Log]) -> None:
+        self._asked = asked
+
+    def arrived(self, outcome: Outcome) -> None:
+        try:
+            found: Answer | BaseException = _answer(*self._asked, outcome)
+        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
+            found = error
+        self.told(found)
+
+
 def _soon(call: Call, name: str, partition: int, log: Log, packed: Packed) -> Answer | Later:
-    later = Later()
-    told = partial(later.tell, partial(_answer, call, name, partition, log))
+    soon = _Soon(call, name, partition, log)
     try:
-        call.broker.door.put_soon(log, (packed,), told)
+        call.broker.door.put_soon(log, (packed,), soon.arrived)
     except WarrenError as error:
         return _answer(call, name, partition, log, error)
-    return later
+    return soon
 
 
 def _answer(call: Call, name: str, partition: int, log: Log, outcome: Outcome) -> Answer:

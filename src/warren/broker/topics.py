@@ -15,7 +15,7 @@ from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 NO_ID: Final = bytes(16)
-FOUND_S: Final = 0.05
+FOUND_S: Final = 0.25
 """For how long a topic that was found is taken to be there, unless its logs say otherwise."""
 LOGS_LOOK_S: Final = 0.001
 """How often they are asked."""

@@ -33,8 +33,8 @@ class FrameReader:
         """How many bytes the frame that is being received will take, beyond the buffer that is always there."""
         return 0 if self._large is None else len(self._large)
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes belong. Never empty. Tell `received` how many came."""
+    def buffer(self, sizehint: int = -1) -> memoryview:
+        """Where the next bytes belong, however many are expected. Never empty. Tell `received` how many came."""
         if self._large is not None:
             return self._large[self._filled :]
         return self._small[self._end :] if self._end else self._small

@@ -37,7 +37,7 @@ class LoneAppend(NamedTuple):
     since: int
     partition: int
     checksum: int
-    payload: bytes
+    payload: bytes | memoryview
 
 
 class LoneAppended(NamedTuple):

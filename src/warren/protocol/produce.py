@@ -75,6 +75,8 @@ class LoneProduce(NamedTuple):
     topic: str
     partition: int
     records: memoryview
+    records_at: int
+    """Where they lie in the body of the request."""
 
     def whole(self) -> ProduceRequest:
         """The same as any request is."""
@@ -157,7 +159,7 @@ def _read_one(body: memoryview) -> LoneProduce | None:
     if partition_count != 1 or size < 0 or records_at + size != len(body):
         return None
     name = str(body[PRODUCE_START.size : name_end], "utf-8")
-    return LoneProduce(acks, timeout_ms, name, partition, body[records_at:])
+    return tuple.__new__(LoneProduce, (acks, timeout_ms, name, partition, body[records_at:], records_at))
 
 
 def _read_one_flexible(body: memoryview) -> LoneProduce | None:
@@ -174,7 +176,8 @@ def _read_one_flexible(body: memoryview) -> LoneProduce | None:
     if partition_count != 2 or size < 0 or body[records_at + size :] != NO_TAGS:
         return None
     name = str(body[FLEXIBLE_PRODUCE_START.size : name_end], "utf-8")
-    return LoneProduce(acks, timeout_ms, name, partition, body[records_at : records_at + size])
+    records = body[records_at : records_at + size]
+    return tuple.__new__(LoneProduce, (acks, timeout_ms, name, partition, records, records_at))
 
 
 def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible: bool) -> ProduceRequest:

@@ -108,7 +108,7 @@ def _cut(records: memoryview) -> Batch:
     data = records if end == len(records) else records[:end]
     if crc32c(data[KAFKA_CHECKED_AT:]) != checksum:
         raise BadBatch("it does not match its checksum")
-    return Batch(head, data)
+    return tuple.__new__(Batch, (head, data))
 
 
 def check_records(batch: Batch) -> None:

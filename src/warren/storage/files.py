@@ -17,7 +17,7 @@ from warren.storage.block import Block
 from warren.storage.filesystem import File, FileSystem, Lock
 from warren.storage.format import FORMATS, Format
 from warren.storage.index import Index, index_bytes
-from warren.storage.layout import READER_REMOVED_AT, STATE_REPLACED, Slot
+from warren.storage.layout import READER_REMOVED_AT, STATE_REPLACED, WORD_STATE, Slot
 from warren.storage.residents import Residents
 
 BLOCKS_OPEN_MAX: Final = 32
@@ -72,7 +72,7 @@ class LogFiles:
         index = self._index
         if self.is_closed:
             raise LogClosed(self.directory, "close() was called")
-        if index is None or index.state == STATE_REPLACED:
+        if index is None or index.words[WORD_STATE] == STATE_REPLACED:
             index = self._open_index()
         return index
 

@@ -57,7 +57,7 @@ def pack_lone(body: bytes, tag: str, marker: bytes) -> Packed:
 
 def is_lone(packed: Packed, body_size_max: int) -> bool:
     """Whether this is such a record, whole and right, with a body of no more than `body_size_max` bytes."""
-    payload, checksum, message_count = packed
+    payload, checksum, message_count = bytes(packed.payload), packed.checksum, packed.message_count
     if message_count != 1 or len(payload) < PAYLOAD_HEAD.size:
         return False
     if payload.startswith(TAGLESS):

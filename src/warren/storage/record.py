@@ -50,7 +50,7 @@ class Damage(Exception):
 class Packed(NamedTuple):
     """A record without its stamp: the payload, its checksum, and how many messages it holds."""
 
-    payload: bytes
+    payload: bytes | memoryview
     checksum: int
     message_count: int
 

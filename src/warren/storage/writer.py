@@ -125,7 +125,7 @@ class QueueWriter:
 
         How many they were. All go into the map with one store: a write each would let go of the interpreter each time.
         """
-        block, parts = self.block, list[bytes]()
+        block, parts = self.block, list[bytes | memoryview]()
         if block is None or not self._format.has_meta_data:
             return 0
         timestamp, end = max(timestamp, self.last_timestamp), self.position

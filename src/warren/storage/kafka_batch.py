@@ -70,8 +70,9 @@ def pack_kafka_in_place(area: memoryview, batch_at: int, head: KafkaBatchHead) -
     most of it is what the checksum in its head is of.
     """
     payload_at = batch_at - PAYLOAD_HEAD.size
-    PAYLOAD_HEAD.pack_into(area, payload_at, head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, 0)
-    KAFKA_BATCH_START.pack_into(area, batch_at, 0, head.batch_length, 0)
+    head_bytes = PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, 0)
+    start = head_bytes + KAFKA_BATCH_START.pack(0, head.batch_length, 0)
+    area[payload_at : payload_at + len(start)] = start
     payload = area[payload_at : batch_at + KAFKA_LENGTH_END + head.batch_length]
     checked_at = batch_at + KAFKA_CHECKED_AT
     before, checked_size = crc32c(area[payload_at:checked_at]), len(payload) - (checked_at - payload_at)

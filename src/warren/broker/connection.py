@@ -14,8 +14,9 @@ from warren.broker.call import Answer, Call, Later, Parked
 from warren.broker.peer import Peer
 from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX
 from warren.errors import ProtocolError, WarrenError
+from warren.protocol.alike import RequestReader
 from warren.protocol.frames import FrameReader
-from warren.protocol.heads import Request, read_request, response_frame
+from warren.protocol.heads import Request, response_frame
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -37,6 +38,7 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = broker
         is_known = not broker.settings.sasl
         self._frames = FrameReader(broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX)
+        self._requests = RequestReader()
         # Bound here: it is called for each frame, and there is nothing to add.
         self.get_buffer = self._frames.buffer  # type: ignore[method-assign]
         self._waiting: deque[tuple[Request, int]] = deque()
@@ -69,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._frames.received(nbytes):
-                request, size = read_request(frame), len(frame)
+                request, size = self._requests.read(frame), len(frame)
                 if self._is_working or self._waiting or self._is_writing_paused or self._is_closing:
                     self._waiting.append((request, size))
                     self._count(size)

@@ -25,12 +25,12 @@ ACKS: Final = (-1, 1)
 
 def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
     """Append the batch; None, and nothing was done, where something about it is out of the ordinary, or wrong."""
-    acks, _, name, partition, records, records_at = asked
+    acks, _, name, partition, records, records_at, head = asked
     broker, peer = call.broker, call.peer
     if acks not in ACKS or is_looked_into_next(peer):
         return None
     try:
-        topic, batch = broker.topics.recall(name), only_batch(records)
+        topic, batch = broker.topics.recall(name), only_batch(records, head)
     except WarrenError:
         return None
     if batch is None or not _is_fitting(call, topic, partition, batch):

@@ -23,7 +23,6 @@ from warren.protocol.produce import (
     TopicStored,
     decode_produce,
     encode_produce_response,
-    read_lone_produce,
 )
 from warren.protocol.record_batch import Batch, is_checked_quickly, split
 from warren.queue.topic import Topic
@@ -47,7 +46,7 @@ Stored = PartitionStored | Appending | Coroutine[Any, Any, PartitionStored]
 
 def produce(call: Call) -> Answer | Awaitable[Answer] | Later:
     """Append what was sent; answered when all of it is as durable as its topics say, or not at all with acks=0."""
-    lone = read_lone_produce(call.version, call.request.body)
+    lone = call.request.lone
     if lone is not None:
         return produce_lone(call, lone) or _produced(call, lone.whole())
     return _produced(call, decode_produce(call.version, call.request.body))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct, error
 from typing import Any, Final
+
+from warren.storage.layout import KAFKA_BATCH_HEAD
 
 Buffer = bytes | bytearray | memoryview
 Read = Callable[[memoryview, int], tuple[Any, int]]
@@ -73,6 +76,10 @@ FLEXIBLE_PRODUCE_START: Final = Struct(">BhiBB")
 """The same of a flexible one, where the name is short."""
 FLEXIBLE_PRODUCE_PARTITION: Final = Struct(">Bi")
 """Behind that name: how many partitions, and the index of the first."""
+KEY_AND_VERSION_SIZE: Final = 4
+LONE_PRODUCE_FIELDS: Final = 8
+"""How many fields of a Produce of one batch stand before the head of that batch."""
+LAYOUTS_MAX: Final = 1000
 PRODUCED_PARTITION: Final = Struct(">ihqq")
 """Index, error code, base offset and append time of a Produce response, up to version 4."""
 PRODUCED_PARTITION_V5: Final = Struct(">ihqqq")
@@ -249,6 +256,16 @@ def skip_tags(data: memoryview, position: int) -> int:
     if position > len(data):
         raise ValueError("tagged fields pass the end")
     return position
+
+
+@lru_cache(LAYOUTS_MAX)
+def lone_produce_layout(client_size: int, named_size: int, size_size: int) -> Struct:
+    """A Produce of one batch, up to the head of that batch, where the sizes of what may vary in size are known.
+
+    Key and version; correlation id; client id, and all up to acks; acks; timeout; the counts of topics and partitions
+    with the name between them; partition; size of the records.
+    """
+    return Struct(f">{KEY_AND_VERSION_SIZE}si{client_size}shi{named_size}si{size_size}s{KAFKA_BATCH_HEAD.format[1:]}")
 
 
 # --- Writing --------------------------------------------------------------------------------------------------------

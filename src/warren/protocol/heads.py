@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api import APIS, ApiKey
@@ -16,6 +16,9 @@ from warren.protocol.codec import (
     Buffer,
     skip_tags,
 )
+
+if TYPE_CHECKING:
+    from warren.protocol.produce import LoneProduce
 
 NO_TEXT: Final = -1
 """The size of a client id that is null."""
@@ -31,6 +34,8 @@ class Request(NamedTuple):
     correlation_id: int
     client_id: str | None
     body: memoryview
+    lone: LoneProduce | None = None
+    """What the body was found to say, where that was read together with the head."""
 
 
 def read_request(frame: memoryview) -> Request:
@@ -53,7 +58,7 @@ def read_request(frame: memoryview) -> Request:
             position = skip_tags(frame, position) if frame[position] else position + 1
     except UNREADABLE as error:
         raise MalformedRequest("the head of a request", str(error)) from error
-    return tuple.__new__(Request, (api_key, version, correlation_id, client_id, frame[position:]))
+    return tuple.__new__(Request, (api_key, version, correlation_id, client_id, frame[position:], None))
 
 
 def request_frame(request: Request, *, is_flexible: bool) -> bytes:
@@ -69,7 +74,7 @@ def response_frame(request: Request, body: Sequence[Buffer]) -> tuple[int, Seque
 
     A small one is one buffer, which costs less to send; those of a larger body are not copied.
     """
-    api_key, version, correlation_id, _, _ = request
+    api_key, version, correlation_id, _, _, _ = request
     api = APIS.get(api_key)
     # The answer to ApiVersions must be understood by who does not know yet which versions there are.
     is_flexible = api is not None and version >= api.flexible_from and api_key != ApiKey.API_VERSIONS

@@ -33,6 +33,7 @@ from warren.protocol.codec import (
     text_reader,
     text_writer,
 )
+from warren.storage.layout import KafkaBatchHead
 
 PRODUCE: Final = APIS[ApiKey.PRODUCE]
 TOPIC_IDS_FROM: Final = 13
@@ -77,6 +78,8 @@ class LoneProduce(NamedTuple):
     records: memoryview
     records_at: int
     """Where they lie in the body of the request."""
+    head: KafkaBatchHead | None = None
+    """That of the first batch, where it was read together with the rest."""
 
     def whole(self) -> ProduceRequest:
         """The same as any request is."""
@@ -159,7 +162,7 @@ def _read_one(body: memoryview) -> LoneProduce | None:
     if partition_count != 1 or size < 0 or records_at + size != len(body):
         return None
     name = str(body[PRODUCE_START.size : name_end], "utf-8")
-    return tuple.__new__(LoneProduce, (acks, timeout_ms, name, partition, body[records_at:], records_at))
+    return tuple.__new__(LoneProduce, (acks, timeout_ms, name, partition, body[records_at:], records_at, None))
 
 
 def _read_one_flexible(body: memoryview) -> LoneProduce | None:
@@ -177,7 +180,7 @@ def _read_one_flexible(body: memoryview) -> LoneProduce | None:
         return None
     name = str(body[FLEXIBLE_PRODUCE_START.size : name_end], "utf-8")
     records = body[records_at : records_at + size]
-    return tuple.__new__(LoneProduce, (acks, timeout_ms, name, partition, records, records_at))
+    return tuple.__new__(LoneProduce, (acks, timeout_ms, name, partition, records, records_at, None))
 
 
 def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible: bool) -> ProduceRequest:

@@ -79,16 +79,20 @@ def split(records: memoryview) -> list[Batch]:
     return batches
 
 
-def only_batch(records: memoryview) -> Batch | None:
-    """The only batch that a producer sent for one partition, checked as `split` does; None where there are more."""
-    batch = _cut(records)
+def only_batch(records: memoryview, head: KafkaBatchHead | None = None) -> Batch | None:
+    """The only batch that a producer sent for one partition, checked as `split` does; None where there are more.
+
+    `head` is that of the batch, where it is at hand.
+    """
+    batch = _cut(records, head)
     return batch if len(batch.data) == len(records) else None
 
 
-def _cut(records: memoryview) -> Batch:
-    if len(records) < KAFKA_BATCH_HEAD.size:
-        raise BadBatch(f"{len(records)} bytes are less than a head")
-    head: KafkaBatchHead = tuple.__new__(KafkaBatchHead, KAFKA_BATCH_HEAD.unpack_from(records))
+def _cut(records: memoryview, head: KafkaBatchHead | None = None) -> Batch:
+    if head is None:
+        if len(records) < KAFKA_BATCH_HEAD.size:
+            raise BadBatch(f"{len(records)} bytes are less than a head")
+        head = tuple.__new__(KafkaBatchHead, KAFKA_BATCH_HEAD.unpack_from(records))
     _, length, _, magic, checksum, attributes, last, _, _, _, _, _, count = head
     end, compression = KAFKA_LENGTH_END + length, attributes & KAFKA_COMPRESSION
     if magic != KAFKA_MAGIC:

@@ -34,6 +34,7 @@ from warren.broker.transactions.registry import Transactions
 from warren.broker.unpacking import Unpacking
 from warren.config import BROKER_THREADS
 from warren.errors import UnsupportedRequest
+from warren.protocol.deliver_at import NAME
 from warren.protocol.own_schemas import OwnKey
 from warren.transaction.store import Store
 
@@ -55,6 +56,8 @@ class Broker:
     def __init__(self, store: Store, settings: BrokerSettings, limits: Limits, tasks: asyncio.TaskGroup) -> None:
         self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
         self.metrics = Metrics(store.clock.steady_s)
+        self.wanted_name = b"" if settings.deliver_at == "none" else NAME
+        """What is looked for in batches, to see whether a record of them is to be delayed."""
         self.topics, self.standings = Topics(store), Standings(self)
         self.budget = Budget(limits.waiting_size_max_in_all)
         self.long_polls = LongPolls(tasks)

@@ -30,7 +30,7 @@ def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
     if acks not in ACKS or is_looked_into_next(peer):
         return None
     try:
-        topic, batch = broker.topics.recall(name), only_batch(records, head)
+        topic, batch = broker.topics.recall(name), only_batch(records, head, broker.wanted_name)
     except WarrenError:
         return None
     if batch is None or not _is_fitting(call, topic, partition, batch):

@@ -234,7 +234,7 @@ def _checked(call: Call, topic: Topic, records: memoryview | None) -> tuple[list
     """The batches, and those of them that are still to be looked into."""
     if records is None:
         raise BadBatch("there is none")
-    batches, large = split(records), []
+    batches, large = split(records, call.broker.wanted_name), []
     for batch in batches:
         if len(batch.data) > topic.settings.message_size_max:
             raise TooLarge("batch", len(batch.data), topic.settings.message_size_max)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from warren.clock import microseconds
 from warren.config import BATCH_SIZE_TARGET, DELAY_S_MAX, RAW_SIZE_MAX
 from warren.errors import BadBatch, BadRecord
 from warren.message import Message
 from warren.protocol.record_batch import NO_PRODUCER, Batch
+from warren.protocol.searching import holds
 from warren.storage import columns
 from warren.storage.kafka_batch import UnpacksToMore, pack_kafka, records_of
 from warren.storage.kafka_columns import columns_of
@@ -24,12 +22,9 @@ DELIVER_AT: Final = "warren.deliver-at"
 NAME: Final = DELIVER_AT.encode()
 MILLISECONDS_DIGITS_MAX: Final = 15
 VALUE_SHOWN_MAX: Final = 40
-COPIED_SIZE_MAX: Final = 4 << 10
-"""Up to so many bytes it is quicker to copy them than to ask where they lie."""
 AT_ONCE_SIZE_MAX: Final = 8 << 10
 AT_ONCE_UNPACKED_SIZE_MAX: Final = 256 << 10
 """A compressed batch of so many bytes, and so many when unpacked, is looked into while others wait: a moment."""
-Memmem = Callable[[int, int, bytes, int], int | None]
 
 
 class Delayed(NamedTuple):
@@ -57,11 +52,11 @@ def may_be_delayed(batch: Batch, *, sees_compressed: bool) -> bool:
     Without `sees_compressed` a batch that is compressed is not looked into, and has none.
     """
     if not batch.head.attributes & KAFKA_COMPRESSION:
-        return _holds(batch.data)
+        return batch.is_named if batch.is_named is not None else holds(batch.data, NAME)
     if not sees_compressed:
         return False
     try:
-        return len(batch.data) > AT_ONCE_SIZE_MAX or _holds(_records(batch, AT_ONCE_UNPACKED_SIZE_MAX))
+        return len(batch.data) > AT_ONCE_SIZE_MAX or holds(_records(batch, AT_ONCE_UNPACKED_SIZE_MAX), NAME)
     except UnpacksToMore:
         return True
 
@@ -77,29 +72,6 @@ def _records(batch: Batch, size_max: int) -> memoryview:
         raise BadBatch(str(error)) from error
 
 
-def _find_memmem() -> Memmem | None:
-    """The search of the C library, which is many times as quick as Python's where most of it does not match."""
-    try:
-        found = ctypes.CDLL(None).memmem
-    except (AttributeError, OSError, TypeError):
-        return None
-    found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
-    found.restype = ctypes.c_void_p
-    search: Memmem = found
-    return search
-
-
-_MEMMEM: Final = _find_memmem()
-
-
-def _holds(data: memoryview) -> bool:
-    if len(data) <= COPIED_SIZE_MAX or _MEMMEM is None:
-        return NAME in bytes(data)
-    # The array keeps the bytes where they are until the search is over.
-    view = np.frombuffer(data, np.uint8)
-    return _MEMMEM(view.ctypes.data, len(view), NAME, len(NAME)) is not None
-
-
 def split_delayed(batch: Batch, now_us: int) -> Split | None:
     """The batch taken apart by what is due after `now_us`; None where nothing of it is.
 
@@ -107,7 +79,7 @@ def split_delayed(batch: Batch, now_us: int) -> Split | None:
     the batch unpacks to.
     """
     delayed: dict[int, Delayed] = {}
-    if batch.head.attributes & KAFKA_COMPRESSION and not _holds(_records(batch, RAW_SIZE_MAX)):
+    if batch.head.attributes & KAFKA_COMPRESSION and not holds(_records(batch, RAW_SIZE_MAX), NAME):
         return None
     for row, message in enumerate(_messages(batch)):
         value = message.headers.get(DELIVER_AT)

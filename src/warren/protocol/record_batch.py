@@ -9,6 +9,7 @@ from warren.config import KAFKA_BATCH_COUNT_MAX, QUICK_SIZE_MAX, RAW_SIZE_MAX
 from warren.errors import BadBatch
 from warren.message import NO_CORR_OFFSET, Message
 from warren.protocol.codec import CONTROL_KEY, CONTROL_VALUE
+from warren.protocol.searching import PIECE_SIZE, check_and_search
 from warren.storage.checksum import crc32c
 from warren.storage.kafka_batch import UnpacksToMore, numbered, records_of
 from warren.storage.kafka_columns import (
@@ -49,6 +50,8 @@ class Batch(NamedTuple):
 
     head: KafkaBatchHead
     data: memoryview
+    is_named: bool | None = None
+    """Whether the name that was looked for together with its checksum stands in it; None where it was not."""
 
     @property
     def compression(self) -> str:
@@ -64,14 +67,14 @@ class Batch(NamedTuple):
         return self.head.producer_id != NO_PRODUCER
 
 
-def split(records: memoryview) -> list[Batch]:
+def split(records: memoryview, wanted: bytes = b"") -> list[Batch]:
     """The batches that a producer sent for one partition, each of them checked but for what its records say.
 
-    BadBatch where one does not check.
+    BadBatch where one does not check. Whoever will look for a name in it says so: large ones are searched now.
     """
     batches, position = [], 0
     while position < len(records):
-        batch = _cut(records[position:])
+        batch = _cut(records[position:], None, wanted)
         batches.append(batch)
         position += len(batch.data)
     if not batches:
@@ -79,16 +82,16 @@ def split(records: memoryview) -> list[Batch]:
     return batches
 
 
-def only_batch(records: memoryview, head: KafkaBatchHead | None = None) -> Batch | None:
+def only_batch(records: memoryview, head: KafkaBatchHead | None = None, wanted: bytes = b"") -> Batch | None:
     """The only batch that a producer sent for one partition, checked as `split` does; None where there are more.
 
     `head` is that of the batch, where it is at hand.
     """
-    batch = _cut(records, head)
+    batch = _cut(records, head, wanted)
     return batch if len(batch.data) == len(records) else None
 
 
-def _cut(records: memoryview, head: KafkaBatchHead | None = None) -> Batch:
+def _cut(records: memoryview, head: KafkaBatchHead | None, wanted: bytes) -> Batch:
     if head is None:
         if len(records) < KAFKA_BATCH_HEAD.size:
             raise BadBatch(f"{len(records)} bytes are less than a head")
@@ -110,9 +113,14 @@ def _cut(records: memoryview, head: KafkaBatchHead | None = None) -> Batch:
     if attributes & KAFKA_CONTROL:
         raise BadBatch("a control batch, which only a broker writes")
     data = records if end == len(records) else records[:end]
-    if crc32c(data[KAFKA_CHECKED_AT:]) != checksum:
+    is_named = None
+    if wanted and end > PIECE_SIZE and not compression:
+        found, is_named = check_and_search(data[KAFKA_CHECKED_AT:], wanted)
+    else:
+        found = crc32c(data[KAFKA_CHECKED_AT:])
+    if found != checksum:
         raise BadBatch("it does not match its checksum")
-    return tuple.__new__(Batch, (head, data))
+    return tuple.__new__(Batch, (head, data, is_named))
 
 
 def check_records(batch: Batch) -> None:

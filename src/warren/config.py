@@ -264,7 +264,7 @@ KAFKA_BATCH_COUNT_MAX: Final = 1 << 20
 """Records in a batch of a Kafka client: as many as librdkafka can be told to put there."""
 QUICK_SIZE_MAX: Final = 4 << 20
 """What a batch may unpack to where others wait meanwhile; one that unpacks to more is looked into by a thread."""
-BATCHES_LOOKED_INTO_FIRST: Final = 4
+BATCHES_LOOKED_INTO_FIRST: Final = 2
 BATCHES_LOOKED_INTO_EACH: Final = 64
 """The first batches of a connection, and then one of so many, are refused where a record in them cannot be read."""
 PRODUCER_IDS_RESERVED: Final = 1000

@@ -6,16 +6,17 @@ import tracemalloc
 
 import pytest
 
+from warren.config import FRAME_BUFFER_SIZE
 from warren.errors import BadFrame
 from warren.protocol.codec import INT32
-from warren.protocol.frames import FrameReader
+from warren.protocol.frames import OFFERED_AFTER_LARGE, FrameReader
 
 
 def framed(*bodies: bytes) -> bytes:
     return b"".join(INT32.pack(len(body)) + body for body in bodies)
 
 
-BODIES = [b"", b"a", b"bc" * 20, bytes(range(256)) * 5, b"tail"]
+BODIES = [b"", b"a", b"bc" * 20, bytes(range(256)) * 5, b"tail", bytes(range(256)) * 40, b"d" * 5000, b"end"]
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 64, 1000, 100_000])
@@ -50,6 +51,20 @@ def test_a_large_frame_is_received_into_its_final_buffer() -> None:
     assert (len(buffer), bytes(frame)) == (990, b"x" * 10 + b"y" * 990)
     buffer[0] = ord("z")
     assert frame[10] == ord("z")
+
+
+def test_behind_a_large_frame_little_is_received_before_the_next_has_its_buffer() -> None:
+    reader = FrameReader()
+    large = bytes(FRAME_BUFFER_SIZE)
+    reader.feed(framed(large))
+    assert len(reader.buffer()) == OFFERED_AFTER_LARGE
+
+    reader.feed(framed(large)[:OFFERED_AFTER_LARGE])
+
+    assert len(reader.buffer()) == INT32.size + len(large) - OFFERED_AFTER_LARGE
+    reader.feed(framed(large)[OFFERED_AFTER_LARGE:])
+    assert [bytes(frame) for frame in reader.feed(framed(b"a", b"b"))] == [b"a", b"b"]
+    assert len(reader.buffer()) == FRAME_BUFFER_SIZE
 
 
 def test_whether_a_stream_ends_in_the_middle_of_a_frame_can_be_told() -> None:

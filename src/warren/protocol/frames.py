@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from warren.config import FRAME_BUFFER_SIZE, FRAME_SIZE_MAX
 from warren.errors import BadFrame
 from warren.protocol.codec import INT32
+
+OFFERED_AFTER_LARGE: Final = 4 << 10
+"""Behind a large frame so many bytes are received before it is known how large the next one is."""
 
 
 class FrameReader:
@@ -18,7 +23,8 @@ class FrameReader:
 
     def __init__(self, size_max: int = FRAME_SIZE_MAX, buffer_size: int = FRAME_BUFFER_SIZE) -> None:
         self.size_max = size_max
-        self._small = memoryview(bytearray(max(buffer_size, INT32.size)))
+        self._small = self._offered = memoryview(bytearray(max(buffer_size, INT32.size)))
+        """Where small frames are received, and how much of it is offered for the next one."""
         self._end = 0
         self._large: memoryview | None = None
         self._filled = 0
@@ -37,7 +43,7 @@ class FrameReader:
         """Where the next bytes belong, however many are expected. Never empty. Tell `received` how many came."""
         if self._large is not None:
             return self._large[self._filled :]
-        return self._small[self._end :] if self._end else self._small
+        return self._small[self._end :] if self._end else self._offered
 
     def received(self, size: int) -> list[memoryview]:
         """The frames that are whole now that `size` more bytes are in the buffer. They are the caller's to keep."""
@@ -52,6 +58,8 @@ class FrameReader:
         if self._filled < len(self._large):
             return []
         frame, self._large = self._large, None
+        # The next one is as large, most likely: what comes before its own buffer is there has to be copied.
+        self._offered = self._small[:OFFERED_AFTER_LARGE]
         return [frame]
 
     def feed(self, data: bytes | memoryview) -> list[memoryview]:
@@ -67,6 +75,7 @@ class FrameReader:
 
     def _cut(self) -> list[memoryview]:
         small, position, end = self._small, 0, self._end
+        self._offered = small
         frames = []
         while end - position >= INT32.size:
             (size,) = INT32.unpack_from(small, position)

@@ -115,7 +115,7 @@ class Commit:
 
     def _settle_alone(self, ticket: Ticket) -> bool:
         """Commit one message where nobody else is about to commit; whether that was done."""
-        if len(ticket.batch) > 1 or not self.group.try_lead():
+        if len(ticket.batch) > 1 or ticket.batch[0].message_count > 1 or not self.group.try_lead():
             return False
         try:
             ticket.receipt = self._put_shortly(ticket.batch[0])

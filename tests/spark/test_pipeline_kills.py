@@ -115,6 +115,8 @@ def test_a_driver_killed_twenty_times_loses_nothing_and_doubles_nothing(tmp_path
         waiting.append(next(victims))
         victim = waiting.popleft()
         if not victim.begin() or not all(victim.heard() == "batch" for _ in range(draw.randrange(BATCHES_MAX + 1))):
+            # It died of its own, or came to its end.
+            victim.kill(is_whole=True)
             assert len(list(tmp_path.glob("victim-*"))) < KILLS + DEATHS_MAX, victim.complaint()
             continue
         time.sleep(draw.random() * DELAY_S_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from warren.broker.call import Answer, Call, Later
@@ -58,34 +59,19 @@ def _is_fitting(call: Call, topic: Topic, partition: int, batch: Batch) -> bool:
         and not head.attributes & KAFKA_TRANSACTIONAL
         and 0 <= partition < topic.partition_count
         and len(batch.data) <= topic.settings.message_size_max
-        and (call.broker.rights is None or call.may(Operation.WRITE, Kind.TOPIC, topic.name))
+        and call.may(Operation.WRITE, Kind.TOPIC, topic.name)
         and (looks == "none" or not may_be_delayed(batch, sees_compressed=looks == "all"))
     )
 
 
-class _Soon(Later):
-    """The answer to a batch that is on its way to the disk."""
-
-    __slots__ = ("_asked",)
-
-    def __init__(self, *asked: *tuple[Call, str, int, Log]) -> None:
-        self._asked = asked
-
-    def arrived(self, outcome: Outcome) -> None:
-        try:
-            found: Answer | BaseException = _answer(*self._asked, outcome)
-        except BaseException as error:  # noqa: BLE001  # It is told to whoever waits.
-            found = error
-        self.told(found)
-
-
 def _soon(call: Call, name: str, partition: int, log: Log, packed: Packed) -> Answer | Later:
-    soon = _Soon(call, name, partition, log)
+    later = Later()
+    told = partial(later.tell, partial(_answer, call, name, partition, log))
     try:
-        call.broker.door.put_soon(log, (packed,), soon.arrived)
+        call.broker.door.put_soon(log, (packed,), told)
     except WarrenError as error:
         return _answer(call, name, partition, log, error)
-    return soon
+    return later
 
 
 def _answer(call: Call, name: str, partition: int, log: Log, outcome: Outcome) -> Answer:

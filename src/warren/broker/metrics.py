@@ -78,9 +78,7 @@ class Metrics:
         api.requests += 1
         api.size_in += size_in
         api.size_out += size_out
-        taken_s, seconds = self.now() - begun_s, api.seconds
-        seconds.counts[bisect_left(SECONDS_BOUNDS, taken_s)] += 1
-        seconds.sum += taken_s
+        api.seconds.add(self.now() - begun_s)
 
     def failed(self, api_key: int) -> None:
         """The answer to a request tells of an error, or there was none."""

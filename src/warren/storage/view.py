@@ -44,11 +44,7 @@ class LogView:
     @property
     def first(self) -> int:
         """The number of the first message that is still there."""
-        index = self._files.index()
-        words, seen = index.words, self._words
-        # As `_look` looks, which need not be called where nothing has changed: this is asked for with each put.
-        if index is not self._index or words[0] != seen[0] or words[1] != seen[1]:
-            self._look()
+        index = self._look()
         return self._base_numbers[0] if self._base_numbers else index.message_count
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from warren.broker import topics as broker_topics
-from warren.broker.topics import LOOK_S, Topics
+from warren.broker.topics import FOUND_S, LOOK_S, Topics
 from warren.errors import NoSuchTopic
 from warren.transaction.store import Store
 
@@ -59,13 +59,15 @@ def test_ids_of_deleted_topics_are_forgotten_where_there_are_many_and_those_of_o
 ) -> None:
     monkeypatch.setattr(broker_topics, "SWEPT_FROM", 4)
     monkeypatch.setattr(broker_topics, "NAMES_SWEPT_FROM", 10)
-    with Store(tmp_path, keeps=False) as store:
+    clock = SimulatedClock()
+    with Store(tmp_path, keeps=False, clock=clock) as store:
         topics = Topics(store)
         kept = {topics.id_of(topics.make(f"kept-{number}")): f"kept-{number}" for number in range(3)}
         gone = []
         for number in range(50):
             gone.append(topics.id_of(topics.recall(topics.make(f"gone-{number}").name)))
             store.delete_topic(f"gone-{number}")
+            clock.pass_ns(int(FOUND_S * 1e9))
             gc.collect()
 
         assert len(topics._ids) <= 2 * len(kept) + 4

@@ -51,7 +51,6 @@ OTHERWISE: Final[Mapping[str, str]] = {
     "test_describe_topic_partitions_pagination": "DescribeTopicPartitions",
     "test_list_config_resources": "ListConfigResources",
     "test_describe_configs_broker_resource_returns_configs": "the broker has no setting advertised.listeners",
-    "test_delete_records": "DeleteRecords removes whole blocks",
 }
 """Tests of what is not served, or is otherwise than in Kafka, and what that is."""
 OF_JAVA: Final = ("test_ssl_handshake", "test_legacy_kafka_client_ssl")

@@ -105,11 +105,11 @@ class PowerCutMachine(RuleBasedStateMachine):
         batch = [self._suited(sent)] * count
         self._do("append_many", lambda: self.world.append_many(batch), moment, crash, seed)
 
-    @rule(share=st.floats(0, 1), moment=MOMENTS, crash=CRASHES, seed=SEED)
-    def retire(self, share: float, moment: Moment | None, crash: Crash, seed: int) -> None:
+    @rule(share=st.floats(0, 1), exactly=st.booleans(), moment=MOMENTS, crash=CRASHES, seed=SEED)
+    def retire(self, share: float, exactly: bool, moment: Moment | None, crash: Crash, seed: int) -> None:
         log = self.world.log
         before = log.first + int((log.end - log.first) * share)
-        self._do("retire", lambda: self.world.retire(before), moment, crash, seed)
+        self._do("retire", lambda: self.world.retire(before, exactly=exactly), moment, crash, seed)
 
     @rule(name=st.sampled_from(list(READERS)), limit=st.integers(1, 50), moment=MOMENTS, crash=CRASHES, seed=SEED)
     def commit_reader(self, name: str, limit: int, moment: Moment | None, crash: Crash, seed: int) -> None:

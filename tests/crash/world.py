@@ -186,11 +186,13 @@ class World:
         records = packed_rows([sent._asdict() for sent in batch])
         return records if record_size(records) <= log.record_size_max else None
 
-    def retire(self, before: int) -> None:
+    def retire(self, before: int, *, exactly: bool) -> None:
+        exactly = exactly and self.setup.version != 1
         self.model.first_in_flight = max(self.model.first, before)
-        self.log.retire(before=before)
+        self.log.retire(before=before, exactly=exactly)
         if not self.disk.is_cut:
-            assert self.model.first <= self.log.first <= self.model.first_in_flight
+            least = before if exactly else self.model.first
+            assert least <= self.log.first <= self.model.first_in_flight
             self.model.retire(self.log.first)
 
     def commit_reader(self, name: str, limit: int) -> None:

@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.fakes import quick_log
-from warren.errors import NumberRetired
+from warren.errors import NumberRetired, UnsupportedByVersion
 from warren.message import Message
 from warren.storage import END, START, Log, QueueReader
+from warren.storage.index import FIRST_KEY
 from warren.storage.reader import Place
 from warren.storage.tags import TagFilter
 
@@ -181,9 +182,28 @@ class LogBesideList(RuleBasedStateMachine):
         first = self.log.retire(before=before)
 
         assert self.first <= first <= max(self.first, before)
-        assert first < len(self.messages) or not self.messages
-        assert [block.base_number for block in self.log.inspect().blocks[:1]] in ([first], [])
+        self._check_blocks(first)
         self.first = first
+
+    @rule(before=st.integers(0, 400), by_other=st.booleans())
+    def retire_exactly(self, before: int, by_other: bool) -> None:
+        log = self.other if by_other else self.log
+        if self.version == 1:
+            with pytest.raises(UnsupportedByVersion):
+                log.retire(before=before, exactly=True)
+            return
+        self.first = max(self.first, min(before, len(self.messages)))
+
+        assert log.retire(before=before, exactly=True) == self.first
+
+        assert [log.first for log in (self.log, self.other, self.follower)] == [self.first] * 3
+        self._check_blocks(self.first)
+
+    def _check_blocks(self, first: int) -> None:
+        """The first message is in the first block, and only the last block may hold none any more."""
+        for block in self.log.inspect().blocks[:1]:
+            assert block.base_number <= first
+            assert first < block.end_number or not block.is_sealed
 
     @rule()
     def close_and_reopen(self) -> None:
@@ -210,12 +230,17 @@ class LogBesideList(RuleBasedStateMachine):
         self.follower = quick_log(self.directory.name, read_only=True, clock=self.clock)
         self._forget_readers()
         self.flag = 0
+        # What was deleted within a block was known to the index alone.
+        blocks = self.log.inspect().blocks
+        assert self.log.first == (blocks[0].base_number if blocks else len(self.messages))
+        self.first = self.log.first
 
     @rule(value=st.integers(0, 2**32 - 1))
     def set_flag(self, value: int) -> None:
         self.log.flag = self.flag = value
         self.log.extension = {"flag": str(value)}
-        assert (self.other.flag, dict(self.other.extension)) == (value, {"flag": str(value)})
+        pairs = {key: pair for key, pair in self.other.extension.items() if key != FIRST_KEY}
+        assert (self.other.flag, pairs, self.other.first) == (value, {"flag": str(value)}, self.first)
 
     @rule()
     def rest(self) -> None:

@@ -69,7 +69,7 @@ def offset_for_leader_epoch(call: Call, request: Fields) -> Values:
 
 
 async def delete_records(call: Call, request: Fields) -> Values:
-    """Retire whole blocks before a number; what is left starts at or before it."""
+    """Delete the messages before a number; what is left starts with it, in a log of version 1 with its block."""
     topics = []
     for topic in request.topics:
         partitions = []
@@ -78,7 +78,7 @@ async def delete_records(call: Call, request: Fields) -> Values:
             try:
                 log = call.broker.topics.find(topic.name).partition(asked.partition_index)
                 before = log.end if asked.offset == HIGH_WATERMARK else asked.offset
-                if not log.first <= before <= log.end:
+                if not 0 <= before <= log.end:
                     found |= {"low_watermark": NONE, "error_code": Code.OFFSET_OUT_OF_RANGE}
                 else:
                     found |= {"low_watermark": await call.broker.in_thread(_retired, log, before)}
@@ -90,7 +90,7 @@ async def delete_records(call: Call, request: Fields) -> Values:
 
 
 def _retired(log: Log, before: int) -> int:
-    return log.retire(before=before)
+    return log.retire(before=before, exactly=log.version > 1)
 
 
 def _for_each(call: Call, request: Fields, find: Callable[[Log, Fields], dict[str, Any]]) -> Values:

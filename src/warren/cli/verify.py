@@ -23,7 +23,7 @@ def verify(path: str) -> None:
             def show(number: int) -> None:
                 nonlocal checked
                 checked = number
-                progress.update(task, completed=number - first)
+                progress.update(task, completed=max(number - first, 0))
 
             try:
                 found = log.verify(show)

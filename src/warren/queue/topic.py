@@ -428,9 +428,7 @@ class Topic:
     def retire(self) -> None:
         """Remove the blocks that the settings no longer keep."""
         for log in self.logs:
-            first = first_to_keep(log, self.settings, self.clock.now_ns() // 1000)
-            if first > log.first:
-                log.retire(before=first)
+            log.retire(before=first_to_keep(log, self.settings, self.clock.now_ns() // 1000))
 
     def differs(self, partitions: int | None, given: Mapping[str, Any]) -> None:
         """SettingsDiffer where the topic was opened with settings that it does not have."""

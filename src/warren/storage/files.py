@@ -16,7 +16,7 @@ from warren.storage import paths
 from warren.storage.block import Block
 from warren.storage.filesystem import File, FileSystem, Lock
 from warren.storage.format import FORMATS, Format
-from warren.storage.index import Index, index_bytes
+from warren.storage.index import Index, index_bytes, with_first
 from warren.storage.layout import READER_REMOVED_AT, STATE_REPLACED, WORD_STATE, Slot
 from warren.storage.residents import Residents
 
@@ -129,16 +129,22 @@ class LogFiles:
         return self.rewrite_index(index, max_block_count=index.max_block_count * 2)
 
     def rewrite_index(
-        self, index: Index, *, max_block_count: int | None = None, extension: Mapping[str, str] | None = None
+        self,
+        index: Index,
+        *,
+        max_block_count: int | None = None,
+        extension: Mapping[str, str] | None = None,
+        first_kept: int | None = None,
     ) -> Index:
         """The same index, but for what is given. The blocks stay open."""
+        pairs = index.extension() if extension is None else extension
         data = index_bytes(
             version=index.version,
             max_block_count=max_block_count or index.max_block_count,
             blocks=index.blocks(),
             message_count=index.message_count,
             flag=index.flag,
-            extension=index.extension() if extension is None else extension,
+            extension=with_first(pairs, index.first_kept if first_kept is None else first_kept),
             synced=index.synced,
             boot_id=index.boot_id,
             state=index.state,

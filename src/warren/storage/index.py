@@ -39,6 +39,8 @@ from warren.storage.layout import (
 from warren.storage.record import text_bytes
 
 SNAPSHOT_TRIES_MAX: Final = 1000
+FIRST_KEY: Final = "warren.first"
+"""The pair of the extension that tells the first message that is not deleted, with a checksum of its own."""
 
 
 def _same(value: int) -> int:
@@ -174,6 +176,13 @@ class Index:
             position = end
         return pairs
 
+    @property
+    def first_kept(self) -> int:
+        """The number below which messages are deleted, though their block may be there; 0 where none are."""
+        value = self.extension().get(FIRST_KEY, "")
+        number = value.partition(" ")[0]
+        return int(number) if number.isdecimal() and value == _first_value(int(number)) else 0
+
     # --- How the log was left ---
 
     @property
@@ -287,6 +296,16 @@ def _slot_bytes(fields: IndexFields, slot: Slot) -> bytes:
         return fields.slot.pack(*slot)
     us = fields.us_per_tick
     return fields.slot.pack(slot.base_offset, slot.end_offset, slot.created // us, slot.updated // us)
+
+
+def with_first(pairs: Mapping[str, str], number: int) -> dict[str, str]:
+    """The pairs of an extension, with the one that says that messages below `number` are deleted; without it for 0."""
+    others = {key: value for key, value in pairs.items() if key != FIRST_KEY}
+    return {**others, FIRST_KEY: _first_value(number)} if number else others
+
+
+def _first_value(number: int) -> str:
+    return f"{number} {crc32c(str(number).encode()):08x}"
 
 
 def extension_bytes(extension: Mapping[str, str], version: int) -> bytes:

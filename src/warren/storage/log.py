@@ -407,10 +407,10 @@ class Log:
 
     # --- Keeping house ---
 
-    def retire(self, *, before: int) -> int:
-        """Remove whole blocks whose messages all come before `before`; the first number that is still there."""
+    def retire(self, *, before: int, exactly: bool = False) -> int:
+        """Remove blocks whose messages all come before `before`, and, `exactly`, hide the others; the first left."""
         self.check_writable()
-        retire(self._files, self._view, self._commit, before)
+        retire(self._files, self._view, self._commit, before, exactly=exactly)
         return self.first
 
     def remove(self) -> None:

@@ -18,7 +18,7 @@ from warren.errors import CorruptRecord
 from warren.storage import paths
 from warren.storage.block import HEADER_SIZE_MAX, Block, BlockHeader, end_of_block
 from warren.storage.files import LogFiles
-from warren.storage.index import Blocks, Index, index_bytes
+from warren.storage.index import Blocks, Index, index_bytes, with_first
 from warren.storage.layout import (
     END_OF_BLOCK,
     LABEL_INDEX,
@@ -84,6 +84,7 @@ class _Recoverer:
         self._max_block_count = max(max_block_count, index.max_block_count if index else 0)
         self._flag = index.flag if index else 0
         self._extension = index.extension() if index else {}
+        self._first_kept = index.first_kept if index else 0
         self._index = index if index is not None and index.is_credible() and not force else None
         # Where the system kept running, the published end is the truth; else all that counts is what was synced.
         self._end_known: int | None = None
@@ -405,7 +406,8 @@ class _Recoverer:
             blocks=blocks,
             message_count=message_count,
             flag=self._flag,
-            extension=self._extension,
+            # What was deleted may have been lost as well: then what comes next gets these numbers.
+            extension=with_first(self._extension, min(self._first_kept, message_count)),
             synced=message_count,
             boot_id=self._files.filesystem.boot_id(),
             state=STATE_OPEN,

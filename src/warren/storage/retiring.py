@@ -1,28 +1,46 @@
-"""Retiring: whole blocks leave the log at its start, and the log knows so before a file goes."""
+"""Retiring: messages leave the log at its start, and the log knows so before a file goes."""
 
 from __future__ import annotations
 
+from warren.errors import UnsupportedByVersion
 from warren.storage import paths
 from warren.storage.commit import Commit
 from warren.storage.files import LogFiles
 from warren.storage.view import LogView
+from warren.storage.writer import QueueWriter
 
 
-def retire(files: LogFiles, view: LogView, commit: Commit, before: int) -> None:
-    """Remove the blocks whose messages all come before `before`."""
-    version = files.format.version
-    if version == 1:
+def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exactly: bool) -> None:
+    """Remove the blocks whose messages all come before `before`.
+
+    With `exactly`, the messages before it that are left in the first block are deleted as well: no reader sees them any
+    more, and their bytes go with the block, when all of it is behind.
+    """
+    if exactly and files.format.version == 1:
+        raise UnsupportedByVersion("deleting messages within a block", 1)
+    before = max(before, view.first)
+    if not view.sealed_before(before)[1] and not (exactly and before > view.first):
+        return
+    if files.format.version == 1:
         # The first record of the first block is what tells the numbers of all: it must not be lost.
         commit.sync()
     with commit.changing() as writer:
-        index = writer.index
-        start, slots = view.sealed_before(before)
-        if slots:
-            _, count = index.block_range()
-            index.put_block_range(start + len(slots), count - len(slots))
-            # Durable before a file goes: recovery must know that these blocks are not missing but retired.
-            index.sync()
-            files.forget_blocks(range(start, start + len(slots)))
-            for slot in slots:
-                files.filesystem.remove(paths.block_path(files.directory, slot.base_offset, version))
-            files.filesystem.sync_directory(files.directory)
+        _remove_blocks(files, view, writer, before)
+        before = min(before, view.end)
+        if exactly and before > view.first:
+            writer.move_to(files.rewrite_index(writer.index, first_kept=before))
+
+
+def _remove_blocks(files: LogFiles, view: LogView, writer: QueueWriter, before: int) -> None:
+    index = writer.index
+    start, slots = view.sealed_before(before)
+    if slots:
+        _, count = index.block_range()
+        index.put_block_range(start + len(slots), count - len(slots))
+        # Durable before a file goes: recovery must know that these blocks are not missing but retired.
+        index.sync()
+        files.forget_blocks(range(start, start + len(slots)))
+        for slot in slots:
+            path = paths.block_path(files.directory, slot.base_offset, files.format.version)
+            files.filesystem.remove(path)
+        files.filesystem.sync_directory(files.directory)

@@ -25,9 +25,11 @@ class Verified:
 
 def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Verified:
     """Read everything. CorruptRecord at the first damage; `progress` is told how many messages were checked so far."""
-    first, end = view.first, view.end
-    number, timestamp, records, blocks, size = first, 0, 0, 0, 0
-    for stretch, _ in view.stretches(first, end):
+    first, end, slots = view.first, view.end, view.slots().slots
+    # What is deleted of the first block is checked with it.
+    start = slots[0].base_number if slots else first
+    number, timestamp, records, blocks, size = start, 0, 0, 0, 0
+    for stretch, _ in view.stretches(start, end):
         number, timestamp, count = _verify_block(stretch, number, end, timestamp, progress)
         records, blocks, size = records + count, blocks + 1, size + stretch.limit
     if number != end:

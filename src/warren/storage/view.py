@@ -75,6 +75,8 @@ class LogView:
                 slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in known]
             else:
                 slots, numbers = list(blocks.slots), [slot.base_number for slot in blocks.slots]
+                # What is deleted of the first block is gone for whoever reads.
+                numbers[:1] = [max(number, index.first_kept) for number in numbers[:1]]
             self._slots, self._base_numbers = slots, numbers
             self._index, self._range, self._words = index, (blocks.start, len(slots)), seen
         return index
@@ -197,7 +199,7 @@ class LogView:
             return end
         is_last = low == len(self._slots) - 1
         block, limit, end_number = self._stretch(index, self._range[0], low, is_last=is_last, end=end)
-        return block.find_time(timestamp, limit, end_number)
+        return max(block.find_time(timestamp, limit, end_number), self._base_numbers[0])
 
     def _last_timestamp(self, place: int) -> int:
         slot = self._slots[place]

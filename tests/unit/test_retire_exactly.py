@@ -1,0 +1,176 @@
+"""Retiring exactly: what comes before a number is gone for all, wherever in a block it lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.fakes import quick_log
+from warren.errors import NumberRetired, TooLarge, UnsupportedByVersion
+from warren.storage import START, Log
+from warren.storage.index import FIRST_KEY
+from warren.transaction.store import Store
+
+PER_BLOCK = 4
+COUNT = 22
+
+
+def filled(path: Path, **options: object) -> Log:
+    """22 messages, four to a block, and so six blocks."""
+    log = quick_log(path, block_size=4096, **options)
+    append(log, COUNT)
+    return log
+
+
+def append(log: Log, count: int) -> None:
+    for _ in range(count):
+        log.append(b"%04d" % log.end * 200)
+
+
+def bases(log: Log) -> list[int]:
+    return [block.base_number for block in log.inspect().blocks]
+
+
+@pytest.mark.parametrize(("before", "blocks_gone"), [(1, 0), (4, 1), (5, 1), (19, 4), (20, 5), (21, 5), (22, 5)])
+def test_the_log_starts_with_the_very_number(tmp_path: Path, before: int, blocks_gone: int) -> None:
+    with filled(tmp_path) as log, quick_log(tmp_path, read_only=True) as follower:
+        assert log.retire(before=before, exactly=True) == before
+
+        for seen in (log, follower):
+            assert [message.number for message in seen.read(before)] == list(range(before, COUNT))
+            assert [message.number for message in seen.backwards()] == list(range(COUNT - 1, before - 1, -1))
+            assert sum(batch.num_rows for batch in seen.scan()) == COUNT - before
+            assert seen.find_time(0) == before
+            for ask in (seen.at, seen.read):
+                with pytest.raises(NumberRetired) as told:
+                    ask(before - 1)
+                assert told.value.first == before
+        assert bases(log)[0] == blocks_gone * PER_BLOCK
+        assert log.verify().messages == COUNT - before
+        assert log.append(b"next").number == COUNT
+
+
+@pytest.mark.parametrize(("before", "first"), [(-1, 6), (0, 6), (5, 6), (6, 6), (10**9, COUNT)])
+def test_what_is_gone_stays_gone_and_what_is_not_there_yet_is_not(tmp_path: Path, before: int, first: int) -> None:
+    with filled(tmp_path) as log:
+        log.retire(before=6, exactly=True)
+
+        assert log.retire(before=before, exactly=True) == first
+        append(log, 2)
+        assert [message.number for message in log.read(first)] == list(range(first, COUNT + 2))
+
+
+def test_it_lasts_when_the_log_is_closed_and_when_its_index_is_rewritten(tmp_path: Path) -> None:
+    with filled(tmp_path, max_block_count=6) as log:
+        log.retire(before=2, exactly=True)
+        log.extension = {"topic": "orders"}
+        append(log, 5)
+        assert log.inspect().max_block_count == 12
+        assert log.first == 2
+
+    with quick_log(tmp_path, block_size=4096) as log:
+        assert (log.recovery, log.first, log.extension["topic"]) == (None, 2, "orders")
+
+
+def test_a_block_of_which_all_is_gone_leaves_the_disk_when_it_is_not_the_last(tmp_path: Path) -> None:
+    with Store(tmp_path, keeps=False) as store:
+        topic = store.topic("orders", block_size=4096)
+        log = topic.partition(0)
+        append(log, PER_BLOCK)
+        log.retire(before=PER_BLOCK, exactly=True)
+        topic.retire()
+        assert bases(log) == [0]
+        append(log, 1)
+        assert bases(log) == [0, PER_BLOCK]
+
+        topic.retire()
+
+        assert (bases(log), log.first) == ([PER_BLOCK], PER_BLOCK)
+
+
+def test_where_nothing_is_to_go_another_writer_is_not_waited_for(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        log.retire(before=5, exactly=True)
+        log.close()
+    reader = quick_log(tmp_path)
+    with quick_log(tmp_path, exclusive=True) as writer:
+        append(writer, 1)
+
+        assert reader.retire(before=5) == reader.retire(before=5, exactly=True) == 5
+    reader.close()
+
+
+def test_a_reader_that_falls_behind_is_told(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        reader = log.reader("billing")
+        log.retire(before=3, exactly=True)
+
+        with pytest.raises(NumberRetired):
+            reader.read()
+        assert reader.seek(START) == 3
+        assert [message.number for message in reader.read(2)] == [3, 4]
+        assert log.reader("audit").position == 3
+
+
+def test_a_damaged_note_hides_nothing(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        log.retire(before=2, exactly=True)
+    data = (tmp_path / "index").read_bytes()
+    place = data.index(FIRST_KEY.encode()) + len(FIRST_KEY)
+    assert data[place : place + 2] == b"2 "
+    (tmp_path / "index").write_bytes(data[:place] + b"3" + data[place + 1 :])
+
+    with quick_log(tmp_path, block_size=4096) as log:
+        assert log.recovery is not None
+        assert (log.first, log.verify().messages) == (0, COUNT)
+
+
+def test_after_a_repair_that_cuts_what_was_gone_new_messages_are_seen(tmp_path: Path) -> None:
+    with quick_log(tmp_path) as log:
+        append(log, 10)
+        log.retire(before=8, exactly=True)
+        damaged = log.inspect().blocks[0].path
+        place = Path(damaged).read_bytes().index(b"0003")
+    with Path(damaged).open("r+b") as file:
+        file.seek(place)
+        file.write(b"9999")
+
+    with quick_log(tmp_path, repair=True) as log:
+        assert (log.first, log.end) == (3, 3)
+        assert log.append(b"next").number == 3
+        assert [message.body for message in log.read(3)] == [b"next"]
+
+
+def test_after_a_repair_that_cuts_all_there_is_no_note_left(tmp_path: Path) -> None:
+    with quick_log(tmp_path) as log:
+        append(log, 2)
+        log.retire(before=2, exactly=True)
+        damaged = log.inspect().blocks[0].path
+        place = Path(damaged).read_bytes().index(b"0000")
+    with Path(damaged).open("r+b") as file:
+        file.seek(place)
+        file.write(b"9999")
+
+    with quick_log(tmp_path, repair=True) as log:
+        assert (log.first, log.end) == (0, 0)
+        assert FIRST_KEY not in log.extension
+
+
+def test_where_the_index_has_no_room_for_it_nothing_changes(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        log.extension = {"x": "y" * 920}
+
+        with pytest.raises(TooLarge):
+            log.retire(before=2, exactly=True)
+
+        assert log.first == 0
+        append(log, 1)
+        assert log.verify().messages == COUNT + 1
+
+
+def test_version_1_knows_no_such_thing(tmp_path: Path) -> None:
+    with filled(tmp_path, version=1) as log:
+        with pytest.raises(UnsupportedByVersion):
+            log.retire(before=5, exactly=True)
+        assert log.first == 0

@@ -200,6 +200,16 @@ def test_dump_from_a_retired_number_says_where_the_log_starts(log_path: Path) ->
     assert numbers_of(run("log", "dump", log_path).stdout) == list(range(first, COUNT))
 
 
+def test_inspect_says_what_is_deleted_within_a_block_and_verify_counts_the_others(log_path: Path) -> None:
+    with Log.open(log_path) as log:
+        log.retire(before=5, exactly=True)
+
+    assert "5; what came before is deleted" in run("log", "inspect", log_path).stdout
+    assert json.loads(run("log", "inspect", log_path, "--json").stdout)["first"] == 5
+    assert f"{COUNT - 5} messages" in run("log", "verify", log_path).stdout
+    assert numbers_of(run("log", "dump", log_path).stdout) == list(range(5, COUNT))
+
+
 def test_tail_writes_the_last_messages_that_pass_the_filter(log_path: Path) -> None:
     assert numbers_of(run("log", "tail", log_path).stdout) == list(range(690, 700))
     assert numbers_of(run("log", "tail", log_path, "-n", "2", "--tag", "eu.de").stdout) == [686, 693]

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warren.cli.target import ReaderInfo
+from warren.storage.index import FIRST_KEY
 from warren.storage.inspection import BlockInfo, LogInfo
 
 WIDE: Final = 110
@@ -107,6 +108,8 @@ def _index_table(info: LogInfo) -> Table:
 
 
 def _extension_text(key: str, value: str) -> str:
+    if key == FIRST_KEY:
+        return f"{value.partition(' ')[0]}; what came before is deleted"
     return f"{time_text(int(value))} UTC" if key == "created" and value.isdecimal() else value
 
 

@@ -126,35 +126,20 @@ def test_a_damaged_note_hides_nothing(tmp_path: Path) -> None:
         assert (log.first, log.verify().messages) == (0, COUNT)
 
 
-def test_after_a_repair_that_cuts_what_was_gone_new_messages_are_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [0, 3])
+def test_after_a_repair_that_cuts_what_was_gone_new_messages_are_seen(tmp_path: Path, damaged: int) -> None:
     with quick_log(tmp_path) as log:
         append(log, 10)
         log.retire(before=8, exactly=True)
-        damaged = log.inspect().blocks[0].path
-        place = Path(damaged).read_bytes().index(b"0003")
-    with Path(damaged).open("r+b") as file:
-        file.seek(place)
+        block = Path(log.inspect().blocks[0].path)
+    with block.open("r+b") as file:
+        file.seek(block.read_bytes().index(b"%04d" % damaged))
         file.write(b"9999")
 
     with quick_log(tmp_path, repair=True) as log:
-        assert (log.first, log.end) == (3, 3)
-        assert log.append(b"next").number == 3
-        assert [message.body for message in log.read(3)] == [b"next"]
-
-
-def test_after_a_repair_that_cuts_all_there_is_no_note_left(tmp_path: Path) -> None:
-    with quick_log(tmp_path) as log:
-        append(log, 2)
-        log.retire(before=2, exactly=True)
-        damaged = log.inspect().blocks[0].path
-        place = Path(damaged).read_bytes().index(b"0000")
-    with Path(damaged).open("r+b") as file:
-        file.seek(place)
-        file.write(b"9999")
-
-    with quick_log(tmp_path, repair=True) as log:
-        assert (log.first, log.end) == (0, 0)
-        assert FIRST_KEY not in log.extension
+        assert (log.first, log.end, FIRST_KEY in log.extension) == (damaged, damaged, damaged > 0)
+        assert log.append(b"next").number == damaged
+        assert [message.body for message in log.read(damaged)] == [b"next"]
 
 
 def test_where_the_index_has_no_room_for_it_nothing_changes(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class LogBesideList(RuleBasedStateMachine):
         self.clock = SimulatedClock()
         self.max_block_count = max_block_count
         self.messages: list[Expected] = []
-        self.first, self.flag = 0, 0
+        self.first, self.deleted, self.flag = 0, 0, 0
         self.readers: dict[str, Standing] = {}
         self.log = self._open()
         self.other = self._open()
@@ -192,7 +192,8 @@ class LogBesideList(RuleBasedStateMachine):
             with pytest.raises(UnsupportedByVersion):
                 log.retire(before=before, exactly=True)
             return
-        self.first = max(self.first, min(before, len(self.messages)))
+        if before > self.first:
+            self.first = self.deleted = min(before, len(self.messages))
 
         assert log.retire(before=before, exactly=True) == self.first
 
@@ -200,10 +201,11 @@ class LogBesideList(RuleBasedStateMachine):
         self._check_blocks(self.first)
 
     def _check_blocks(self, first: int) -> None:
-        """The first message is in the first block, and only the last block may hold none any more."""
-        for block in self.log.inspect().blocks[:1]:
-            assert block.base_number <= first
-            assert first < block.end_number or not block.is_sealed
+        """The log starts with its first block, or within it where something was deleted; no block is left over."""
+        assert first < len(self.messages) or not self.messages or first == self.deleted
+        blocks = self.log.inspect().blocks[:1]
+        assert [max(block.base_number, self.deleted) for block in blocks] in ([first], [])
+        assert all(first < block.end_number or not block.is_sealed for block in blocks)
 
     @rule()
     def close_and_reopen(self) -> None:
@@ -233,7 +235,7 @@ class LogBesideList(RuleBasedStateMachine):
         # What was deleted within a block was known to the index alone.
         blocks = self.log.inspect().blocks
         assert self.log.first == (blocks[0].base_number if blocks else len(self.messages))
-        self.first = self.log.first
+        self.first, self.deleted = self.log.first, 0
 
     @rule(value=st.integers(0, 2**32 - 1))
     def set_flag(self, value: int) -> None:

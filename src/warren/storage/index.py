@@ -1,4 +1,4 @@
-"""Index: the mapped table of a log's blocks, with the published end. Derived: it can be made anew from the blocks."""
+"""Index: the mapped table of a log's blocks, with the published end. But for flag and extension it can be made anew."""
 
 from __future__ import annotations
 

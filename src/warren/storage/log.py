@@ -408,7 +408,7 @@ class Log:
     # --- Keeping house ---
 
     def retire(self, *, before: int, exactly: bool = False) -> int:
-        """Remove blocks whose messages all come before `before`, and, `exactly`, hide the others; the first left."""
+        """Remove the blocks wholly before `before`; `exactly`: hide the rest before it, too. The first number left."""
         self.check_writable()
         retire(self._files, self._view, self._commit, before, exactly=exactly)
         return self.first

@@ -59,7 +59,9 @@ class Residents:
             self._order[key] = (reference, count)
             self._open += count - count_before
             excess = self._open - self._files_max
-            candidates = [known() for known, _ in self._order.values()] if excess > 0 else []
+            # Taken off in one go: a resident that is collected meanwhile leaves the order.
+            order = list(self._order.values()) if excess > 0 else []
+            candidates = [known() for known, _ in order]
         for candidate in candidates:
             if self._open <= self._files_max:
                 return

@@ -353,3 +353,21 @@ def test_closing_wins_over_rest(tmp_path: Path) -> None:
 
     with Log.open(tmp_path, read_only=True) as again:
         assert again.inspect().state == "clean"
+
+
+def test_who_is_collected_while_the_others_are_looked_through_does_no_harm() -> None:
+    residents = Residents(FILES_MAX)
+    first, gone, last = (Guest(residents) for _ in range(3))
+    for guest in (first, gone):
+        guest.hold(FILES_MAX // 2)
+    known, count = residents._order[id(first)]
+
+    def collecting() -> object:
+        """The garbage collector may run at any moment, and so at this one."""
+        residents.leave(gone)
+        return known()
+
+    residents._order[id(first)] = collecting, count  # type: ignore[assignment]
+    last.hold(FILES_MAX)
+
+    assert (first.file_count, last.file_count) == (0, FILES_MAX)

@@ -253,6 +253,27 @@ def test_a_note_that_is_too_long_is_refused_and_the_rest_is_committed(broker: Ru
     assert errors == [Code.OFFSET_METADATA_TOO_LARGE, Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+def test_a_member_of_a_classic_group_may_say_who_it_is_when_it_asks_for_offsets(broker: RunningBroker) -> None:
+    make_topic(broker, "orders", 1)
+    asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
+    joining: dict[str, Any] = {
+        "group_id": "readers",
+        "session_timeout_ms": 6000,
+        "rebalance_timeout_ms": 6000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+
+    with closing(Wire(broker)) as wire:
+        joined = wire.ask(ApiKey.JOIN_GROUP, 3, **joining)
+        said = {"member_id": joined.member_id, "member_epoch": joined.generation_id}
+        groups = [{"group_id": "readers", **said, **asked}, {"group_id": "not there", **said, **asked}]
+        answer = wire.ask(ApiKey.OFFSET_FETCH, 9, groups=groups, require_stable=False)
+
+    assert [each.error_code for each in answer.groups] == [Code.NONE, Code.NONE]
+    assert [each.topics[0].partitions[0].committed_offset for each in answer.groups] == [-1, -1]
+
+
 # --- Static members ---
 
 

@@ -112,11 +112,14 @@ class _Asked(NamedTuple):
 
 
 def _reader_error(call: Call, asked: Fields) -> Code:
-    """Members of consumer groups say who they are: those that are none any more are told."""
+    """Checks the member of a consumer group that asks. A classic group takes any name and epoch, as Kafka does.
+
+    Clients such as franz-go send the member id and the generation for classic groups too.
+    """
     group = call.broker.coordinator.find_consumer(asked.group_id)
-    if asked.member_id is None or asked.member_epoch < 0:
+    if group is None or asked.member_id is None or asked.member_epoch < 0:
         return Code.NONE
-    return Code.UNKNOWN_MEMBER_ID if group is None else group.check_commit(asked.member_id, asked.member_epoch)
+    return group.check_commit(asked.member_id, asked.member_epoch)
 
 
 async def _found(call: Call, asked: _Asked) -> list[dict[str, Any]]:

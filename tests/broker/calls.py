@@ -46,6 +46,13 @@ class Caller:
             received += piece
         return received
 
+    def login(self, user: str, password: str) -> int:
+        """Log in with PLAIN; the error."""
+        self.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        token = f"\0{user}\0{password}".encode()
+        found: int = self.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": token}).error_code
+        return found
+
     # --- What producers ask for ---
 
     def produce(

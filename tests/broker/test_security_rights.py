@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import warren
+from tests.broker.calls import Caller, numbered_batch
 from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.process import run_warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.kafka_batches import batch_of
 from warren.broker.dispatch import HANDLERS
 from warren.broker.peer import Peer
 from warren.broker.security.guards import GUARDS
@@ -324,6 +326,30 @@ def test_our_own_client_is_asked_for_rights_as_well(broker: RunningBroker) -> No
     assert number == 0
     assert broker.broker.store.topics() == ["audit", "orders", "orders.eu"]
     assert broker.broker.store.topic("audit").partition(0).end == 0
+
+
+@pytest.mark.parametrize("delay", [False, True])
+def test_a_transactional_id_of_another_user_cannot_be_produced_with(broker: RunningBroker, delay: bool) -> None:
+    give(broker, ("TOPIC", "orders", "LITERAL", "WRITE", "ALLOW"))
+    headers = [("warren.deliver-at", b"2100-01-01T00:00:00Z")] if delay else []
+
+    with Caller(broker) as root, Caller(broker) as ann:
+        root.login("root", PASSWORD)
+        ann.login("ann", PASSWORD)
+        _, id, epoch = root.init("roots")
+        root.add(("roots", id, epoch), "orders", 0)
+        batch = batch_of(
+            [(None, b"evil", headers)], is_transactional=True, producer_id=id, producer_epoch=epoch, base_sequence=0
+        )
+        refused = ann.produce("orders", batch, transactional_id="roots")
+        taken = root.produce(
+            "orders", numbered_batch((id, epoch), 0, b"good", is_transactional=True), transactional_id="roots"
+        )
+        ended = root.end(("roots", id, epoch), committed=True)
+
+    assert refused[0] == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (taken[0], ended) == (0, 0)
+    assert [message.body for message in broker.broker.store.topic("orders").last(9)] == [b"good"]
 
 
 def test_without_rights_in_the_configuration_there_is_nothing_to_ask(tmp_path: Path) -> None:

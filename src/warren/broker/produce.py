@@ -53,10 +53,22 @@ def produce(call: Call) -> Answer | Awaitable[Answer] | Later:
 
 
 def _produced(call: Call, request: ProduceRequest) -> Answer | Awaitable[Answer]:
-    topics = [_topic(call, request, topic) for topic in request.topics]
+    if not _may_use_id(call, request.transactional_id):
+        topics: list[tuple[ProducedTopic, list[Stored]]] = [(topic, _refused_id(topic)) for topic in request.topics]
+    else:
+        topics = [_topic(call, request, topic) for topic in request.topics]
     if all(type(each) is PartitionStored for _, parts in topics for each in parts):
         return _answer(call, request, topics)  # type: ignore[arg-type]
     return _later(call, request, topics)
+
+
+def _may_use_id(call: Call, transactional_id: str | None) -> bool:
+    """Checks the right to the transactional id, if there is one: other users can guess its producer id and epoch."""
+    return transactional_id is None or call.may(Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id)
+
+
+def _refused_id(topic: ProducedTopic) -> list[Stored]:
+    return [refused(part.partition, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for part in topic.partitions]
 
 
 def _answer(

@@ -124,6 +124,16 @@ FRAME_BUFFER_SIZE: Final = 64 << 10
 CONTROL_SIZE_MAX: Final = 2 << 20
 """The largest request other than a Produce: what it unpacks to may take a hundred times as much."""
 
+REQUEST_ARRAY_COUNT_MAX: Final = 10_000
+"""The most elements of one array of a request, unless the array has a limit of its own: topics, keys, partitions."""
+REQUEST_ELEMENTS_MAX: Final = 50_000
+"""The most elements of all arrays that lie within the elements of another array of a request."""
+TAGGED_FIELDS_MAX: Final = 32
+"""The most tagged fields of one struct of a request: Kafka's own messages have fewer than ten."""
+PRODUCE_PARTITIONS_MAX: Final = 10_000
+FETCH_PARTITIONS_MAX: Final = 10_000
+"""The most partitions, over all topics, that one Produce or one Fetch names."""
+
 SPARK_STAGING_TIMEOUT_S: Final = 86_400.0
 """How long a task of the Spark sink may take, and how long what it staged waits for its query to commit it."""
 SPARK_STAGE_SIZE_TARGET: Final = 4 << 20

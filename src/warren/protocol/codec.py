@@ -7,6 +7,7 @@ from functools import lru_cache
 from struct import Struct, error
 from typing import Any, Final
 
+from warren.config import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from warren.storage.layout import KAFKA_BATCH_HEAD
 
 Buffer = bytes | bytearray | memoryview
@@ -192,39 +193,54 @@ def check_null(size: int, is_nullable: bool) -> None:
         raise ValueError(f"a size of {size}")
 
 
-def read_count(read_size: Read, data: memoryview, position: int) -> tuple[int, int]:
-    """How many elements follow; −1 for null. No more than there are bytes: each takes at least one."""
+def read_count(read_size: Read, data: memoryview, position: int, count_max: int | None = None) -> tuple[int, int]:
+    """How many elements follow; −1 for null. No more than `count_max`, nor than there are bytes: each takes one."""
     count, position = read_size(data, position)
     if not -1 <= count <= len(data) - position:
         raise ValueError(f"{count} elements in {len(data) - position} bytes")
+    if count_max is not None and count > count_max:
+        raise ValueError(f"{count} elements are over the limit of {count_max}")
     return count, position
 
 
-def array_reader(read_element: Read, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
-    """Reads elements after their count, which is `count_max` at most."""
+def array_reader(
+    read_element: Read,
+    read_size: Read,
+    *,
+    is_nullable: bool,
+    count_max: int | None = None,
+    weigh: Callable[[Any], int] | None = None,
+) -> Read:
+    """Reads elements after their count, which is `count_max` at most.
+
+    `weigh` says how many elements the arrays within an element hold. REQUEST_ELEMENTS_MAX of them in all are read,
+    because many arrays of a few elements each cost as much as one of many.
+    """
 
     def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
-        count, position = read_count(read_size, data, position)
+        count, position = read_count(read_size, data, position, count_max)
         if count < 0:
             check_null(count, is_nullable)
             return None, position
-        if count_max is not None and count > count_max:
-            raise ValueError(f"{count} elements are over the limit of {count_max}")
-        elements = []
+        elements, inner_count = [], 0
         for _ in range(count):
             element, position = read_element(data, position)
             elements.append(element)
+            if weigh is not None:
+                inner_count += weigh(element)
+                if inner_count > REQUEST_ELEMENTS_MAX:
+                    raise ValueError(f"more than {REQUEST_ELEMENTS_MAX} elements in all")
         return elements, position
 
     return read
 
 
-def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool) -> Read:
-    """Reads elements of fixed size after their count, all at once."""
+def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
+    """Reads elements of fixed size after their count, which is `count_max` at most, all at once."""
     size, code = fixed([kind]).size, FIXED_FORMATS[kind]
 
     def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
-        count, position = read_count(read_size, data, position)
+        count, position = read_count(read_size, data, position, count_max)
         if count < 0:
             check_null(count, is_nullable)
             return None, position
@@ -246,9 +262,17 @@ def fixed_reader(kind: str) -> Read:
     return read
 
 
-def skip_tags(data: memoryview, position: int) -> int:
-    """Where tagged fields, which nobody here asks for, end."""
+def read_tag_count(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """Returns how many tagged fields follow. Raises ValueError if there are more than TAGGED_FIELDS_MAX."""
     count, position = read_varint(data, position)
+    if count > TAGGED_FIELDS_MAX:
+        raise ValueError(f"{count} tagged fields are over the limit of {TAGGED_FIELDS_MAX}")
+    return count, position
+
+
+def skip_tags(data: memoryview, position: int) -> int:
+    """Returns the position behind tagged fields that are not read. Raises ValueError if there are too many."""
+    count, position = read_tag_count(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)

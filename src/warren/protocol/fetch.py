@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from warren.config import FETCH_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.errors import MalformedRequest
 from warren.protocol.api import ApiKey, served
 from warren.protocol.codec import (
@@ -117,12 +118,12 @@ class _Readers(NamedTuple):
 _PLAIN: Final = _Readers(
     text_reader(read_size16, is_nullable=False),
     read_size32,
-    fixed_array_reader("int32", read_size32, is_nullable=False),
+    fixed_array_reader("int32", read_size32, is_nullable=False, count_max=FETCH_PARTITIONS_MAX),
 )
 _FLEXIBLE: Final = _Readers(
     text_reader(read_compact_size, is_nullable=False),
     read_compact_size,
-    fixed_array_reader("int32", read_compact_size, is_nullable=False),
+    fixed_array_reader("int32", read_compact_size, is_nullable=False, count_max=FETCH_PARTITIONS_MAX),
 )
 
 
@@ -141,18 +142,23 @@ def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible
         layout = FETCH_REQUEST_V15 if version >= NO_REPLICA_ID_FROM else FETCH_REQUEST_V7
     found = layout.unpack_from(body)
     head = found if version >= SESSIONS_FROM else (*found, 0, -1)
-    topic_count, position = read_count(readers.size, body, layout.size)
-    topics = []
+    topic_count, position = read_count(readers.size, body, layout.size, REQUEST_ARRAY_COUNT_MAX)
+    topics, left = [], FETCH_PARTITIONS_MAX
     for _ in range(topic_count):
         name, topic_id, position = _read_topic(body, position, version, readers)
-        partitions, position = _read_partitions(body, position, version, readers, is_flexible)
+        partitions, position = _read_partitions(body, position, version, readers, is_flexible, left)
+        left -= len(partitions)
         topics.append(WantedTopic(name, topic_id, partitions))
     forgotten: list[tuple[str, bytes, list[int]]] = []
     if version >= SESSIONS_FROM:
-        forgotten_count, position = read_count(readers.size, body, position)
+        forgotten_count, position = read_count(readers.size, body, position, REQUEST_ARRAY_COUNT_MAX)
+        left = FETCH_PARTITIONS_MAX
         for _ in range(forgotten_count):
             name, topic_id, position = _read_topic(body, position, version, readers)
             numbers, position = readers.numbers(body, position)
+            left -= len(numbers)
+            if left < 0:
+                raise ValueError(f"more than {FETCH_PARTITIONS_MAX} partitions to forget")
             position = skip_tags(body, position) if is_flexible else position
             forgotten.append((name, topic_id, numbers))
     rack_id = ""
@@ -171,12 +177,12 @@ def _read_topic(body: memoryview, position: int, version: int, readers: _Readers
 
 
 def _read_partitions(
-    body: memoryview, position: int, version: int, readers: _Readers, is_flexible: bool
+    body: memoryview, position: int, version: int, readers: _Readers, is_flexible: bool, count_max: int
 ) -> tuple[list[WantedPartition], int]:
     layout = WANTED_PARTITION_V5 if version >= LOG_START_FROM else WANTED_PARTITION_V4
     if version >= EPOCHS_FROM:
         layout = WANTED_PARTITION_V12 if version >= LAST_EPOCHS_FROM else WANTED_PARTITION_V9
-    count, position = read_count(readers.size, body, position)
+    count, position = read_count(readers.size, body, position, count_max)
     partitions = []
     for _ in range(count):
         found = layout.unpack_from(body, position)

@@ -1,16 +1,16 @@
 """Requests and responses of every API key and version as objects and as bytes, by the descriptions of their fields.
 
 Nothing but MalformedRequest comes of bytes that are not right, and no count or size in them takes memory before the
-bytes that it speaks of were seen to be there.
+bytes that it speaks of were seen to be there. A request with too many elements is refused by the count that it names.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from warren.config import CONTROL_SIZE_MAX, FRAME_SIZE_MAX
+from warren.config import CONTROL_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.errors import MalformedRequest
 from warren.protocol.api import served
 from warren.protocol.codec import (
@@ -32,6 +32,7 @@ from warren.protocol.codec import (
     read_compact_size,
     read_size16,
     read_size32,
+    read_tag_count,
     read_varint,
     records_writer,
     size16,
@@ -44,6 +45,11 @@ from warren.protocol.group_schemas import GROUP_MESSAGES
 from warren.protocol.own_schemas import CARRYING, OWN_MESSAGES
 from warren.protocol.sasl_schemas import SASL_MESSAGES
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
+
+
+REQUEST: Final = "Request"
+RESPONSE: Final = "Response"
+"""How the names of messages end."""
 
 
 class Fields:
@@ -70,12 +76,12 @@ default, and one that the version does not carry is left out."""
 def decode_request(api_key: int, version: int, body: memoryview | bytes) -> Fields:
     """The request in `body`. UnsupportedRequest or MalformedRequest where there is none."""
     size_max = FRAME_SIZE_MAX if api_key in CARRYING else CONTROL_SIZE_MAX
-    return _decode(f"{served(api_key, version).name}Request", version, body, size_max)
+    return _decode(f"{served(api_key, version).name}{REQUEST}", version, body, size_max)
 
 
 def decode_response(api_key: int, version: int, body: memoryview | bytes) -> Fields:
     """The response in `body`, for clients."""
-    return _decode(f"{served(api_key, version).name}Response", version, body, FRAME_SIZE_MAX)
+    return _decode(f"{served(api_key, version).name}{RESPONSE}", version, body, FRAME_SIZE_MAX)
 
 
 def encode_response(api_key: int, version: int, values: Values) -> list[Buffer]:
@@ -83,12 +89,12 @@ def encode_response(api_key: int, version: int, values: Values) -> list[Buffer]:
 
     ValueError where `values` names a field that no version has.
     """
-    return _encode(f"{served(api_key, version).name}Response", version, values)
+    return _encode(f"{served(api_key, version).name}{RESPONSE}", version, values)
 
 
 def encode_request(api_key: int, version: int, values: Values) -> bytes:
     """The body of a request, for clients."""
-    return b"".join(_encode(f"{served(api_key, version).name}Request", version, values))
+    return b"".join(_encode(f"{served(api_key, version).name}{REQUEST}", version, values))
 
 
 def _decode(name: str, version: int, body: memoryview | bytes, size_max: int) -> Fields:
@@ -130,10 +136,14 @@ class _Form(NamedTuple):
 
     version: int
     is_flexible: bool
+    count_max: int | None
+    """The most elements of an array that has no limit of its own: only requests have one, since any client sends
+    them."""
 
     @classmethod
     def of(cls, message: Message, version: int) -> _Form:
-        return cls(version, version in message.flexible)
+        is_request = message.name.endswith(REQUEST)
+        return cls(version, version in message.flexible, REQUEST_ARRAY_COUNT_MAX if is_request else None)
 
     def plain(self, fields: Sequence[Field]) -> list[Field]:
         """The fields that stand one behind the other."""
@@ -201,7 +211,7 @@ def _tags_reader(fields: Mapping[int, Field], form: _Form) -> Any:
     known = {tag: (field.name, _field_reader(field, form, is_tagged=True)) for tag, field in fields.items()}
 
     def read(values: dict[str, Any], data: memoryview, position: int) -> int:
-        count, position = read_varint(data, position)
+        count, position = read_tag_count(data, position)
         for _ in range(count):
             tag, position = read_varint(data, position)
             size, position = read_varint(data, position)
@@ -220,15 +230,37 @@ def _tags_reader(fields: Mapping[int, Field], form: _Form) -> Any:
 def _field_reader(field: Field, form: _Form, *, is_tagged: bool = False) -> Read:
     is_nullable = form.version in field.nullable
     read_size = read_compact_size if form.is_flexible else read_size32
+    count_max = form.count_max if field.count_max is None else field.count_max
     if field.is_array and field.kind in FIXED_FORMATS:
-        return fixed_array_reader(field.kind, read_size, is_nullable=is_nullable)
+        return fixed_array_reader(field.kind, read_size, is_nullable=is_nullable, count_max=count_max)
     if field.is_array:
         element = field._replace(is_array=False)
         read_element = _value_reader(element, form, is_nullable=False)
-        return array_reader(read_element, read_size, is_nullable=is_nullable, count_max=field.count_max)
+        # Answers may be longer than requests: they come from a broker that the client chose.
+        weigh = _weigher(field) if form.count_max is not None else None
+        return array_reader(read_element, read_size, is_nullable=is_nullable, count_max=count_max, weigh=weigh)
     if field.kind == STRUCT and is_nullable and not is_tagged:
         return _nullable_reader(_value_reader(field, form, is_nullable=False))
     return _value_reader(field, form, is_nullable=is_nullable)
+
+
+def _weigher(field: Field) -> Callable[[Fields], int] | None:
+    """Counts the elements of all arrays within an element of this array; None if there is no array in it."""
+    arrays = [(each.name, _weigher(each)) for each in field.fields if each.is_array]
+    if not arrays:
+        return None
+
+    def weigh(element: Fields) -> int:
+        weight, values = 0, vars(element)
+        for name, weigh_inner in arrays:
+            inner = values.get(name)
+            if inner:
+                weight += len(inner)
+                if weigh_inner is not None:
+                    weight += sum(map(weigh_inner, inner))
+        return weight
+
+    return weigh
 
 
 def _value_reader(field: Field, form: _Form, *, is_nullable: bool) -> Read:

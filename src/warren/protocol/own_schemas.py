@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from warren.config import OWN_RECORDS_MAX, PARTITIONS_MAX
+from warren.config import OWN_LIMIT_MAX, OWN_RECORDS_MAX, PARTITIONS_MAX, SPARK_TASKS_MAX
 from warren.protocol.schemas import ALWAYS, Field, Message, field
 
 
@@ -117,9 +117,9 @@ _SOME_POSITIONS: Final = field("positions", "[]", *_POSITION, nullable="0+", cou
 _PLACES: Final = field(
     "places",
     "struct",
-    field("partitions", "[]int32"),
-    field("numbers", "[]int64"),
-    field("attempts", "[]int32"),
+    field("partitions", "[]int32", count_max=OWN_LIMIT_MAX),
+    field("numbers", "[]int64", count_max=OWN_LIMIT_MAX),
+    field("attempts", "[]int32", count_max=OWN_LIMIT_MAX),
 )
 _TAG: Final = field("tag", "string", nullable="0+")
 _READING: Final = (field("limit", "int32"), field("bytes_max", "int32"), field("wait_ms", "int32"))
@@ -225,7 +225,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.COMMIT_BATCH: (
         field("application", "string", nullable="0+"),
         field("version", "int64"),
-        field("ids", "[]string"),
+        field("ids", "[]string", count_max=SPARK_TASKS_MAX),
     ),
     OwnKey.RECOVER: (field("action", "string"), field("name", "string"), field("before", "string", nullable="0+")),
     OwnKey.OPEN_PRODUCER: (_HANDLE, field("producer", "string")),

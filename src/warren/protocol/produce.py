@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from warren.config import PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.errors import MalformedRequest
 from warren.protocol.api import APIS, ApiKey, served
 from warren.protocol.codec import (
@@ -186,8 +187,8 @@ def _read_one_flexible(body: memoryview) -> LoneProduce | None:
 def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible: bool) -> ProduceRequest:
     transactional_id, position = readers.text(body, 0)
     acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, position)
-    topic_count, position = read_count(readers.size, body, position + ACKS_AND_TIMEOUT.size)
-    topics = []
+    topic_count, position = read_count(readers.size, body, position + ACKS_AND_TIMEOUT.size, REQUEST_ARRAY_COUNT_MAX)
+    topics, left = [], PRODUCE_PARTITIONS_MAX
     for _ in range(topic_count):
         name, topic_id = "", b""
         if version >= TOPIC_IDS_FROM:
@@ -195,7 +196,8 @@ def _read_request(body: memoryview, version: int, readers: _Readers, is_flexible
             position += UUID_SIZE
         else:
             name, position = readers.name(body, position)
-        partition_count, position = read_count(readers.size, body, position)
+        partition_count, position = read_count(readers.size, body, position, left)
+        left -= max(partition_count, 0)
         partitions = []
         for _ in range(partition_count):
             (partition,) = INT32.unpack_from(body, position)

@@ -282,6 +282,29 @@ def test_what_is_given_back_comes_again_and_in_the_end_is_a_dead_letter(store: R
     assert (again.body, again.attempt) == (b"bad", 1)
 
 
+def test_a_worker_that_settles_a_message_which_it_lost_is_told_whatever_it_says_of_it(connect: Connect) -> None:
+    topic = connect().topic("jobs")
+    topic.put_many([b"lost", b"kept"])
+    slow = topic.group("work", mode="queue", lease=60.0, attempts_max=2)
+    lost = slow.take()
+    assert lost is not None
+    slow.extend(lost, 0.0)
+    work = connect().topic("jobs").group("work", mode="queue")
+    found = [work.take(wait=WAIT_S), work.take(wait=WAIT_S)]
+    # The last attempt, which a nack of the first worker must not end.
+    assert (lost.number, 2) in [(message.number, message.attempt) for message in found if message]
+
+    for settle in (slow.ack, slow.nack, slow.reject, lambda message: slow.extend(message, 60.0)):
+        with pytest.raises(LeaseLost) as caught:
+            settle(lost)
+        assert caught.value.places == [(0, lost.number)]
+    with pytest.raises(LeaseLost) as caught:
+        work.extend_many([lost, *filter(None, found)], 60.0)
+
+    assert caught.value.places == [(0, lost.number)]
+    work.ack_many([message for message in found if message])
+
+
 def test_what_a_client_held_is_free_when_it_is_gone(connect: Connect) -> None:
     gone, other = connect(), connect()
     gone.topic("jobs").put_many([b"a", b"b"])

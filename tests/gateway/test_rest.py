@@ -228,6 +228,22 @@ def test_messages_are_taken_and_settled_by_tokens(served: Http) -> None:
     assert facts in served.get("/v1/topics/work/groups")["groups"]
 
 
+def test_a_lost_lease_among_others_is_told_and_the_others_are_settled(served: Http) -> None:
+    served.put("mixed", "lost", "kept")
+    group = "/v1/topics/mixed/groups/packers"
+    served.ask("PUT", group, {"attempts_max": 1})
+    taken = served.ask("POST", f"{group}/take", {"limit": 2}).document["messages"]
+    leases = [message["lease"] for message in taken]
+    served.ask("POST", f"{group}/ack", {"leases": leases[:1]})
+
+    extended = served.ask("POST", f"{group}/extend", {"leases": leases, "seconds": 60})
+    nacked = served.ask("POST", f"{group}/nack", {"leases": leases, "reason": "no luck"})
+    again = served.ask("POST", f"{group}/nack", {"leases": leases[1:], "reason": "no luck"})
+
+    assert [each.problem for each in (extended, nacked, again)] == [(409, "lease_lost")] * 3
+    assert [each["message"]["body"] for each in served.get(f"{group}/dead")["dead"]] == ["kept"]
+
+
 def test_no_more_is_taken_than_an_answer_holds(served: Http) -> None:
     store = served.broker.store
     store.topic("large").put_many([bytes(400_000)] * 4)

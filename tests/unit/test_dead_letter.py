@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from warren.config import HEADERS_SIZE_MAX
 from warren.errors import BadInput, CorruptRecord, LeaseLost, StorageFull, SyncFailed, UnsupportedByVersion
 from warren.message import Message
 from warren.queue import dead_letter
-from warren.queue.dead_letter import REASON_SIZE_MAX, Failed
+from warren.queue.dead_letter import REASON_SIZE_MAX, DeadLetters, Failed
 from warren.queue.group_settings import GroupSettings
 from warren.queue.put_back import put_back
 from warren.queue.queue_group import LOOK_S, QueueGroup
@@ -105,6 +106,81 @@ def test_a_message_that_is_rejected_becomes_a_dead_letter_at_its_first_attempt(b
     assert group.take() is None
     with pytest.raises(LeaseLost):
         group.reject(message)
+
+
+def before_a_burial(patch: pytest.MonkeyPatch, interference: Callable[[], object]) -> None:
+    """Something happens between the moment when a message is to be buried and the burial."""
+    bury = DeadLetters.bury
+
+    def late(dead: DeadLetters, failed: Sequence[Failed]) -> list[Failed]:
+        patch.undo()
+        interference()
+        return bury(dead, failed)
+
+    patch.setattr(DeadLetters, "bury", late)
+
+
+@pytest.mark.parametrize("attempts_max", [2, 1])
+def test_a_worker_that_rejects_a_message_which_another_has_by_now_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, attempts_max: int
+) -> None:
+    bench.topic.put(b"slow")
+    group, other = bench.group(attempts_max=attempts_max), bench.group(bench.open(), attempts_max=3)
+    message = group.take()
+    assert message is not None
+
+    def take() -> None:
+        bench.wait(LEASE_S)
+        assert [found.attempt for found in other.take(10)] == [2]
+
+    before_a_burial(monkeypatch, take)
+    with pytest.raises(LeaseLost) as lost:
+        if attempts_max == 1:
+            group.nack(message, reason="no luck")
+        else:
+            group.reject(message, "no luck")
+
+    assert lost.value.places == [(message.partition, message.number)]
+    assert bench.letters() == []
+    assert group.in_flight() == 1
+
+
+@pytest.mark.parametrize("change", ["extended", "snapshot"])
+def test_a_lease_that_is_extended_or_replayed_meanwhile_can_be_rejected(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    bench.topic.put(b"bad")
+    group = bench.group()
+    message = group.take()
+    assert message is not None
+
+    def interfere() -> None:
+        if change == "extended":
+            group.extend(message, 60.0)
+        else:
+            group._leases.restore(json.loads(json.dumps(group._leases.snapshot())))
+
+    before_a_burial(monkeypatch, interfere)
+    group.reject(message, "bad")
+
+    assert [letter.body for letter in bench.letters()] == [b"bad"]
+    assert group.in_flight() == 0
+
+
+def test_a_message_whose_last_lease_is_extended_before_it_is_buried_stays_leased(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.topic.put(b"slow")
+    group, other = bench.group(attempts_max=1), bench.group(bench.open(), attempts_max=1)
+    message = group.take()
+    assert message is not None
+    bench.wait(LEASE_S)
+
+    before_a_burial(monkeypatch, lambda: group.extend(message, LEASE_S))
+    assert other.take() is None
+
+    assert bench.letters() == []
+    group.ack(message)
 
 
 def test_a_lease_that_ran_out_for_the_last_time_is_a_death(bench: Bench) -> None:

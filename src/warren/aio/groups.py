@@ -102,6 +102,7 @@ class QueueGroup(_Consumer):
     nack = passed(queue_group.QueueGroup.nack)
     reject = passed(queue_group.QueueGroup.reject)
     extend = passed(queue_group.QueueGroup.extend)
+    extend_many = passed(queue_group.QueueGroup.extend_many)
     redrive = passed(queue_group.QueueGroup.redrive)
     lag = passed(queue_group.QueueGroup.lag)
     in_flight = passed(queue_group.QueueGroup.in_flight)

@@ -310,11 +310,18 @@ class QueueWorker(Member):
         self._settle("reject", (message,), reason=reason)
 
     def extend(self, message: Message, seconds: float) -> None:
-        """The lease runs out `seconds` from now. LeaseLost where the message is leased no more."""
+        """The lease runs out `seconds` from now. Raises LeaseLost if the message is no longer leased as it was taken."""
+        self.extend_many((message,), seconds)
+
+    def extend_many(self, messages: Sequence[Message], seconds: float) -> None:
+        """The leases of these messages run out `seconds` from now.
+
+        Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
+        """
         given: object = seconds
         if not isinstance(given, int | float) or not 0 <= given <= LEASE_S_MAX:
             raise BadInput(f"seconds {seconds!r}: expected 0 to {LEASE_S_MAX:g}")
-        self._settle("extend", (message,), seconds)
+        self._settle("extend", messages, seconds)
 
     def _settle(self, action: str, messages: Sequence[Message], seconds: float = ANY, reason: str = "") -> None:
         self._check_open()

@@ -28,6 +28,7 @@ from warren.gateway.topics import LISTED_MAX, NAME_PATTERN, topic_of
 from warren.message import Message
 from warren.queue.group_settings import ATTEMPTS_MAX_MAX, BACKOFF_S_MAX, LEASE_S_MAX, LEASE_S_MIN
 from warren.queue.queue_group import QueueGroup
+from warren.queue.taken import settle_each
 from warren.queue.topic import Topic
 
 GROUP_NAME: Final = Text(GROUP_NAME_SIZE_MAX, 1, NAME_PATTERN)
@@ -149,12 +150,14 @@ class Work:
         return Reply(status=204)
 
     async def nack(self, asked: Asked) -> Reply:
-        """These failed: they are handed out again, or become dead letters after the last attempt."""
+        """Gives messages back, or buries them after the last attempt.
+
+        LeaseLost if some are no longer leased; the others are given back nevertheless.
+        """
         messages, body = self._leased(asked), asked.body
 
         def give_back(group: QueueGroup) -> None:
-            for message in messages:
-                group.nack(message, body.get("delay_s"), body.get("reason", ""))
+            settle_each(messages, lambda message: group.nack(message, body.get("delay_s"), body.get("reason", "")))
 
         await asked.broker.in_thread(_with_group, asked, give_back)
         for log in topic_of(asked).logs:
@@ -162,14 +165,9 @@ class Work:
         return Reply(status=204)
 
     async def extend(self, asked: Asked) -> Reply:
-        """The leases run out `seconds` from now."""
+        """The leases run out `seconds` from now. LeaseLost if some are lost; the others are extended nevertheless."""
         messages, seconds = self._leased(asked), asked.body["seconds"]
-
-        def extend(group: QueueGroup) -> None:
-            for message in messages:
-                group.extend(message, seconds)
-
-        await asked.broker.in_thread(_with_group, asked, extend)
+        await asked.broker.in_thread(_with_group, asked, lambda group: group.extend_many(messages, seconds))
         return Reply(status=204)
 
     def _leased(self, asked: Asked) -> list[Message]:

@@ -41,12 +41,23 @@ def dead_letter_topic(topic: str, dead_letter: str) -> str:
 
 
 class Failed(NamedTuple):
-    """A message that is to become a dead letter, if its lease is still this one."""
+    """A message that is to become a dead letter, if its lease is still this one.
+
+    If the holder of the lease asks for it (`by_holder`), the time of the lease does not count, because the lease may
+    be renewed at any moment. Otherwise the time ran out, and a lease that was renewed since then is another one.
+    """
 
     partition: int
     number: int
     lease: Lease
     reason: str
+    by_holder: bool = False
+
+    def is_leased_as(self, found: Lease | None) -> bool:
+        """Whether the lease that the ledger has now is this one. Compared by value: replaying makes new objects."""
+        if found is not None and self.by_holder:
+            found = found._replace(time_us=self.lease.time_us)
+        return found == self.lease
 
 
 class DeadLetters:
@@ -83,20 +94,18 @@ class DeadLetters:
 
     # --- To the dead ---
 
-    def bury(self, failed: Sequence[Failed]) -> None:
-        """Make dead letters of those whose lease is still the same."""
+    def bury(self, failed: Sequence[Failed]) -> list[Failed]:
+        """Make dead letters of the messages whose lease is still the same. Returns those that it buried."""
         log = self._log()
         with self._lock:
             self._finish_all()
             with self._ledger.changing():
-                letters = [
-                    (partition, number, lease.attempt, reason)
-                    for partition, number, lease, reason in failed
-                    if self._leases.of(partition, number) is lease
-                ]
-                if letters:
+                buried = [each for each in failed if each.is_leased_as(self._leases.of(each.partition, each.number))]
+                if buried:
+                    letters = [(each.partition, each.number, each.lease.attempt, each.reason) for each in buried]
                     self._ledger.add("bury", {"id": uuid.uuid4().hex, "since": log.end, "letters": letters})
             self._finish_all()
+        return buried
 
     def finish(self) -> None:
         """Finish what others, or we ourselves, began and did not finish."""

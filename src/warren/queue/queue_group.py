@@ -15,6 +15,7 @@ from warren.message import Message
 from warren.queue import store_paths
 from warren.queue.dead_letter import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failed, letters_name
 from warren.queue.group_settings import LEASE_S_MAX, GroupSettings
+from warren.queue.lease_order import Lease
 from warren.queue.leases import WAITING, Backoff, Leases
 from warren.queue.ledger import Ledger
 from warren.queue.shared_lock import SharedLock
@@ -164,11 +165,12 @@ class QueueGroup:
         with self._changing():
             self._ledger.add("free", {"owners": dead, "at": self._now_us(), "backoff": self._backoff})
 
-    def _bury(self, failed: Sequence[Failed]) -> None:
+    def _bury(self, failed: Sequence[Failed]) -> list[Failed]:
         is_done = False
         try:
-            self._dead.bury(failed[:BURIAL_COUNT_MAX])
+            buried = self._dead.bury(failed[:BURIAL_COUNT_MAX])
             is_done = len(failed) <= BURIAL_COUNT_MAX
+            return buried
         finally:
             if not is_done:
                 # Those that were too many for one burial, or that it did not come to, are found again.
@@ -215,7 +217,8 @@ class QueueGroup:
     def nack(self, message: Message, delay: float | None = None, reason: str = "") -> None:
         """The message failed: it is handed out again after `delay` seconds, or after the group's backoff.
 
-        After `attempts_max` attempts it becomes a dead letter, with the reason.
+        After `attempts_max` attempts it becomes a dead letter, with the reason. Raises LeaseLost if the message is no
+        longer leased as it was taken.
         """
         delay_us = None if delay is None else round(checked_delay_s(delay) * 1_000_000)
         reason = _checked_reason(reason)
@@ -227,24 +230,43 @@ class QueueGroup:
                 delay_us = self._backoff.after_us(lease.attempt) if delay_us is None else delay_us
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us() + delay_us})
         if is_last:
-            with self._usable():
-                self._bury([Failed(message.partition, message.number, lease, reason or REASONS[WAITING])])
+            self._bury_held(message, lease, reason)
 
     def reject(self, message: Message, reason: str = "") -> None:
-        """The message is not to be handed out again: it becomes a dead letter, with the reason."""
+        """The message becomes a dead letter, with the reason, and is not handed out again.
+
+        Raises LeaseLost if the message is no longer leased as it was taken.
+        """
         reason = _checked_reason(reason)
         with self._changing():
             self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
+        self._bury_held(message, lease, reason)
+
+    def _bury_held(self, message: Message, lease: Lease, reason: str) -> None:
+        """Buries a message for the holder of its lease. Raises LeaseLost if it went to another worker meanwhile."""
+        partition, number = message.partition, message.number
         with self._usable():
-            self._bury([Failed(message.partition, message.number, lease, reason or REASONS[WAITING])])
+            buried = self._bury([Failed(partition, number, lease, reason or REASONS[WAITING], by_holder=True)])
+        if not buried:
+            raise LeaseLost(self.topic.name, self.name, [(partition, number)])
 
     def extend(self, message: Message, seconds: float) -> None:
-        """The lease runs out `seconds` from now. LeaseLost where the message is leased no more."""
+        """The lease runs out `seconds` from now. Raises LeaseLost if the message is no longer leased as it was taken."""
+        self.extend_many((message,), seconds)
+
+    def extend_many(self, messages: Sequence[Message], seconds: float) -> None:
+        """The leases of these messages run out `seconds` from now, with one event of the ledger for all.
+
+        Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
+        """
         lease_us = _checked_us(seconds)
         with self._changing():
-            spans = self._all_spans((message,))
-            self._ledger.add("extend", {"spans": spans, "until": self._now_us() + lease_us})
+            spans, lost = still_leased(self._leases, self.topic.name, messages)
+            if spans:
+                self._ledger.add("extend", {"spans": spans, "until": self._now_us() + lease_us})
+        if lost:
+            raise LeaseLost(self.topic.name, self.name, lost)
 
     def still_leased(self, messages: Sequence[Message]) -> list[Message]:
         """Those of the messages that nobody has settled or been given since they were taken."""

@@ -1,11 +1,11 @@
-"""Whether messages are still leased as they were taken: what everybody is asked who acknowledges or gives back."""
+"""Checks that the caller still holds the lease of each message before an ack, nack, reject or extend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from warren.errors import BadInput
+from warren.errors import BadInput, LeaseLost
 from warren.message import Message
 from warren.queue.leases import LEASED, Leases
 from warren.queue.spans import Span, spans_of
@@ -59,3 +59,16 @@ def _one_span(leases: Leases, topic: str, messages: Sequence[Message]) -> Span |
     if lease is None or lease.attempt != attempt or lease.kind != LEASED:
         return None
     return [partition, start, end] if set(map(id, map(found.get, numbers))) == {id(lease)} else None
+
+
+def settle_each(messages: Sequence[Message], settle: Callable[[Message], None]) -> None:
+    """Calls `settle` for every message. Raises one LeaseLost that names all messages whose lease was lost."""
+    errors: list[LeaseLost] = []
+    for message in messages:
+        try:
+            settle(message)
+        except LeaseLost as error:
+            errors.append(error)
+    if errors:
+        places = [place for error in errors for place in error.places]
+        raise LeaseLost(errors[0].topic, errors[0].group, places)

@@ -24,6 +24,7 @@ from warren.protocol.own_records import message_values
 from warren.queue.positions import Where
 from warren.queue.queue_group import QueueGroup
 from warren.queue.stream_group import StreamGroup
+from warren.queue.taken import settle_each
 from warren.queue.topic import Topic
 from warren.storage import END, START
 
@@ -154,18 +155,17 @@ class HeldWork(Held):
                 self.settle("nack", (message,), 0.0, "")
 
     def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
-        """Acknowledge, give back, bury or extend."""
+        """Acknowledges, gives back, buries or extends. Raises LeaseLost for all messages that were lost, at the end."""
+        group = self.group
         if action == "extend":
-            for message in messages:
-                self.group.extend(message, seconds or 0.0)
+            group.extend_many(messages, seconds or 0.0)
             return
         if action == "ack":
-            self.group.ack_many(messages)
-        for message in messages if action != "ack" else ():
-            if action == "nack":
-                self.group.nack(message, seconds, reason)
-            else:
-                self.group.reject(message, reason)
+            group.ack_many(messages)
+        elif action == "nack":
+            settle_each(messages, lambda message: group.nack(message, seconds, reason))
+        else:
+            settle_each(messages, lambda message: group.reject(message, reason))
         with self._mutex:
             for message in messages:
                 self._taken.pop((message.partition, message.number), None)

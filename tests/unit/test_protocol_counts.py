@@ -163,7 +163,7 @@ def test_the_partitions_that_a_fetch_forgets_are_limited_over_all_topics() -> No
         forgotten = [{"partitions": list(range(partitions))}] * topics
         body = encode_request(ApiKey.FETCH, version, {"forgotten_topics_data": forgotten})
 
-        with pytest.raises(MalformedRequest, match="limit|more than"):
+        with pytest.raises(MalformedRequest, match=r"limit|more than"):
             decode_fetch(version, memoryview(body))
 
 

@@ -46,7 +46,6 @@ from warren.protocol.own_schemas import CARRYING, OWN_MESSAGES
 from warren.protocol.sasl_schemas import SASL_MESSAGES
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
 
-
 REQUEST: Final = "Request"
 RESPONSE: Final = "Response"
 """How the names of messages end."""

@@ -155,6 +155,10 @@ Compression = Literal["none", "zstd", "lz4"]
 BROKER_PORT_DEFAULT: Final = 9092
 BROKER_BACKLOG: Final = 1024
 BROKER_CONNECTIONS_MAX: Final = 10_000
+BROKER_CONNECTIONS_MAX_PER_ADDRESS: Final = 5_000
+"""No machine takes all places; this one itself may, because clients behind a proxy all come from its address."""
+STRANGERS_PART: Final = 4
+"""If users have to log in, connections that have not logged in yet get one of so many places."""
 CONFIGURATION_SIZE_MAX: Final = 1 << 20
 TLS_HANDSHAKE_S_MAX: Final = 10.0
 SCRAM_ITERATIONS_MIN: Final = 4096
@@ -173,6 +177,8 @@ AUTHENTICATION_ANSWER_S: Final = 0.25
 """How long the answer to a wrong password takes, whatever was wrong."""
 AUTHENTICATION_S_MAX: Final = 30.0
 """How long a connection may take to show who it is."""
+FIRST_BYTE_S_MAX: Final = 5.0
+"""How long a connection that has to log in may take to send its first byte."""
 RIGHTS_MAX: Final = 10_000
 RIGHTS_REMEMBERED_MAX: Final = 100_000
 """How many answers to who may do what are remembered."""
@@ -299,8 +305,13 @@ HTTP_ANSWER_SIZE_TARGET: Final = 1 << 20
 HTTP_LIMIT_MAX: Final = 1000
 """How many messages one request over HTTP may put, or ask for."""
 HTTP_CONNECTIONS_MAX: Final = 256
+HTTP_CONNECTIONS_MAX_PER_ADDRESS: Final = 128
+HTTP_SPARE_CONNECTIONS_MAX: Final = 16
+"""Places beside the others, in which only questions about health and metrics are answered."""
 HTTP_IDLE_S_MAX: Final = 60.0
-"""How long a connection over HTTP may take to begin another request: until its head is there."""
+"""How long a connection over HTTP may take to begin another request."""
+HTTP_HEAD_S_MAX: Final = 10.0
+"""How long the head of a request may take, from its first byte on, or from the start of the connection on."""
 HTTP_RECEIVE_S_MAX: Final = 60.0
 HTTP_SEND_S_MAX: Final = 30.0
 """How long the body of a request may take to come, and a client to take an answer."""

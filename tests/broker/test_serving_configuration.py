@@ -15,7 +15,7 @@ from tests.tidy.source import ROOT
 from warren.broker.configuration import KEYS, parse_address, read_configuration, variable_of
 from warren.broker.limits import Limits
 from warren.broker.logs import JsonLines, TextLines
-from warren.broker.service import is_loopback
+from warren.broker.places import is_loopback
 from warren.errors import BadConfiguration, BadInput
 
 

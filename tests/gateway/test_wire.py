@@ -15,7 +15,8 @@ import pytest
 from tests.broker.process import run_warren, served_store
 from tests.broker.running import HOST, PATIENCE_S
 from tests.gateway.running import Http, running_http, until
-from warren.config import HTTP_BODY_SIZE_MAX, HTTP_CONNECTIONS_MAX, HTTP_HEAD_SIZE_MAX
+from warren.broker.limits import Limits
+from warren.config import HTTP_BODY_SIZE_MAX, HTTP_CONNECTIONS_MAX, HTTP_HEAD_SIZE_MAX, HTTP_SPARE_CONNECTIONS_MAX
 
 MESSAGES = "/v1/topics/orders/messages"
 
@@ -227,22 +228,87 @@ def test_pages_of_other_sites_are_refused(served: Http, headers: dict[str, str],
     assert served.ask("GET", "/v1/topics", **headers).status == status
 
 
-def test_more_connections_than_the_limit_are_refused_and_the_others_go_on(served: Http) -> None:
-    idle = [socket.create_connection((HOST, served.port), PATIENCE_S) for _ in range(HTTP_CONNECTIONS_MAX)]
+def opened(served: Http, count: int, sent: bytes) -> list[socket.socket]:
+    """Connections that have each sent some bytes."""
+    found = []
+    for _ in range(count):
+        found.append(socket.create_connection((HOST, served.port), PATIENCE_S))
+        found[-1].sendall(sent)
+    return found
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the other side has closed the connection without a byte."""
     try:
-        over = socket.create_connection((HOST, served.port), PATIENCE_S)
-        idle.append(over)
-        idle[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
-        try:
-            refused = over.recv(1) == b""
-        except ConnectionResetError:
-            refused = True
 
-        assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 ")
-        assert refused
+def test_half_requests_that_take_all_places_shut_nobody_out(served: Http) -> None:
+    half = opened(served, HTTP_CONNECTIONS_MAX, b"GET /healthz HTTP/1.1\r\nX: ")
+    dropped = served.broker.metrics.connections_dropped
+    try:
+        answers = [served.ask("GET", path).status for path in ("/healthz", "/readyz", "/metrics", MESSAGES)]
+
+        assert answers == [200, 200, 200, 200]
+        assert is_closed(half[0])
+        assert served.broker.metrics.connections_dropped > dropped
     finally:
-        for each in idle:
+        for each in half:
+            each.close()
+
+
+def test_health_and_metrics_are_answered_while_requests_under_way_take_all_places(served: Http) -> None:
+    request = f"GET {MESSAGES}?number=1000&wait_s=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    waiting = opened(served, HTTP_CONNECTIONS_MAX, request)
+    try:
+        until(lambda: served.broker.long_polls.parked_count == HTTP_CONNECTIONS_MAX)
+        silent = opened(served, 2 * HTTP_SPARE_CONNECTIONS_MAX, b"GET ")
+        waiting += silent
+
+        answers = [served.ask("GET", path).status for path in ("/healthz", "/readyz", "/metrics")]
+        other = served.ask("GET", MESSAGES)
+
+        assert answers == [200, 200, 200]
+        assert other.problem == (503, "too_many")
+        assert other.headers["Connection"] == "close"
+        assert served.broker.long_polls.parked_count == HTTP_CONNECTIONS_MAX
+        assert is_closed(silent[0])
+    finally:
+        for each in waiting:
+            each.close()
+        until(lambda: served.broker.long_polls.parked_count == 0)
+
+
+def test_a_head_has_to_come_within_its_time_whatever_time_a_connection_may_be_idle(
+    served: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.gateway.connection.HTTP_HEAD_S_MAX", 0.05)
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection((HOST, served.port), PATIENCE_S) as silent:
+        assert is_closed(silent)
+
+    kept = served.connection()
+    kept.request("GET", "/healthz")
+    first = kept.getresponse().read()
+    assert kept.sock is not None
+    kept.sock.sendall(whole[:9])
+    assert first
+    assert is_closed(kept.sock)
+    kept.close()
+
+
+def test_an_address_that_has_its_limit_of_connections_over_http_is_answered_for_its_health(tmp_path: Path) -> None:
+    with running_http(tmp_path / "data", limits=Limits(connections_max_of_address=(f"{HOST}=2",))) as served:
+        served.put("orders", "first")
+        request = f"GET {MESSAGES}?number=1&wait_s=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        kept = opened(served, 2, request)
+        until(lambda: served.broker.long_polls.parked_count == 2)
+
+        assert served.ask("GET", "/readyz").status == 200
+        assert f"2 connections over HTTP from {HOST}" in served.ask("GET", "/v1/topics").document["detail"]
+        for each in kept:
             each.close()
 
 

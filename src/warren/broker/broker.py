@@ -22,6 +22,7 @@ from warren.broker.metrics import Metrics
 from warren.broker.own.appending import Appends
 from warren.broker.own.looks import Looks
 from warren.broker.own.sessions import Session, Sessions
+from warren.broker.places import Places
 from warren.broker.producers import Producers
 from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
@@ -32,7 +33,7 @@ from warren.broker.standings import Standings
 from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
 from warren.broker.unpacking import Unpacking
-from warren.config import BROKER_THREADS
+from warren.config import BROKER_THREADS, STRANGERS_PART
 from warren.errors import UnsupportedRequest
 from warren.protocol.deliver_at import NAME
 from warren.protocol.own_schemas import OwnKey
@@ -71,7 +72,7 @@ class Broker:
         self.rights = self._asked_rights()
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
-        self.connections: set[Connection] = set()
+        self.connections = self._places()
         self.unpacking = Unpacking()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
 
@@ -82,21 +83,37 @@ class Broker:
         file = RightsFile(self.store.path, self.store.filesystem, self.store.clock)
         return Rights(file, self.settings.super_users, asyncio.get_running_loop().time)
 
+    def _places(self) -> Places[Connection]:
+        """The places of connections. If users log in, strangers share a part of them."""
+        limits = self.limits
+        return Places(
+            limits.connections_max,
+            self._drop,
+            unsettled_max=max(1, limits.connections_max // STRANGERS_PART) if self.settings.sasl else None,
+            per_address_max=limits.connections_max_per_address,
+            of_address=limits.of_address,
+        )
+
+    def _drop(self, connection: Connection) -> None:
+        """Closes a connection whose place another one got."""
+        self.metrics.connections_dropped += 1
+        connection.abort()
+
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
         if self.is_stopping:
             return False
-        if len(self.connections) >= self.limits.connections_max:
+        full = self.connections.admit(connection, connection.peer.host)
+        if full is not None:
             self.metrics.connections_refused += 1
-            LOGGER.warning("connection of %s refused: %d are open", connection.peer, self.limits.connections_max)
+            LOGGER.warning("connection of %s refused: %s", connection.peer, full)
             return False
         self.metrics.connections += 1
-        self.connections.add(connection)
         return True
 
     def forget(self, connection: Connection) -> None:
         """The connection is no more."""
-        self.connections.discard(connection)
+        self.connections.leave(connection)
         self.sessions.leave(connection.peer)
 
     def _end(self, session: Session) -> None:

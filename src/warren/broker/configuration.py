@@ -108,9 +108,26 @@ def _setting(name: str, kind: Kind) -> Kind:
     return check
 
 
+def _addresses(value: Any) -> tuple[str, ...]:
+    found = _words(value)
+    _ = Limits(connections_max_of_address=found).of_address
+    return found
+
+
+def _limit_kind(name: str) -> Kind:
+    if name == "connections_max_of_address":
+        return _addresses
+    return _seconds if "_s_" in name else _whole(1, 1 << 40)
+
+
 _LIMIT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "connections_max": "connections at a time; more are refused",
+        "connections_max": "connections at a time; if there are more, the oldest one that has not logged in, or has "
+        "sent nothing, makes room",
+        "connections_max_per_address": "connections from one other machine; more are refused",
+        "connections_max_of_address": "the same for single addresses, of HTTP too: `address=count`",
+        "http_connections_max_per_address": "connections over HTTP from one other machine; more are answered for their "
+        "health only",
         "frame_size_max": "bytes of one request",
         "waiting_size_max": "bytes of requests of one connection that wait for an answer",
         "waiting_size_max_in_all": "the same of all connections together",
@@ -155,7 +172,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         "http.port": Key(_whole(0, 65_535), None, "its port; HTTP is not served, if nothing is said"),
         **{
             f"limits.{limit.name}": Key(
-                _seconds if "_s_" in limit.name else _whole(1, 1 << 40),
+                _limit_kind(limit.name),
                 getattr(_LIMIT_DEFAULTS, limit.name),
                 _LIMIT_WORDS[limit.name],
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from warren.broker.call import Answer, Call, Later, Parked
 from warren.broker.peer import Peer
-from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX
+from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX, FIRST_BYTE_S_MAX
 from warren.errors import ProtocolError, WarrenError
 from warren.protocol.alike import RequestReader
 from warren.protocol.frames import FrameReader
@@ -47,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parked: Parked | None = None
         self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
+        self._is_new = True
         self.peer = Peer("", 0)
 
     # --- What the transport tells ---
@@ -57,18 +58,28 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(host, port)
         if self._broker.settings.sasl:
             self.peer.welcome = self._welcome
-            self._patience = asyncio.get_running_loop().call_later(AUTHENTICATION_S_MAX, self.abort)
+            self._patience = asyncio.get_running_loop().call_later(FIRST_BYTE_S_MAX, self.abort)
         self._transport.set_write_buffer_limits(high=self._broker.limits.unsent_size_max)
         if not self._broker.admit(self):
             self._transport.abort()
 
     def _welcome(self) -> None:
-        """It has shown who it is: it may take its time, and send as much as anybody."""
+        """It has shown who it is: it may take its time, and send as much as anybody, and keeps its place."""
+        self._broker.connections.settle(self)
         self._frames.size_max = self._broker.limits.frame_size_max
         if self._patience is not None:
             self._patience.cancel()
 
+    def _heard(self) -> None:
+        """Restarts the clock of a connection that has to log in: its first byte has come."""
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = asyncio.get_running_loop().call_later(AUTHENTICATION_S_MAX, self.abort)
+            self._is_new = False
+
     def buffer_updated(self, nbytes: int) -> None:
+        if self._is_new:
+            self._heard()
         try:
             for frame in self._frames.received(nbytes):
                 request, size = self._requests.read(frame), len(frame)
@@ -121,6 +132,10 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, request: Request, size: int) -> bool:
         """Answer a request, now or later; whether it is worked on from now on."""
         begun_s = self._broker.metrics.now()
+        if self._is_new:
+            # Without users to log in, a connection keeps its place once it has sent a whole request.
+            self._is_new = False
+            self._broker.connections.settle(self)
         try:
             found = self._broker.answer(Call(self._broker, self.peer, request))
         except WarrenError as error:

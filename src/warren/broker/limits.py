@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 
 from warren.config import (
     BROKER_CONNECTIONS_MAX,
+    BROKER_CONNECTIONS_MAX_PER_ADDRESS,
     BROKER_STOP_S_MAX,
     BROKER_UNSENT_SIZE_MAX,
     BROKER_WAITING_SIZE_MAX,
@@ -13,7 +15,9 @@ from warren.config import (
     FETCH_SIZE_MAX,
     FETCH_WAIT_S_MAX,
     FRAME_SIZE_MAX,
+    HTTP_CONNECTIONS_MAX_PER_ADDRESS,
 )
+from warren.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,9 @@ class Limits:
     """Sizes in bytes, waits in seconds. `waiting` is what was received and is not answered: each, and in all."""
 
     connections_max: int = BROKER_CONNECTIONS_MAX
+    connections_max_per_address: int = BROKER_CONNECTIONS_MAX_PER_ADDRESS
+    connections_max_of_address: tuple[str, ...] = ()
+    http_connections_max_per_address: int = HTTP_CONNECTIONS_MAX_PER_ADDRESS
     frame_size_max: int = FRAME_SIZE_MAX
     waiting_size_max: int = BROKER_WAITING_SIZE_MAX_EACH
     waiting_size_max_in_all: int = BROKER_WAITING_SIZE_MAX
@@ -28,3 +35,15 @@ class Limits:
     fetch_size_max: int = FETCH_SIZE_MAX
     fetch_wait_s_max: float = FETCH_WAIT_S_MAX
     stop_s_max: float = BROKER_STOP_S_MAX
+
+    @property
+    def of_address(self) -> dict[str, int]:
+        """The limits of addresses that have one of their own; BadInput if a word is not `address=count`."""
+        found = {}
+        for word in self.connections_max_of_address:
+            address, _, count = word.rpartition("=")
+            try:
+                found[str(ipaddress.ip_address(address))] = int(count)
+            except ValueError:
+                raise BadInput(f"expected an address and a count, as in 10.0.0.7=500, not {word!r}") from None
+        return found

@@ -56,6 +56,7 @@ class Metrics:
         "commit_puts",
         "commits_failed",
         "connections",
+        "connections_dropped",
         "connections_refused",
         "logins_failed",
         "now",
@@ -65,7 +66,7 @@ class Metrics:
     def __init__(self, now: Callable[[], float]) -> None:
         self.now, self.begun_s = now, now()
         self.apis: dict[int, ApiMetrics] = {}
-        self.connections = self.connections_refused = self.logins_failed = 0
+        self.connections = self.connections_dropped = self.connections_refused = self.logins_failed = 0
         self.puts = self.commits_failed = 0
         self.commit_puts = Histogram(PUTS_BOUNDS)
         """Of each commit that waited for a sync, how many puts shared it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
-import ipaddress
 import logging
 import signal
 import ssl
@@ -15,6 +14,7 @@ from typing import Final
 
 from warren.broker.configuration import Configuration
 from warren.broker.heap import keep_memory
+from warren.broker.places import is_loopback
 from warren.broker.security.tls import tls_context
 from warren.broker.server import Beside, nothing_beside, serve
 from warren.errors import OpenToAll
@@ -63,14 +63,6 @@ def check_address(configuration: Configuration) -> None:
     for host in hosts:
         if not is_loopback(host) and not has_names and not configuration["broker.insecure"]:
             raise OpenToAll(host or "every address")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

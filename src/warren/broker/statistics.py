@@ -36,6 +36,7 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
             "open": len(broker.connections),
             "opened": metrics.connections,
             "refused": metrics.connections_refused,
+            "dropped": metrics.connections_dropped,
             "logins_failed": metrics.logins_failed,
         },
         "waiting": {

@@ -15,7 +15,7 @@ from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.groups import Work
 from warren.gateway.json_messages import ENCODINGS, NUMBER_MAX, READ_FIELDS
 from warren.gateway.routes import Handler, Needs, Parameter, Route, Routes, cluster, nothing, on_group, on_topic
-from warren.gateway.shapes import Moment, Plain, Seconds, Text, Truth, Whole
+from warren.gateway.shapes import Fields, Moment, Plain, Seconds, Text, Truth, Whole
 
 SHAPES: Final[Mapping[str, Plain]] = MappingProxyType(
     {
@@ -58,9 +58,11 @@ def _broker_routes(openapi: Handler, counts: Counts) -> list[Route]:
     html, text = "text/html; charset=utf-8", prometheus.KIND
     return [
         Route("GET", "/", page.show, "A page for people", nothing, kind=html),
-        Route("GET", "/healthz", health.healthz, "Is it alive?", nothing, answer=health.HEALTH, is_free=True),
-        Route("GET", "/readyz", health.readyz, "Does it serve?", nothing, answer=health.READINESS, is_free=True),
-        Route("GET", "/metrics", prometheus.Exposition(counts).show, "For Prometheus", cluster, kind=text),
+        _health("/healthz", health.healthz, "Is it alive?", health.HEALTH),
+        _health("/readyz", health.readyz, "Does it serve?", health.READINESS),
+        Route(
+            "GET", "/metrics", prometheus.Exposition(counts).show, "For Prometheus", cluster, kind=text, is_spared=True
+        ),
         Route("GET", "/openapi.json", openapi, "This document", nothing, is_free=True),
         Route("GET", "/v1/statistics", statistics, "What the broker has done", cluster),
     ]
@@ -139,6 +141,10 @@ def _group_routes(work: Work) -> list[Route]:
         f"POST {dead}/redrive": {"body": parked.REDRIVE, "answer": parked.REDRIVEN, "told": (404, 409)},
     }
     return [route._replace(**more.get(f"{route.method} {route.path}", {})) for route in found]  # type: ignore[arg-type]
+
+
+def _health(path: str, handle: Handler, what: str, answer: Fields) -> Route:
+    return Route("GET", path, handle, what, nothing, answer=answer, is_free=True, is_spared=True)
 
 
 def _on(method: str, path: str, handle: Handler, what: str, needs: Needs) -> Route:

@@ -11,6 +11,7 @@ import h11
 
 from warren.config import (
     HTTP_BODY_SIZE_MAX,
+    HTTP_HEAD_S_MAX,
     HTTP_HEAD_SIZE_MAX,
     HTTP_IDLE_S_MAX,
     HTTP_LINGER_S_MAX,
@@ -23,6 +24,7 @@ from warren.gateway.problems import failure, malformed, problem
 
 if TYPE_CHECKING:
     from warren.broker.budget import Budget
+    from warren.broker.places import Places
 
 LOGGER: Final = logging.getLogger("warren.gateway")
 READ_SIZE: Final = 64 << 10
@@ -35,8 +37,13 @@ Finish = Callable[[bytes], Awaitable[Reply]]
 
 
 class Answerer(Protocol):
-    """Decides by its head whether a request is taken; what it raises is told to the client. Told what became of it."""
+    """Decides by its head whether a request is taken; what it raises is told to the client. Told what became of it.
 
+    `is_last` says whether the connection is closed after its first answer.
+    """
+
+    @property
+    def is_last(self) -> bool: ...
     async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish: ...
     def answered(self, status: int, size_in: int, size_out: int) -> None: ...
 
@@ -54,13 +61,17 @@ class HttpConnection:
         self._reader, self._writer, self._answerer, self._budget = reader, writer, answerer, budget
         self._machine = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_HEAD_SIZE_MAX)
         self._taken = 0
+        self._is_new = True
         self.is_working = False
         """Whether a request is under way."""
 
-    async def serve(self) -> None:
-        """Answer one request after the other, until either side wants no more."""
+    async def serve(self, places: Places[HttpConnection]) -> None:
+        """Answers one request after the other, until either side wants no more.
+
+        While no request is under way, `places` may give the connection's place to another one.
+        """
         try:
-            while await self._exchange():
+            while await self._exchange(places):
                 self._machine.start_next_cycle()
             if self._machine.their_state in (h11.SEND_BODY, h11.ERROR):
                 await self._linger()
@@ -79,19 +90,21 @@ class HttpConnection:
             while await self._reader.read(READ_SIZE):
                 pass
 
-    async def _exchange(self) -> bool:
+    async def _exchange(self, places: Places[HttpConnection]) -> bool:
         """One request and its answer; whether there may be another one."""
         try:
             head = await self._receive_head()
             if head is None:
                 return False
             self.is_working = True
+            places.settle(self)
             await self._send(await self._answered(head), head.method)
         except h11.RemoteProtocolError as error:
             await self._send(malformed(error.error_status_hint, str(error)), "")
             return False
         finally:
             self.is_working = False
+            places.unsettle(self)
             self._give_back()
         return self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE
 
@@ -111,7 +124,12 @@ class HttpConnection:
     # --- What comes ---
 
     async def _receive_head(self) -> Head | None:
-        async with asyncio.timeout(HTTP_IDLE_S_MAX):
+        is_begun = self._is_new or bool(self._machine.trailing_data[0])
+        self._is_new = False
+        if not is_begun:
+            async with asyncio.timeout(HTTP_IDLE_S_MAX):
+                self._machine.receive_data(await self._reader.read(READ_SIZE))
+        async with asyncio.timeout(HTTP_HEAD_S_MAX):
             event = await self._next()
         if not isinstance(event, h11.Request):
             return None
@@ -173,7 +191,7 @@ class HttpConnection:
         ]
         if not reply.body:
             headers = headers[2:]
-        if self._machine.their_state not in (h11.DONE, h11.IDLE):
+        if self._answerer.is_last or self._machine.their_state not in (h11.DONE, h11.IDLE):
             # The rest of what it sends is not read.
             headers.append(("Connection", "close"))
         if self._machine.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

@@ -27,7 +27,10 @@ class Parameter(NamedTuple):
 
 
 class Route(NamedTuple):
-    """One method of one path. `is_free`: for everybody, also while the broker stops."""
+    """One method of one path. `is_free`: for everybody, also while the broker stops.
+
+    `is_spared`: answered even if all places for connections are taken.
+    """
 
     method: str
     path: str
@@ -40,6 +43,7 @@ class Route(NamedTuple):
     status: int = 200
     kind: str = JSON
     is_free: bool = False
+    is_spared: bool = False
     told: Sequence[int] = ()
     """Further statuses than those that every route may have."""
 

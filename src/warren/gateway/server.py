@@ -14,10 +14,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from warren.broker.configuration import Configuration
+from warren.broker.places import Full, Places, is_loopback
 from warren.broker.server import Beside
-from warren.broker.service import is_loopback
-from warren.config import BROKER_BACKLOG, HTTP_CONNECTIONS_MAX, HTTP_LOOP_SIZE_MAX, TLS_HANDSHAKE_S_MAX
-from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping
+from warren.config import (
+    BROKER_BACKLOG,
+    HTTP_CONNECTIONS_MAX,
+    HTTP_LOOP_SIZE_MAX,
+    HTTP_SPARE_CONNECTIONS_MAX,
+    TLS_HANDSHAKE_S_MAX,
+)
+from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany
 from warren.gateway.access import Access
 from warren.gateway.api import routes_of
 from warren.gateway.connection import Finish, HttpConnection
@@ -88,29 +94,46 @@ class Gateway:
         self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
         self.counts = Counts()
         self._routes = routes_of(self._openapi, self.counts)
-        self._connections: set[HttpConnection] = set()
+        self._places: Places[HttpConnection] = Places(
+            HTTP_CONNECTIONS_MAX,
+            self._drop,
+            per_address_max=broker.limits.http_connections_max_per_address,
+            of_address=broker.limits.of_address,
+        )
+        self._spare_places: Places[HttpConnection] = Places(HTTP_SPARE_CONNECTIONS_MAX, self._drop)
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody is there."""
-        if len(self._connections) >= HTTP_CONNECTIONS_MAX:
-            LOGGER.warning("connection refused: %d of HTTP are open", HTTP_CONNECTIONS_MAX)
-            self._broker.metrics.connections_refused += 1
-            writer.transport.abort()
-            return
+        """Serves a new connection.
+
+        If all places are taken by requests under way, it gets a spare one, where health and metrics are answered.
+        """
+        host = (writer.get_extra_info("peername") or ("",))[0]
         talk = Talk(self, Access(self._broker, is_local=self._is_local, is_secret=self._is_secret))
         connection = HttpConnection(reader, writer, talk, self._broker.budget)
         # Counted at once: many may come before the first of their tasks has begun.
-        self._connections.add(connection)
-        self._broker.tasks.create_task(self._serve(connection))
+        places, talk.full = self._places, self._places.admit(connection, host)
+        if talk.full is not None:
+            places = self._spare_places
+            if places.admit(connection, host) is not None:
+                LOGGER.warning("connection over HTTP of %s refused: %s", host, talk.full)
+                self._broker.metrics.connections_refused += 1
+                writer.transport.abort()
+                return
+        self._broker.tasks.create_task(self._serve(connection, places))
 
-    async def _serve(self, connection: HttpConnection) -> None:
+    def _drop(self, connection: HttpConnection) -> None:
+        """Closes a connection whose place another one got."""
+        self._broker.metrics.connections_dropped += 1
+        connection.close()
+
+    async def _serve(self, connection: HttpConnection, places: Places[HttpConnection]) -> None:
         try:
-            await connection.serve()
+            await connection.serve(places)
         except Exception:
             # Whatever it is, it is of this connection alone.
             LOGGER.exception("a connection over HTTP failed")
         finally:
-            self._connections.discard(connection)
+            places.leave(connection)
 
     async def _openapi(self, asked: Asked) -> Reply:
         return json_reply(document_of(self._routes, _version(), is_asked_who=self._broker.settings.sasl))
@@ -151,22 +174,36 @@ class Gateway:
     async def finish(self) -> None:
         """Answer what was taken, no longer than the broker may take to stop; then close all connections."""
         loop = asyncio.get_running_loop()
-        while any(each.is_working for each in self._connections) and loop.time() < self._broker.stop_by_s:
+        while any(each.is_working for each in self._open()) and loop.time() < self._broker.stop_by_s:
             await asyncio.sleep(LOOK_S)
-        for connection in list(self._connections):
+        for connection in self._open():
             connection.close()
+
+    def _open(self) -> list[HttpConnection]:
+        return [*self._places, *self._spare_places]
 
 
 class Talk:
-    """What one connection says, and to whom: its requests share what is known of who asks."""
+    """What one connection says, and to whom: its requests share what is known of who asks.
+
+    If the connection has a spare place, `full` says why, and nothing but health and metrics is answered.
+    """
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self._gateway, self._access = gateway, access
         self._route = NO_ROUTE
+        self.full: Full | None = None
+
+    @property
+    def is_last(self) -> bool:
+        return self.full is not None
 
     async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish:
         found = self._gateway.find(head)
         self._route = f"{found.route.method} {found.route.path}"
+        if self.full is not None and not found.route.is_spared:
+            whose = "" if self.full.host is None else f" from {self.full.host}"
+            raise TooMany(f"connections over HTTP{whose}", self.full.count)
         return await self._gateway.begin(head, found, self._access, is_gone)
 
     def answered(self, status: int, size_in: int, size_out: int) -> None:

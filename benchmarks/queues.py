@@ -205,7 +205,7 @@ def _value(figure: Figure) -> float:
 
 def _queue(path: Path, durability: str) -> Methods:
     store = warren.open(path, durability=durability)
-    queue = store.queue("jobs")
+    queue = store.queue("jobs", codec="bytes")
     return queue.put, queue.get, store.close
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,16 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.stores import quick_store
-from warren.errors import BadInput, BadName, NoSuchTopic, SettingsDiffer, StoreClosed, TooLarge
+from warren.errors import (
+    BadInput,
+    BadName,
+    NoSuchTopic,
+    NotAQueue,
+    SettingsDiffer,
+    StoreClosed,
+    TooLarge,
+    UnreadableItem,
+)
 from warren.message import Message
 from warren.queue.store import Store
 from warren.storage import Log
@@ -218,26 +226,37 @@ def test_a_child_has_tasks_of_its_own(store: Store) -> None:
 
 
 def test_other_words_for_items_can_be_given(store: Store) -> None:
-    queue = store.queue("jobs", dumps=lambda item: json.dumps(item).encode(), loads=json.loads)
+    class Words:
+        def dumps(self, item: list[str], /) -> bytes:
+            return " ".join(item).encode()
 
-    queue.put({"a": [1, 2]})
+        def loads(self, body: bytes, /) -> list[str]:
+            return body.decode().split()
 
-    assert store.topic("jobs").last(1)[0].body == b'{"a": [1, 2]}'
-    assert queue.get() == {"a": [1, 2]}
+    queue = store.queue("jobs", codec=Words())
+
+    queue.put(["two", "words"])
+
+    assert store.topic("jobs").last(1)[0].body == b"two words"
+    assert queue.get() == ["two", "words"]
 
 
 def test_what_cannot_be_stored_changes_nothing(store: Store) -> None:
-    queue = store.queue("jobs")
+    queue, raw = store.queue("jobs"), store.queue("jobs", codec="bytes")
 
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises(BadInput, match="an item of type lock cannot be written as JSON"):
         queue.put(threading.Lock())
+    with pytest.raises(BadInput, match="JSON"):
+        queue.put(float("nan"))
+    with pytest.raises(BadInput, match="is bytes, not str"):
+        raw.put("text")
 
     assert queue.qsize() == 0
 
 
 def test_the_space_of_what_was_taken_is_given_back(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
-        queue = store.queue("jobs", block_size=4096, durability="os")
+        queue = store.queue("jobs", codec="bytes", block_size=4096, durability="os")
         for _ in range(100):
             queue.put(b"x" * 500)
         for _ in range(90):
@@ -252,7 +271,7 @@ def test_the_space_of_what_was_taken_is_given_back(tmp_path: Path) -> None:
 
 def test_items_that_were_retired_are_passed_over(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
-        queue = store.queue("jobs", block_size=4096, durability="os")
+        queue = store.queue("jobs", codec="bytes", block_size=4096, durability="os")
         for number in range(100):
             queue.put(number.to_bytes(500, "big"))
         first = store.topic("jobs").partition(0).retire(before=50)
@@ -278,7 +297,9 @@ def test_a_queue_that_was_deleted_or_closed_says_so(tmp_path: Path) -> None:
     store = quick_store(tmp_path)
     queue = store.queue("jobs", message_size_max=100)
     with pytest.raises(TooLarge):
-        queue.put(b"x" * 200)
+        queue.put("x" * 200)
+    with pytest.raises(TooLarge):
+        queue.put("x" * 200, delay=10.0)
     with quick_store(tmp_path) as other:
         other.delete_topic("jobs")
     with pytest.raises(NoSuchTopic):
@@ -295,9 +316,70 @@ def test_bad_queues_are_refused(store: Store) -> None:
 
     with pytest.raises(BadName):
         store.queue("a/b")
-    with pytest.raises(SettingsDiffer, match="use another name"):
+    with pytest.raises(NotAQueue, match="topic 'many' is no queue"):
         store.queue("many")
+    store.queue("grown")
+    store.configure_topic("grown", {"partitions": 2})
+    with pytest.raises(SettingsDiffer, match="use another name"):
+        store.queue("grown")
+    for codec in ("yaml", None, object()):
+        with pytest.raises(BadInput, match="codec"):
+            store.queue("jobs", codec=codec)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="maxsize"):
         store.queue("jobs", "2")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="timeout"):
         store.queue("jobs").get(timeout=-1)
+
+
+def test_items_are_json_if_nothing_else_is_said_and_pickle_only_by_name(store: Store) -> None:
+    plain, pickled = store.queue("plain"), store.queue("pickled", codec="pickle")
+
+    plain.put({"resize": ["carrot.png", 1.5, None]})
+    pickled.put({1, 2})
+
+    assert store.topic("plain").last(1)[0].body == b'{"resize": ["carrot.png", 1.5, null]}'
+    assert plain.get() == {"resize": ["carrot.png", 1.5, None]}
+    assert pickled.get() == {1, 2}
+
+
+def test_an_item_that_the_codec_cannot_read_stays_for_one_that_can(store: Store) -> None:
+    store.queue("jobs", codec="pickle").put({1, 2})
+    queue = store.queue("jobs")
+
+    with pytest.raises(UnreadableItem, match="queue 'jobs' cannot be read") as raised:
+        queue.get()
+
+    assert raised.value.body == store.topic("jobs").last(1)[0].body
+    assert queue.qsize() == 1
+    assert store.queue("jobs", codec="pickle").get() == {1, 2}
+
+
+def test_a_delayed_item_is_in_the_queue_and_is_got_when_it_is_due(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    with quick_store(tmp_path, clock=clock) as store:
+        queue = store.queue("jobs", 2)
+        queue.put("later", delay=5.0)
+        queue.put_nowait("now")
+
+        assert queue.full()
+        with pytest.raises(Full):
+            queue.put_nowait("third", delay=1.0)
+        assert queue.get_nowait() == "now"
+        queue.task_done()
+        with pytest.raises(Empty):
+            queue.get_nowait()
+        assert not queue.join(timeout=0.0)
+        clock.sleep(6.0)
+        store.keep()
+
+        assert queue.get_nowait() == "later"
+        assert queue.empty()
+
+
+def test_a_delay_that_is_none_is_refused_and_nothing_is_put(store: Store) -> None:
+    queue = store.queue("jobs")
+
+    with pytest.raises(BadInput, match="delay"):
+        queue.put(1, delay=-1.0)
+
+    assert queue.qsize() == 0

@@ -27,7 +27,7 @@ RESIDENT = {"after_fork", "file_count", "rest"}
 INSIDE = {
     Store: RESIDENT | {"check_open", "opened_topic", "refresh_topic"},
     Topic: {"check_body", "check_bodies", "clock", "differs", "filesystem", "logs", "route", "see_partitions"}
-    | {"take_settings"},
+    | {"check_takes_puts", "take_settings"},
     Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "target_for"},
     Producer: RESIDENT,
     StreamGroup: RESIDENT | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions", "unread"},

@@ -16,15 +16,15 @@ class DurableQueue(Twin):
 
     sync: durable_queue.DurableQueue[Any]
 
-    async def put(self, item: Any) -> None:
-        """Add an item. Where the queue is full, waits for room."""
-        while not await self._bridge.wait(self.sync.offer, item, seconds=WAIT_S_MAX):
+    async def put(self, item: Any, *, delay: float | None = None) -> None:
+        """Adds an item, to be got `delay` seconds later at the earliest. If the queue is full, waits for room."""
+        while not await self._bridge.wait(self.sync.offer, item, delay=delay, seconds=WAIT_S_MAX):
             pass
 
-    async def put_nowait(self, item: Any) -> None:
-        """Add an item; `asyncio.QueueFull` where there is no room."""
+    async def put_nowait(self, item: Any, *, delay: float | None = None) -> None:
+        """Adds an item. Raises `asyncio.QueueFull` if there is no room."""
         try:
-            await self._bridge.call(self.sync.put_nowait, item)
+            await self._bridge.call(self.sync.put_nowait, item, delay=delay)
         except Full as error:
             raise asyncio.QueueFull from error
 

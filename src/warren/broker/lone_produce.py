@@ -58,7 +58,7 @@ def _is_fitting(call: Call, topic: Topic, partition: int, batch: Batch) -> bool:
         head.producer_id == NO_PRODUCER
         and not head.attributes & KAFKA_TRANSACTIONAL
         and 0 <= partition < topic.partition_count
-        and len(batch.data) <= topic.settings.message_size_max
+        and len(batch.data) <= topic.put_size_max
         and call.may(Operation.WRITE, Kind.TOPIC, topic.name)
         and (looks == "none" or not may_be_delayed(batch, sees_compressed=looks == "all"))
     )

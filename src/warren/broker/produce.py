@@ -13,7 +13,7 @@ from warren.broker.lone_produce import produce_lone
 from warren.broker.looking import is_looked_into_next
 from warren.broker.refusals import refusal, refused
 from warren.broker.security.rights import Kind, Operation
-from warren.errors import BadBatch, NoSuchTopic, TooLarge, WarrenError
+from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import (
     PartitionStored,
@@ -120,6 +120,8 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
         return asked, [refusal(part.partition, error) for part in asked.partitions]
     if not call.may(Operation.WRITE, Kind.TOPIC, topic.name):
         return asked, [refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
+    if topic.is_queue:
+        return asked, [refusal(part.partition, IsAQueue(str(topic.name))) for part in asked.partitions]
     return asked, [_partition(call, request, topic, part) for part in asked.partitions]
 
 

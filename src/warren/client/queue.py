@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -11,9 +10,10 @@ from warren.client.calls import same
 from warren.client.handle import Handle
 from warren.client.steps import Steps, run, stepwise
 from warren.protocol.kafka_codec import Fields
-from warren.protocol.own_api import setting_values
+from warren.protocol.own_api import ANY, setting_values
 from warren.protocol.own_schemas import OwnKey
-from warren.queue.waiting import Deadline, checked_count
+from warren.queue.codec import Codec, read_item
+from warren.queue.waiting import Deadline, checked_count, checked_delay_s
 
 if TYPE_CHECKING:
     from warren.client.store import RemoteStore
@@ -35,17 +35,17 @@ class RemoteQueue(Generic[T]):
         store: RemoteStore,
         name: str,
         maxsize: int,
-        dumps: Callable[[T], bytes],
-        loads: Callable[[bytes], T],
+        codec: Codec,
         settings: dict[str, Any],
     ) -> None:
         self.name, self.maxsize = name, checked_count("maxsize", maxsize, -math.inf, math.inf)
-        self._dumps, self._loads = dumps, loads
+        self._codec = codec
         values = {"queue": name, "maxsize": maxsize, "settings": setting_values(settings)}
         self._handle = Handle(store.calls, OwnKey.OPEN_QUEUE, values)
 
-    def _using(self, action: str, wait_s: float = 0.0, item: bytes = b"") -> Steps[Fields]:
-        values, repeat = {"action": action, "item": item}, None if action in CHANGES else same
+    def _using(self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: float | None = None) -> Steps[Fields]:
+        delay_us = ANY if delay is None else round(checked_delay_s(delay) * 1_000_000)
+        values, repeat = {"action": action, "item": item, "delay": delay_us}, None if action in CHANGES else same
         return self._handle.waiting(OwnKey.USE_QUEUE, values, wait_s, lambda found: bool(found.is_done), repeat=repeat)
 
     def _wait_s(self, block: bool, timeout: float | None) -> float:
@@ -53,25 +53,31 @@ class RemoteQueue(Generic[T]):
 
     # --- Putting ---
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
-        """Add an item. Where the queue is full, waits for room; Full where there is none in time."""
-        if not self.offer(item, self._wait_s(block, timeout)):
+    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+        """Adds an item. If the queue is full, waits for room, and raises Full if there is none in time.
+
+        With a `delay` in seconds the item can be got that much later at the earliest. It counts in `qsize` from now on.
+        """
+        if not self.offer(item, self._wait_s(block, timeout), delay):
             raise Full
 
     @stepwise
-    def offer(self, item: T, wait: float) -> Steps[bool]:
-        """Add an item where there is room within `wait` seconds; whether there was."""
-        found = yield from self._using("put", wait, self._dumps(item))
+    def offer(self, item: T, wait: float, delay: float | None = None) -> Steps[bool]:
+        """Adds an item if there is room within `wait` seconds. Returns whether there was."""
+        found = yield from self._using("put", wait, self._codec.dumps(item), delay)
         return bool(found.is_done)
 
-    def put_nowait(self, item: T) -> None:
-        """Add an item; Full where there is no room."""
-        self.put(item, block=False)
+    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+        """Adds an item. Raises Full if there is no room."""
+        self.put(item, block=False, delay=delay)
 
     # --- Getting ---
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Remove the oldest item and return it. Where there is none, waits for one; Empty where none comes in time."""
+        """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
+
+        Raises UnreadableItem if the codec cannot read the item. The broker has removed it; the error holds its bytes.
+        """
         found = self.poll(self._wait_s(block, timeout))
         if found is None:
             raise Empty
@@ -81,7 +87,7 @@ class RemoteQueue(Generic[T]):
     def poll(self, wait: float) -> Steps[tuple[T] | None]:
         """Remove the oldest item, alone in a tuple; None where none comes within `wait` seconds."""
         found = yield from self._using("get", wait)
-        return (self._loads(found.item),) if found.is_done else None
+        return (read_item(self._codec, self.name, found.item),) if found.is_done else None
 
     def get_nowait(self) -> T:
         """Remove the oldest item and return it; Empty where there is none."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import pickle
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -21,6 +20,7 @@ from warren.errors import BadInput, NoSuchTopic
 from warren.protocol.own_api import ANY, setting_values, settings_of
 from warren.protocol.own_schemas import OwnKey
 from warren.queue.batching import Batching, BatchingOptions
+from warren.queue.codec import Codec, codec_of
 from warren.queue.description import TopicDescription
 from warren.queue.names import checked_name
 from warren.queue.settings import TopicSettings, check_known
@@ -107,16 +107,16 @@ class RemoteStore:
         name: str,
         maxsize: int = 0,
         *,
-        dumps: Callable[[Any], bytes] = pickle.dumps,
-        loads: Callable[[bytes], Any] = pickle.loads,
+        codec: str | Codec = "json",
         **settings: Any,
     ) -> RemoteQueue[Any]:
         """The durable queue `name`, with the methods of `queue.Queue`, for all clients and processes.
 
-        Items are anything that pickle takes; only open a queue that you trust, or give other `dumps` and `loads`.
+        `codec` is "json", "bytes" or "pickle", or an object with `dumps` and `loads`, as for `Store.queue`. Reading a
+        pickle runs code that its writer chose: use it only if you trust everyone who can open the queue.
         """
         check_known(settings)
-        return RemoteQueue(self, checked_name("topic", name), maxsize, dumps, loads, settings)
+        return RemoteQueue(self, checked_name("topic", name), maxsize, codec_of(codec), settings)
 
     def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
         """Puts that are gathered and sent together in the background, each with a future of its own."""

@@ -85,6 +85,40 @@ class NoSuchTopic(StoreError):
         self.topic = topic
 
 
+class IsAQueue(BadInput):
+    """A message was put to the topic of a durable queue. Only the queue's own calls put into it."""
+
+    code = "is_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} is a queue: only store.queue({topic!r}) puts into it")
+        self.topic = topic
+
+
+class NotAQueue(BadInput):
+    """A topic that was not made as a queue was opened as one."""
+
+    code = "not_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic!r} is no queue: anything may have been put into it; give the queue another name"
+        )
+        self.topic = topic
+
+
+class UnreadableItem(StoreError):
+    """The codec of a queue cannot read an item. `body` holds the item's bytes."""
+
+    code = "unreadable_item"
+
+    def __init__(self, queue: str, body: bytes, reason: str) -> None:
+        super().__init__(
+            f"an item of {len(body)} bytes of queue {queue!r} cannot be read by the codec that was given: {reason}"
+        )
+        self.queue, self.body, self.reason = queue, body, reason
+
+
 class NoSuchPartition(BadInput):
     """The topic has fewer partitions than that."""
 

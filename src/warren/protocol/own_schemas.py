@@ -237,6 +237,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("action", "string"),
         field("item", "bytes"),
         field("wait_ms", "int32"),
+        field("delay", "int64"),
     ),
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
     OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),

@@ -87,7 +87,9 @@ class DeadLetters:
         return store.topic(name)
 
     def _log(self) -> Log:
-        log = self.topic.partition(LETTERS_PARTITION)
+        topic = self.topic
+        topic.check_takes_puts()
+        log = topic.partition(LETTERS_PARTITION)
         if log.version == 1:
             raise UnsupportedByVersion("a dead letter, which has headers", 1)
         return log
@@ -155,6 +157,7 @@ class DeadLetters:
 
     def redrive_numbers(self, partition: int, numbers: Sequence[int]) -> int:
         """Put these letters of a partition back, those that are this group's and were not put back yet; how many."""
+        self._topic.check_takes_puts()
         count = 0
         with self._lock:
             self._finish_all()
@@ -187,6 +190,7 @@ class DeadLetters:
 
     def redrive(self, limit: int | None) -> int:
         """Put up to `limit` letters of this group back into the partitions they came from; how many it were."""
+        self._topic.check_takes_puts()
         count = 0
         with self._lock:
             self._finish_all()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from queue import Empty, Full
 from typing import Final, Generic, TypeVar
 
-from warren.errors import GONE, NoSuchTopic, NumberRetired, SettingsDiffer
-from warren.message import Message
+from warren.errors import GONE, NoSuchTopic, NumberRetired, SettingsDiffer, TooLarge
+from warren.message import NO_CORR_OFFSET, Message
 from warren.queue import store_paths
+from warren.queue.codec import Codec, read_item
 from warren.queue.shared_lock import SharedLock
 from warren.queue.topic import Topic
 from warren.queue.waiting import TICK_S, Deadline, checked_count
@@ -31,18 +31,17 @@ class DurableQueue(Generic[T]):
     """A queue in a store. Any thread of any process that has it open may put and get.
 
     An item is in the queue when `put` returns, and out of it, for good and for everybody, when `get` returns: as
-    durably as the queue's topic says. Items become bytes by `dumps`, and items again by `loads`.
+    durably as the queue's topic says. The codec turns items into bytes and back.
     `task_done` and `join` work across processes; a process that dies leaves no task that is waited for.
     """
 
-    def __init__(self, topic: Topic, maxsize: int, dumps: Callable[[T], bytes], loads: Callable[[bytes], T]) -> None:
+    def __init__(self, topic: Topic, maxsize: int, codec: Codec) -> None:
         if topic.partition_count != 1:
             raise SettingsDiffer(
                 f"topic {str(topic.name)!r}", "partitions", 1, topic.partition_count, "use another name"
             )
         self.topic, self.maxsize = topic, checked_count("maxsize", maxsize, -math.inf, math.inf)
-        self._dumps, self._loads = dumps, loads
-        self._clock = topic.clock
+        self._codec, self._clock = codec, topic.clock
         directory = store_paths.queue_directory(topic.directory)
         topic.filesystem.make_directory(directory)
         self._lock = SharedLock(topic.filesystem, store_paths.queue_lock(directory), self._clock)
@@ -64,56 +63,69 @@ class DurableQueue(Generic[T]):
 
     # --- Putting ---
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
-        """Add an item. Where the queue is full, waits for room; Full where there is none in time."""
-        body = self._dumps(item)
+    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+        """Adds an item. If the queue is full, waits for room, and raises Full if there is none in time.
+
+        With a `delay` in seconds the item can be got that much later at the earliest. It counts in `qsize` from now on.
+        """
+        body = self._codec.dumps(item)
         if self.maxsize <= 0:
-            self._append(body)
+            self._append(body, delay)
             return
         deadline = Deadline(self._clock, block, timeout)
-        while not self._put_where_there_is_room(body):
+        while not self._put_where_there_is_room(body, delay):
             left_s = deadline.left_s()
             if not left_s:
                 raise Full
             self._clock.sleep(max(TICK_S, min(LOOK_S, left_s)))
 
-    def _put_where_there_is_room(self, body: bytes) -> bool:
+    def _put_where_there_is_room(self, body: bytes, delay: float | None) -> bool:
         with self._lock:
             if self._size() >= self.maxsize:
                 return False
-            self._append(body)
+            self._append(body, delay)
             return True
 
-    def _append(self, body: bytes) -> None:
+    def _append(self, body: bytes, delay: float | None) -> None:
         topic = self.topic
-        topic.check_body(body)
+        if len(body) > topic.settings.message_size_max:
+            raise TooLarge("body", len(body), topic.settings.message_size_max)
+        if delay is not None:
+            due_us = topic.delay.due_us(delay, None)
+            topic.delay.put(
+                body, due_us, key=None, tag="", headers=None, id="", corr_offset=NO_CORR_OFFSET, partition=None
+            )
+            return
         try:
             topic.logs[0].append(body)
         except GONE as error:
             raise NoSuchTopic(topic.name) from error
 
-    def offer(self, item: T, wait: float) -> bool:
-        """Add an item where there is room within `wait` seconds; whether there was."""
+    def offer(self, item: T, wait: float, delay: float | None = None) -> bool:
+        """Adds an item if there is room within `wait` seconds. Returns whether there was."""
         try:
-            self.put(item, timeout=wait)
+            self.put(item, timeout=wait, delay=delay)
         except Full:
             return False
         return True
 
-    def put_nowait(self, item: T) -> None:
-        """Add an item; Full where there is no room."""
-        self.put(item, block=False)
+    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+        """Adds an item. Raises Full if there is no room."""
+        self.put(item, block=False, delay=delay)
 
     # --- Getting ---
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Remove the oldest item and return it. Where there is none, waits for one; Empty where none comes in time."""
-        message = self._take()
-        if message is None:
-            message = self._wait(Deadline(self._clock, block, timeout))
-        return self._loads(message.body)
+        """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
 
-    def _wait(self, deadline: Deadline) -> Message:
+        Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue.
+        """
+        found = self._take()
+        if found is None:
+            found = self._wait(Deadline(self._clock, block, timeout))
+        return found[0]
+
+    def _wait(self, deadline: Deadline) -> tuple[T]:
         while True:
             left_s = deadline.left_s()
             if not left_s:
@@ -122,11 +134,11 @@ class DurableQueue(Generic[T]):
             with self._lock:
                 number = self._position()
             self._log.wait(number, left_s)
-            message = self._take()
-            if message is not None:
-                return message
+            found = self._take()
+            if found is not None:
+                return found
 
-    def _take(self) -> Message | None:
+    def _take(self) -> tuple[T] | None:
         with self._lock:
             number, ahead = self._position(), self._ahead
             # Others may have taken what was read ahead here.
@@ -137,10 +149,12 @@ class DurableQueue(Generic[T]):
                 ahead = self._ahead = self._read(number)[::-1]
                 if not ahead:
                     return None
+            # Read before it is taken: what this codec cannot read is left to another opening of the queue.
+            item: T = read_item(self._codec, str(self.topic.name), ahead[-1].body)
             message = ahead.pop()
             self._reader.commit_to(message.number + 1, ahead[-1].offset if ahead else None)
             self._workers.begin()
-            return message
+            return (item,)
 
     def _read(self, number: int) -> list[Message]:
         try:
@@ -183,10 +197,10 @@ class DurableQueue(Generic[T]):
 
     def _size(self) -> int:
         position = max(self._position(), self._log.first)
-        return self._log.end - position
+        return self._log.end - position + self.topic.delay.count()
 
     def qsize(self) -> int:
-        """How many items are in the queue."""
+        """How many items are in the queue, due or not."""
         with self._lock:
             return self._size()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -12,9 +11,10 @@ from typing import Any, Final, Self, Unpack
 
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
-from warren.errors import NoSuchTopic, NotAStore, StoreClosed
+from warren.errors import CorruptSettings, IsAQueue, NoSuchTopic, NotAQueue, NotAStore, StoreClosed
 from warren.queue import store_paths
 from warren.queue.batching import Batching, BatchingOptions
+from warren.queue.codec import Codec, codec_of
 from warren.queue.description import TopicDescription
 from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
 from warren.queue.json_file import read_json, write_json
@@ -30,6 +30,9 @@ from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tre
 from warren.storage.residents import process_residents
 
 STORE_VERSION: Final = 1
+TOPIC_KIND: Final = "topic"
+QUEUE_KIND: Final = "queue"
+"""What `topic.json` says of the topic of a durable queue. A topic keeps its kind for good."""
 
 
 class Store:
@@ -109,36 +112,55 @@ class Store:
 
         SettingsDiffer where it is there and has other settings than those given.
         """
+        return self._topic(name, partitions, settings, TOPIC_KIND)
+
+    def _topic(self, name: str, partitions: int | None, settings: Mapping[str, Any], kind: str) -> Topic:
+        """The topic `name`, made as one of this kind if there is none."""
         self.check_open()
         checked_name("topic", name)
         check_known(settings)
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None or not self.has_topic(name):
-                topic = self._open_topic(name, partitions, settings)
+                topic = self._open_topic(name, partitions, settings, kind)
             topic.differs(partitions, settings)
             return topic
 
-    def _open_topic(self, name: str, partitions: int | None, settings: Mapping[str, Any]) -> Topic:
+    def _open_topic(self, name: str, partitions: int | None, settings: Mapping[str, Any], kind: str) -> Topic:
         with self.lock:
             kept = self._read_settings(name)
             if kept is None:
                 wanted = {"partitions": partitions} if partitions is not None else {}
                 kept = TopicSettings(**{**self._defaults, **settings, **wanted})
-                self._make_topic(name, kept)
+                self._check_dead_letter(kept)
+                self._make_topic(name, kept, kind)
+            is_queue = self._read_kind(name) == QUEUE_KIND
         old = self._topics.pop(name, None)
         if old is not None:
             old.close()
-        topic = self._topics[name] = Topic(self, name, kept)
+        topic = self._topics[name] = Topic(self, name, kept, is_queue=is_queue)
         return topic
 
-    def _make_topic(self, name: str, settings: TopicSettings) -> None:
+    def _read_kind(self, name: str) -> str:
+        """What the topic was made as. Raises CorruptSettings for a kind that this release does not know."""
+        path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+        kind = str((read_json(self.filesystem, path) or {}).get("kind", TOPIC_KIND))
+        if kind not in (TOPIC_KIND, QUEUE_KIND):
+            raise CorruptSettings(path, f"kind {kind!r} is not known to this release")
+        return kind
+
+    def _check_dead_letter(self, settings: TopicSettings) -> None:
+        """Raises IsAQueue if dead letters would go into a queue."""
+        if settings.dead_letter and self._read_kind(settings.dead_letter) == QUEUE_KIND:
+            raise IsAQueue(settings.dead_letter)
+
+    def _make_topic(self, name: str, settings: TopicSettings, kind: str) -> None:
         directory = store_paths.topic_directory(self.path, name)
         # What a deletion left that was cut short.
         remove_tree(self.filesystem, directory)
         self.filesystem.make_directory(directory)
         now_us = self.clock.now_ns() // 1000
-        data = {**settings.to_json(), "id": str(uuid.uuid4()), "created": now_us}
+        data = {**settings.to_json(), "kind": kind, "id": str(uuid.uuid4()), "created": now_us}
         write_json(self.filesystem, store_paths.topic_file(directory), data)
 
     def _read_settings(self, name: str) -> TopicSettings | None:
@@ -183,6 +205,7 @@ class Store:
                     raise NoSuchTopic(name)
                 path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
                 changed = kept.changed(changes)
+                self._check_dead_letter(changed)
                 write_json(self.filesystem, path, {**(read_json(self.filesystem, path) or {}), **changed.to_json()})
             topic = self._topics.get(name)
             if topic is not None:
@@ -225,18 +248,24 @@ class Store:
         name: str,
         maxsize: int = 0,
         *,
-        dumps: Callable[[Any], bytes] = pickle.dumps,
-        loads: Callable[[bytes], Any] = pickle.loads,
+        codec: str | Codec = "json",
         **settings: Any,
     ) -> DurableQueue[Any]:
         """The durable queue `name`, with the methods of `queue.Queue`, for all processes that have the store open.
 
-        It is a topic of the same name with one partition, which gives back the space of what was taken. Items are
-        anything that pickle takes; only open a queue that you trust, or give other `dumps` and `loads`.
+        It is a topic of the same name with one partition, which gives back the space of what was taken. The topic is
+        marked as a queue's: nothing but a queue puts into it. Raises NotAQueue if `name` is an ordinary topic.
+
+        `codec` says how items become bytes: "json", "bytes" or "pickle", or an object with `dumps` and `loads`. Reading
+        a pickle runs code that its writer chose: use it only if you trust everyone who can open the queue.
         """
+        found = codec_of(codec)
         if not self.has_topic(name):
             settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
-        return DurableQueue(self.topic(name, **settings), maxsize, dumps, loads)
+        topic = self._topic(name, None, settings, QUEUE_KIND)
+        if not topic.is_queue:
+            raise NotAQueue(name)
+        return DurableQueue(topic, maxsize, found)
 
     def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
         """Puts that are gathered and written together in the background, each with a future of its own."""

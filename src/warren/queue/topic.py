@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
 from warren.clock import Clock, microseconds
 from warren.config import BODY_SIZE_MAX
-from warren.errors import GONE, BadInput, NoSuchPartition, NoSuchTopic, SettingsDiffer, TooLarge
+from warren.errors import GONE, BadInput, IsAQueue, NoSuchPartition, NoSuchTopic, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue import store_paths
 from warren.queue.broadcast import Broadcast
@@ -43,6 +43,9 @@ from warren.storage.filesystem import FileSystem
 if TYPE_CHECKING:
     from warren.queue.store import Store
 
+NO_PUTS: Final = -1
+"""A limit of size that no body keeps, not even an empty one."""
+
 
 class Topic:
     """One topic of an open store. Any thread may use it, and any number of processes at once.
@@ -50,8 +53,8 @@ class Topic:
     Messages of one key keep their order: they go to the same partition, by the hash that `routing` describes.
     """
 
-    def __init__(self, store: Store, name: str, settings: TopicSettings) -> None:
-        self.store, self.settings = store, settings
+    def __init__(self, store: Store, name: str, settings: TopicSettings, *, is_queue: bool = False) -> None:
+        self.store, self.settings, self.is_queue = store, settings, is_queue
         self.name = Origin(name)
         self.name.answer = functools.partial(answer, self)
         self.directory = store_paths.topic_directory(store.path, name)
@@ -73,7 +76,9 @@ class Topic:
         # A new list: other threads always find a whole one, and come to the same when they do this at once.
         self._logs = [*kept, *map(self._open_log, range(len(kept), settings.partitions))]
         self._partition_count = settings.partitions
-        self._size_max = settings.message_size_max
+        # No body is small enough for a queue's topic. So the check of the size, which every put makes, refuses the put
+        # at no further cost, and only then `check_takes_puts` is asked for the reason.
+        self.put_size_max = NO_PUTS if self.is_queue else settings.message_size_max
         if closing:
             with self.delay.standing_still():
                 self.delay.close()
@@ -279,21 +284,28 @@ class Topic:
                 places[row] = Place(number, at)
         return places
 
+    def check_takes_puts(self) -> None:
+        """Raises IsAQueue if only a durable queue may put into the topic."""
+        if self.is_queue:
+            raise IsAQueue(str(self.name))
+
     def check_body(self, body: bytes) -> None:
         """TooLarge where the topic takes no such body."""
-        if len(body) > self._size_max:
-            raise TooLarge("body", len(body), self._size_max)
+        if len(body) > self.put_size_max:
+            self.check_takes_puts()
+            raise TooLarge("body", len(body), self.put_size_max)
 
     def check_bodies(self, bodies: Sequence[bytes]) -> None:
         """TooLarge where the topic takes one of them not. What is too large for any log, the log refuses."""
-        if self._size_max == BODY_SIZE_MAX:
+        if self.put_size_max == BODY_SIZE_MAX:
             return
+        self.check_takes_puts()
         try:
             largest = max(map(len, bodies), default=0)
         except TypeError as error:
             raise BadInput("every body is bytes") from error
-        if largest > self._size_max:
-            raise TooLarge("body", largest, self._size_max)
+        if largest > self.put_size_max:
+            raise TooLarge("body", largest, self.put_size_max)
 
     def _next(self) -> int:
         return next(self._turn) % self._partition_count

@@ -62,6 +62,9 @@ class Apply:
         for place, found in parts.items():
             with _unless_deleted():
                 topic = self._store.existing_topic(place.topic)
+                if topic.is_queue:
+                    # The topic that the transaction put to was deleted, and a queue was made under its name.
+                    continue
                 log, is_synced = _log_of(topic, place), topic.settings.durability == "commit"
                 jobs.append(partial(_put, log, is_synced, found, journal, rows))
         self._side_by_side(jobs)

@@ -285,6 +285,7 @@ class Transaction:
         known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
             found = self._find(topic)
+            found.check_takes_puts()
             settings = found.settings
             limits = Limits.of(settings.version, settings.block_size, settings.message_size_max, settings.compression)
             known = self._topics.setdefault(str(found.name), Known(found, limits, {}, found.partition_count == 1))

@@ -68,6 +68,7 @@ def append(call: Call, asked: Fields) -> Values | Awaitable[Values]:
     The first number in each partition, in the order of the records; of a single message also offset and time.
     """
     topic = call.broker.topics.find(asked.topic)
+    topic.check_takes_puts()
     if topic.settings.version == 1:
         return _plain(call, topic, asked)
     parts = _parts(topic, asked)

@@ -51,7 +51,7 @@ def _fitting(call: Call, lone: LoneAppend, packed: Packed) -> Topic | None:
         return None
     if lone.is_retry or lone.marker in call.broker.appends.repeated:
         return None
-    return topic if is_lone(packed, settings.message_size_max) else None
+    return topic if is_lone(packed, topic.put_size_max) else None
 
 
 def _soon(call: Call, topic: Topic, log: Log, lone: LoneAppend, packed: Packed) -> Answer | Later:

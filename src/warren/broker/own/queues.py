@@ -11,7 +11,7 @@ from warren.broker.own.answering import awaited, checked_choice, session_of, wai
 from warren.broker.own.sessions import Held, Session
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.protocol.kafka_codec import Fields, Values
-from warren.protocol.own_api import settings_of
+from warren.protocol.own_api import ANY, settings_of
 from warren.queue.durable_queue import DurableQueue
 
 ACTIONS: Final = ("put", "get", "done", "join", "size")
@@ -32,9 +32,9 @@ class HeldQueue(Held):
         self._working = 0
         self._mutex = threading.Lock()
 
-    def put(self, item: bytes) -> Found:
+    def put(self, item: bytes, delay: float | None) -> Found:
         try:
-            self.queue.put_nowait(item)
+            self.queue.put_nowait(item, delay=delay)
         except Full:
             return None
         return (b"",)
@@ -68,16 +68,12 @@ class HeldQueue(Held):
             self.done()
 
 
-def same(item: bytes) -> bytes:
-    """Items are bytes to the broker: what they stand for is the client's."""
-    return bytes(item)
-
-
 async def open_queue(call: Call, asked: Fields) -> Values:
     """The durable queue of this name, made where there is none."""
     session, settings = session_of(call), settings_of(asked.settings)
+    # Items are bytes to the broker, which reads none of them: the codec is the client's.
     queue = await call.broker.in_thread(
-        lambda: call.broker.store.queue(asked.queue, asked.maxsize, dumps=same, loads=same, **settings)
+        lambda: call.broker.store.queue(asked.queue, asked.maxsize, codec="bytes", **settings)
     )
     session.hold(asked.handle, HeldQueue(queue))
     return {}
@@ -97,7 +93,8 @@ async def _used(call: Call, asked: Fields, session: Session, held: HeldQueue) ->
     action = checked_choice("action", asked.action, ACTIONS)
     if action == "size":
         return {"is_done": True, "count": await call.broker.in_thread(held.queue.qsize)}
-    work = {"put": lambda: held.put(asked.item), "get": held.get, "done": held.done, "join": held.join}[action]
+    delay = None if asked.delay == ANY else asked.delay / 1_000_000
+    work = {"put": lambda: held.put(asked.item, delay), "get": held.get, "done": held.done, "join": held.join}[action]
 
     async def attempt(is_rung: bool) -> Found:
         return await call.broker.in_thread(work)

@@ -51,7 +51,7 @@ class Server:
 def warren_broker(workspace: Workspace) -> Iterator[Server]:
     """`warren serve` with a new store; what topics promise is said when they are made."""
     folder = workspace.fresh("warren")
-    command = [sys.executable, "-c", WARREN, "serve", str(folder), "--create", "--port", "0", "--log-format", "json"]
+    command = [sys.executable, "-c", WARREN, "serve", str(folder), "--port", "0", "--log-format", "json"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
         command, cwd=workspace.directory, env=environment, stderr=subprocess.PIPE, text=True

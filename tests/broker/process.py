@@ -61,7 +61,7 @@ class ServedStore:
 @contextmanager
 def served_store(path: Path, *flags: str, port: int = 0) -> Iterator[ServedStore]:
     """`warren serve` on loopback, killed at the end if it is still there."""
-    command = warren_command("serve", str(path), "--create", "--port", str(port), "--log-format", "json", *flags)
+    command = warren_command("serve", str(path), "--port", str(port), "--log-format", "json", *flags)
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(command, cwd=path.parent, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:

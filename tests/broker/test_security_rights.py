@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -389,3 +390,17 @@ def test_the_command_adds_lists_and_removes_rights(tmp_path: Path) -> None:
     assert removed.stdout == "1 right removed\n"
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert RightsFile(str(tmp_path / "data")).read() == []
+
+
+def test_rights_that_are_added_listed_or_removed_are_written_as_json(tmp_path: Path) -> None:
+    warren.open(tmp_path / "data").close()
+    given = ("--user", "ann", "--topic", "orders", "--operation", "read", "--store", "data", "--json")
+    none = run_warren("acl", "list", "--store", "data", folder=tmp_path)
+
+    added = json.loads(run_warren("acl", "add", *given, folder=tmp_path).stdout)
+    listed = json.loads(run_warren("acl", "list", "--store", "data", "--json", folder=tmp_path).stdout)
+    removed = json.loads(run_warren("acl", "remove", *given, folder=tmp_path).stdout)
+
+    assert none.stdout == "no rights\n"
+    assert [right["name"] for right in added] == ["orders"]
+    assert added == listed == removed

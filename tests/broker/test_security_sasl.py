@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import stat
@@ -352,3 +353,14 @@ def test_the_command_makes_lists_and_deletes_users_and_shows_no_password(tmp_pat
     users = Users(str(tmp_path / "data"))
     assert users.names() == ["ann"]
     assert users.is_password("ann", PASSWORD)
+
+
+def test_the_first_user_makes_the_store_and_json_says_who_may_connect(tmp_path: Path) -> None:
+    made = run_warren("user", "create", "ann", "--store", "data", "--json", folder=tmp_path, given=f"{PASSWORD}\n")
+    deleted = run_warren("user", "delete", "ann", "--store", "data", "--json", folder=tmp_path)
+    listed = run_warren("user", "list", "--store", "data", folder=tmp_path)
+
+    assert made.stderr == "made the store data\n"
+    assert json.loads(made.stdout) == {"user": "ann", "may_connect": True}
+    assert json.loads(deleted.stdout) == {"user": "ann", "may_connect": False}
+    assert listed.stdout == "no users\n"

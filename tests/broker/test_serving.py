@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import warren
 from tests.broker.process import PATIENCE_S, run_warren, served_store
 from tests.broker.running import running_broker
+from tests.tidy.source import SOURCE
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import encode_request
 
@@ -180,22 +184,49 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
-        done = run_warren("serve", "data", "--create", "--port", str(port), folder=tmp_path)
+        done = run_warren("serve", "data", "--port", str(port), folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
-def test_what_is_not_a_store_is_not_made_one(tmp_path: Path) -> None:
-    done = run_warren("serve", "data", folder=tmp_path)
+def test_a_store_that_is_missing_is_made(tmp_path: Path) -> None:
+    with served_store(tmp_path / "data") as broker:
+        done = run_warren("topic", "create", "orders", "--server", broker.address, folder=tmp_path)
 
-    assert done.returncode == 1
-    assert done.stderr.startswith("data is not a store: there is no such directory; with --create")
-    assert not (tmp_path / "data").exists()
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "data" / "store.json").exists()
+
+
+def test_a_file_is_not_served_as_a_store(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a store")
+
+    done = run_warren("serve", "data", "--port", "0", folder=tmp_path)
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert (tmp_path / "data").read_text() == "not a store"
+
+
+def test_a_missing_package_of_the_broker_is_one_sentence(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['re2'] = None\nfrom warren.cli.main import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, "serve", "data"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "(google-re2): `pip install 'warren[broker]'`" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_other_machines_are_not_served_without_authentication_unless_it_is_said(tmp_path: Path) -> None:
-    done = run_warren("serve", "data", "--create", "--host", "0.0.0.0", folder=tmp_path)
+    done = run_warren("serve", "data", "--host", "0.0.0.0", folder=tmp_path)
 
     assert done.returncode == 2
     assert "--insecure" in done.stderr

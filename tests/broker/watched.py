@@ -32,7 +32,7 @@ class WatchedBroker:
     """A running `warren serve`. What it writes is read at once, so that it never waits for its reader."""
 
     def __init__(self, path: Path, *flags: str, port: int = 0, variables: Mapping[str, str] | None = None) -> None:
-        command = warren_command("serve", str(path), "--create", "--port", str(port), "--log-format", "json", *flags)
+        command = warren_command("serve", str(path), "--port", str(port), "--log-format", "json", *flags)
         environment = os.environ | {"PYTHONPATH": str(SOURCE), **(variables or {})}
         self._process = subprocess.Popen(
             command, cwd=path.parent, env=environment, stderr=subprocess.PIPE, text=True, errors="replace"

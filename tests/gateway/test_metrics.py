@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -194,6 +195,18 @@ def test_the_page_shows_topics_and_groups_without_scripts_or_anything_from_elsew
     assert "http:" not in text
     assert '<th scope="row">orders</th>' in text
     assert '<th scope="row">workers</th>' in text
+
+
+def test_a_narrow_screen_shows_names_and_what_is_behind_and_leaves_out_the_rest(served: Http) -> None:
+    served.put("orders", "a")
+    served.ask("POST", "/v1/topics/orders/groups/workers/take", {"limit": 1})
+
+    text = served.ask("GET", "/").data.decode()
+
+    narrow = re.findall(r'<th scope="col"(?: class="number")?>(\w+)</th>', text)
+    assert narrow == ["topic", "messages", "parked", "group", "behind", "topic"]
+    assert "@media (max-width: 40rem) { .wide { display: none; }" in text
+    assert re.search(r"tbody th \{[^}]*min-width: 8rem", text)
 
 
 def test_a_histogram_counts_up_to_its_bounds() -> None:

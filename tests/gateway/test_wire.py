@@ -374,7 +374,7 @@ def test_a_port_in_use_is_told_and_nothing_is_served(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
 
-        done = run_warren("serve", "data", "--create", "--port", "0", "--http-port", str(port), folder=tmp_path)
+        done = run_warren("serve", "data", "--port", "0", "--http-port", str(port), folder=tmp_path)
 
     assert done.returncode == 1
     assert f"cannot listen on {HOST}:{port}" in done.stderr

@@ -281,6 +281,37 @@ def test_verify_ends_with_1_at_the_first_damage_and_says_where(log_path: Path) -
     assert f"`warren log repair {log_path}`" in result.stderr
 
 
+def test_verify_and_repair_write_json_for_programs(log_path: Path) -> None:
+    whole = json.loads(run("log", "verify", log_path, "--json").stdout)
+    block = block_files(log_path)[1]
+    flip(block, 6_000)
+
+    damaged = run("log", "verify", log_path, "--json")
+    repaired = json.loads(run("log", "repair", log_path, "--json").stdout)
+
+    assert (whole["is_whole"], whole["messages"], whole["path"]) == (True, COUNT, str(log_path))
+    found = json.loads(damaged.stdout)
+    assert (damaged.exit_code, found["is_whole"], found["damage"]["file"]) == (1, False, str(block))
+    assert 0 < found["messages_before"] <= repaired["end"] < COUNT
+    assert repaired["messages_lost"] == COUNT - repaired["end"]
+    assert repaired["cut"]["file"] == str(block)
+    again = json.loads(run("log", "repair", log_path, "--json").stdout)
+    assert (again["end"], again["messages_lost"]) == (repaired["end"], 0)
+
+
+def test_python_runs_the_package_as_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "warren", "--version"],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, f"warren {__version__}\n")
+
+
 @pytest.mark.parametrize("command", ["dump", "tail"])
 def test_damage_met_while_reading_is_one_line_without_a_traceback(log_path: Path, command: str) -> None:
     flip(block_files(log_path)[-1], 4_000)

@@ -315,6 +315,8 @@ def test_key_tag_and_headers_are_those_of_every_message(run: Run) -> None:
         (["--lines"], b"a\r\n", ["a\r"]),
         (["-0"], b"one\ntwo\0three\0", ["one\ntwo", "three"]),
         (["--file", "-"], b"one\ntwo\n", ["one\ntwo\n"]),
+        (["-"], b"one\ntwo\n", ["one", "two"]),
+        (["-", "-0"], b"one\0", ["one"]),
     ],
 )
 def test_stdin_is_one_message_a_line_unless_something_else_is_said(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.terminal import run_in_terminal
 
 ORDERS = 40_000
 TIMEOUT_S = 240
@@ -36,3 +39,15 @@ def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
     assert (tmp_path / "demo" / "revenue.png").read_bytes().startswith(b"\x89PNG")
     assert "archive to Parquet" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_demo_draws_its_bars_in_a_terminal_and_writes_one_document_of_json(tmp_path: Path) -> None:
+    shown = run_in_terminal("demo", "--orders", "2000", "--dir", "demo", "--json", folder=tmp_path)
+
+    assert shown.exit_code == 0, shown.text
+    assert "Spark starts" in shown.text
+    assert "2,000 of 2,000" in shown.text
+    found = json.loads(shown.text[shown.text.index('{\r\n  "directory"') :])
+    assert (found["orders"], found["archive"]["messages"], found["archive"]["is_verified"]) == (2_000, 2_000, True)
+    assert sum(each["orders"] for each in found["revenue"]) + sum(found["dead_letters"].values()) == 2_000
+    assert {each["what"] for each in found["rates"]} >= {"archive to Parquet", "verify the archive"}

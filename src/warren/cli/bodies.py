@@ -19,10 +19,14 @@ STDIN: Final = "-"
 class Bodies:
     """The bodies to put. BadInput where none were given, and where they come from two places at once.
 
-    `separator` ends each body of a file or of stdin; None makes one body of each whole file.
+    `separator` ends each body of a file or of stdin; None makes one body of each whole file. The single argument `-`
+    stands for the lines of stdin.
     """
 
     def __init__(self, arguments: Sequence[str], files: Sequence[str], separator: bytes | None) -> None:
+        if list(arguments) == [STDIN]:
+            arguments, files = [], [*files, STDIN]
+            separator = b"\n" if separator is None else separator
         if arguments and (files or separator is not None):
             raise BadInput("give the bodies as arguments, or in files and lines, not both")
         if not arguments and not files:

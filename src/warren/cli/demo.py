@@ -13,8 +13,18 @@ from rich.console import Console
 
 import warren
 import warren.spark
-from warren.cli.demo_results import show_archive, show_dead_letters, show_revenue
-from warren.cli.rates import Stage, Stopwatch, progress_bars, rates_table
+from warren.cli.demo_results import (
+    countries,
+    draw,
+    reasons_of,
+    show_archive,
+    show_dead_letters,
+    show_revenue,
+    slots,
+)
+from warren.cli.rates import Stage, Stopwatch, progress_bars, rates_json, rates_table
+from warren.cli.show import write_json
+from warren.cli.store import AsJson
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import DEMO_DELIVERY_S_MAX
 from warren.errors import BadInput, SparkMissing
@@ -37,9 +47,10 @@ def demo(
         str,
         typer.Option("--dir", metavar="DIRECTORY", help="Where the store, the archive and the chart go; made anew."),
     ] = DIRECTORY_DEFAULT,
+    is_json: AsJson = False,
 ) -> None:
     """Write orders to a fresh store, turn them into revenue and an archive on Spark, and show what came out."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=is_json)
     place = fresh_directory(directory)
     store, archive = os.path.join(place, "store"), os.path.join(place, "archive")
     console.print(f"[bold]Warren[/]: {orders:,} orders, in {directory}/", soft_wrap=True)
@@ -57,10 +68,30 @@ def demo(
             archived, verified = run_archive(stopwatch, spark, store, archive)
         finally:
             spark.stop()
+    chart = os.path.join(directory, "revenue.png")
     with warren.open(store, keeps=False) as opened:
-        console.print()
-        chart = show_revenue(console, opened.topic(REVENUE_TOPIC), os.path.join(directory, "revenue.png"))
-        show_dead_letters(console, opened.topic(DEAD_TOPIC))
+        found, reasons = slots(opened.topic(REVENUE_TOPIC)), reasons_of(opened.topic(DEAD_TOPIC))
+    draw(found, chart)
+    if is_json:
+        revenue = [
+            {"country": each.country, "orders": each.orders, "revenue": each.revenue} for each in countries(found)
+        ]
+        facts = {"messages": archived.count, "files": len(archived.files), "bytes": archived.size}
+        write_json(
+            {
+                "directory": directory,
+                "orders": orders,
+                "chart": chart,
+                "revenue": revenue,
+                "dead_letters": dict(reasons.most_common()),
+                "archive": {**facts, "is_verified": verified.is_good},
+                "rates": rates_json(stopwatch.rates),
+            }
+        )
+        return
+    console.print()
+    show_revenue(console, countries(found))
+    show_dead_letters(console, reasons)
     show_archive(console, archived, verified)
     console.print(rates_table("Rates", stopwatch.rates), "", sep="\n")
     console.print(f"The chart is {chart}. Look around with:", soft_wrap=True)

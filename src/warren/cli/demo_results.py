@@ -51,26 +51,40 @@ def slots(topic: Topic) -> list[Slot]:
     return sorted(found)
 
 
-def show_revenue(console: Console, topic: Topic, path: str) -> str:
-    """Revenue by country as a table, and over time as a chart in the file `path`."""
-    found = slots(topic)
+class Country(NamedTuple):
+    """What one country bought in all, and its best five minutes."""
+
+    country: str
+    orders: int
+    revenue: float
+    best: Slot
+
+
+def countries(found: Sequence[Slot]) -> list[Country]:
+    """The countries, the one with the highest revenue first."""
+    totals = []
+    for country in by_revenue(found):
+        mine = [slot for slot in found if slot.country == country]
+        best = max(mine, key=lambda slot: slot.revenue)
+        totals.append(Country(country, sum(slot.orders for slot in mine), sum(slot.revenue for slot in mine), best))
+    return totals
+
+
+def show_revenue(console: Console, totals: Sequence[Country]) -> None:
+    """Revenue by country as a table."""
     shown = table("Revenue by country")
     shown.add_column("country")
     for name in ("orders", "revenue", "best five minutes", "its revenue"):
         shown.add_column(name, justify="right")
-    for country in by_revenue(found):
-        mine = [slot for slot in found if slot.country == country]
-        best = max(mine, key=lambda slot: slot.revenue)
+    for total in totals:
         shown.add_row(
-            country,
-            f"{sum(slot.orders for slot in mine):,}",
-            f"{sum(slot.revenue for slot in mine):,.2f}",
-            best.start.strftime("%H:%M"),
-            f"{best.revenue:,.2f}",
+            total.country,
+            f"{total.orders:,}",
+            f"{total.revenue:,.2f}",
+            total.best.start.strftime("%H:%M"),
+            f"{total.best.revenue:,.2f}",
         )
     console.print(shown, "", sep="\n")
-    draw(found, path)
-    return path
 
 
 def by_revenue(found: Sequence[Slot]) -> list[str]:
@@ -104,11 +118,15 @@ def draw(found: Sequence[Slot], path: str) -> None:
     figure.savefig(path, dpi=CHART_DOTS_PER_INCH)
 
 
-def show_dead_letters(console: Console, topic: Topic) -> None:
-    """How many orders were put aside, for each reason."""
-    reasons = Counter(
+def reasons_of(topic: Topic) -> Counter[str]:
+    """How many dead letters there are for each reason."""
+    return Counter(
         message.headers.get(HEADER_PREFIX + "reason", b"").decode(errors="replace") for message in messages_of(topic)
     )
+
+
+def show_dead_letters(console: Console, reasons: Counter[str]) -> None:
+    """How many orders were put aside, for each reason."""
     shown = table("Orders put aside, by reason")
     shown.add_column("messages", justify="right")
     shown.add_column("reason", max_width=REASON_WIDTH, overflow="ellipsis", no_wrap=True)

@@ -31,6 +31,17 @@ EXIT_NOTHING: Final = 3
 class FailureGroup(TyperGroup):
     """Commands whose failures are shown to the user. What a bug raises is not a failure, and is let through."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of the group itself, as its help shows them."""
+        return _flags_without_type(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None if there is none."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _flags_without_type(command.get_params(ctx))
+        return command
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a failure ends the program with one line and an exit code."""
         try:
@@ -44,6 +55,14 @@ class FailureGroup(TyperGroup):
             if error.errno == errno.EPIPE:
                 raise
             fail(f"{error.filename or 'the operating system'}: {error.strerror or error}")
+
+
+def _flags_without_type(parameters: list[Any]) -> list[Any]:
+    """Lets the help show a flag as `--json`, because `--json <bool>` reads as if it wanted a value."""
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return parameters
 
 
 class FilesGroup(FailureGroup):

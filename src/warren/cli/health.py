@@ -28,6 +28,14 @@ PACKAGES: Final[Mapping[str, str]] = {
     "typer": "0.12",
 }
 """From which version on, as pyproject.toml has them."""
+BROKER_PACKAGES: Final[Mapping[str, tuple[str, str]]] = {
+    "aiokafka": ("0.12", "0.15"),
+    "google-re2": ("1.1", ""),
+    "h11": ("0.14", ""),
+    "kafka-python": ("3.0", "4"),
+    "prometheus-client": ("0.20", ""),
+}
+"""What `warren serve` needs besides: from which version on, and before which, as pyproject.toml has them."""
 FREE_BYTES_LOW: Final = 1 << 30
 FREE_BYTES_MIN: Final = 64 << 20
 MEMORY_LOW: Final = 1 << 30
@@ -60,6 +68,9 @@ def check_python() -> Finding:
 def check_packages() -> Iterator[Finding]:
     for package, first in PACKAGES.items():
         yield check_package(package, first, "", missing="failed", advice="`pip install warren` brings what is missing")
+    for package, (first, end) in BROKER_PACKAGES.items():
+        advice = "`warren serve` needs it: `pip install 'warren[broker]'`"
+        yield check_package(package, first, end, missing="warning", advice=advice)
 
 
 def check_disk(directory: str) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import Progress
 
+from warren.cli.rates import progress_bars
 from warren.errors import BadInput, WarrenError
 
 MasterOption = Annotated[
@@ -103,7 +103,7 @@ class Job:
     @contextmanager
     def bar(self, what: str) -> Iterator[Bar]:
         """A bar for one step, on stderr where that is a terminal, and gone after it."""
-        with _progress(self._console) as progress:
+        with progress_bars(self._console, is_transient=True) as progress:
             yield Bar(progress, what)
 
     @contextmanager
@@ -121,21 +121,3 @@ class Bar:
 
     def __call__(self, done: int, total: int) -> None:
         self._progress.update(self._task, completed=done, total=total)
-
-
-class RateColumn(ProgressColumn):
-    """How many are done in a second."""
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
-
-
-def _progress(console: Console) -> Progress:
-    columns: list[Any] = [
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-        RateColumn(),
-        TimeElapsedColumn(),
-    ]
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

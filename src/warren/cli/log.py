@@ -12,12 +12,12 @@ from rich.console import Console
 from warren.cli import bench, messages, repair, verify
 from warren.cli.failure import FilesGroup
 from warren.cli.show import show_log
+from warren.cli.store import AsJson
 from warren.cli.target import open_to_read, reader_infos
 
 app = typer.Typer(cls=FilesGroup, help="Look into a log, check it, mend it, and measure.", no_args_is_help=True)
 
 Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the log.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
 TagOption = Annotated[
     str | None, typer.Option("--tag", metavar="FILTER", help="Only messages that match, e.g. 'eu.*;us.#'.")
 ]
@@ -36,15 +36,15 @@ def inspect(path: Path, is_json: AsJson = False) -> None:
 
 
 @app.command("verify")
-def verify_log(path: Path) -> None:
+def verify_log(path: Path, is_json: AsJson = False) -> None:
     """Check every checksum; exit with 1 at the first damage, and say where it is."""
-    verify.verify(path)
+    verify.verify(path, is_json=is_json)
 
 
 @app.command("repair")
-def repair_log(path: Path) -> None:
+def repair_log(path: Path, is_json: AsJson = False) -> None:
     """Cut the log at its first damage, make its index anew, and say what was cut."""
-    repair.repair(path)
+    repair.repair(path, is_json=is_json)
 
 
 @app.command()

@@ -26,7 +26,8 @@ from warren.queue.names import checked_name
 from warren.queue.topic import Topic
 
 BodyArguments = Annotated[
-    list[str] | None, typer.Argument(metavar="BODY", help="One message each.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="BODY", help="One message each; - alone for the lines of stdin.", show_default=False),
 ]
 FileOption = Annotated[
     list[str] | None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from warren.cli.show import table
 from warren.clock import Clock
@@ -79,16 +81,37 @@ class Stage:
         self._progress.update(self._task, total=self.count, completed=self.count)
 
 
-def progress_bars(console: Console) -> Progress:
-    """Bars for counted work; nothing is drawn where the console is not a terminal."""
+class CountColumn(ProgressColumn):
+    """How many are done, and of how many; empty as long as the total is not known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.completed:>9,.0f} of {task.total:,.0f}")
+
+
+class RateColumn(ProgressColumn):
+    """How many are done in a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
+def progress_bars(console: Console, *, is_transient: bool = False) -> Progress:
+    """Bars for counted work, drawn only if the console is a terminal. With `is_transient` they vanish at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
+        CountColumn(),
+        RateColumn(),
         TimeElapsedColumn(),
         console=console,
+        transient=is_transient,
         disable=not console.is_terminal,
     )
+
+
+def rates_json(rates: list[Rate]) -> list[dict[str, Any]]:
+    """The rates for programs, one object each."""
+    return [asdict(rate) | {"per_second": round(rate.per_second)} for rate in rates]
 
 
 def rates_table(title: str, rates: list[Rate]) -> Table:

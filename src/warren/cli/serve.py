@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 import warren
 from warren.broker.configuration import FILE_DEFAULT, Configuration, read_configuration
 from warren.broker.logs import begin_logging
-from warren.cli.failure import fail
-from warren.cli.store import require_store
-from warren.errors import NotAStore
+from warren.cli.store import is_store
+from warren.errors import BrokerMissing
 
 if TYPE_CHECKING:
     from warren.broker.service import Neighbour
+
+BROKER_MODULES: Final[Mapping[str, str]] = {
+    "aiokafka": "aiokafka",
+    "h11": "h11",
+    "kafka": "kafka-python",
+    "prometheus_client": "prometheus-client",
+    "re2": "google-re2",
+}
+"""The modules that the broker cannot do without, and the package that has each; the extra `broker` brings them."""
 
 
 def serve(
@@ -39,9 +50,9 @@ def serve(
         str | None, typer.Option(metavar="LEVEL", help="Of topics that are made: commit, os, or e.g. interval:50ms.")
     ] = None,
     log_format: Annotated[str | None, typer.Option(metavar="text|json", help="How the log is written.")] = None,
-    creates: Annotated[bool, typer.Option("--create", help="Make the store where there is none.")] = False,
 ) -> None:
-    """Serve a store to clients of Kafka and of Warren, until SIGTERM or Ctrl-C."""
+    """Serve a store to clients of Kafka and of Warren, until SIGTERM or Ctrl-C. A store that is missing is made."""
+    require_broker()
     flags: dict[str, Any] = {
         "broker.host": host,
         "broker.port": port,
@@ -54,9 +65,9 @@ def serve(
     path = config or (FILE_DEFAULT if os.path.exists(FILE_DEFAULT) else None)
     told = {key: value for key, value in flags.items() if value is not None}
     configuration = read_configuration(path, os.environ, told)
-    if not creates:
-        _require_store(data)
     begin_logging(configuration["broker.log_format"], configuration["broker.log_level"])
+    if not is_store(data) and sys.stderr.isatty():
+        typer.echo(f"made the store {data}", err=True)
     with warren.open(data, **configuration.section("topics")) as store:
         # Only who serves needs what the extra `broker` brings.
         from warren.broker.service import run
@@ -73,8 +84,8 @@ def _http(configuration: Configuration) -> Neighbour | None:
     return neighbour
 
 
-def _require_store(path: str) -> None:
-    try:
-        require_store(path)
-    except NotAStore as error:
-        fail(f"{error}; with --create a store is made where there is nothing")
+def require_broker() -> None:
+    """Raises BrokerMissing if a package is not installed that the extra `broker` brings."""
+    missing = [name for module, name in BROKER_MODULES.items() if find_spec(module) is None]
+    if missing:
+        raise BrokerMissing(missing)

@@ -35,11 +35,23 @@ def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> warr
     return store
 
 
+def is_store(path: str) -> bool:
+    """Whether `path` is a directory with a store in it."""
+    return os.path.exists(store_paths.store_file(path))
+
+
+def make_store(path: str) -> None:
+    """Makes the store if it is missing, and says so on stderr."""
+    if not is_store(path):
+        warren.open(path, keeps=False).close()
+        typer.echo(f"made the store {path}", err=True)
+
+
 def require_store(path: str) -> None:
     """NotAStore, saying what is there instead, unless `path` is a directory with a store in it."""
     if not os.path.isdir(path):
         raise NotAStore(path, "it is a file" if os.path.exists(path) else "there is no such directory")
-    if not os.path.exists(store_paths.store_file(path)):
+    if not is_store(path):
         raise NotAStore(path, "it is another directory, without a store.json")
 
 

@@ -11,7 +11,7 @@ import typer
 from warren.broker.security.users import Users
 from warren.cli.failure import FailureGroup
 from warren.cli.show import write_json
-from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.cli.store import STORE_DEFAULT, AsJson, StoreOption, make_store, require_store
 from warren.config import PASSWORD_SIZE_MAX
 
 app = typer.Typer(cls=FailureGroup, help="Make, list and delete the users that a broker lets in.", no_args_is_help=True)
@@ -29,11 +29,13 @@ def create(
     name: UserArgument,
     password_file: PasswordFile = None,
     replaces: Replaces = False,
+    is_json: AsJson = False,
     store: StoreOption = STORE_DEFAULT,
 ) -> None:
-    """Make a user. The password is never shown, and kept as SCRAM keeps it."""
+    """Make a user. The password is never shown, and kept as SCRAM keeps it. A store that is missing is made."""
+    make_store(store)
     _users(store).create(name, _password(password_file), replaces=replaces)
-    typer.echo(f"user {name} may connect")
+    _show({"user": name, "may_connect": True}, f"user {name} may connect", is_json=is_json)
 
 
 @app.command("list")
@@ -43,15 +45,21 @@ def list_users(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> N
     if is_json:
         write_json(names)
     else:
-        for name in names:
-            typer.echo(name)
+        typer.echo("\n".join(names) or "no users")
 
 
 @app.command()
-def delete(name: UserArgument, store: StoreOption = STORE_DEFAULT) -> None:
+def delete(name: UserArgument, is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
     """Delete a user. Connections that are open stay so."""
     _users(store).delete(name)
-    typer.echo(f"user {name} may no longer connect")
+    _show({"user": name, "may_connect": False}, f"user {name} may no longer connect", is_json=is_json)
+
+
+def _show(facts: dict[str, object], sentence: str, *, is_json: bool) -> None:
+    if is_json:
+        write_json(facts)
+    else:
+        typer.echo(sentence)
 
 
 def _users(store: str) -> Users:

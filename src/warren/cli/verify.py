@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+import typer
 from rich.console import Console
 
-from warren.cli.failure import fail
+from warren.cli.failure import EXIT_FAILED, fail
 from warren.cli.rates import progress_bars
-from warren.cli.show import size_text
+from warren.cli.show import size_text, write_json
 from warren.cli.target import open_to_read
 from warren.errors import CorruptRecord
 
 
-def verify(path: str) -> None:
+def verify(path: str, *, is_json: bool) -> None:
     """Read every byte of the log. The first damage ends the program with its place and what is whole before it."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=is_json)
     with open_to_read(path) as log:
         first = log.first
         checked = first
@@ -29,9 +32,16 @@ def verify(path: str) -> None:
                 found = log.verify(show)
             except CorruptRecord as damage:
                 progress.stop()
+                if is_json:
+                    facts = {"file": damage.path, "position": damage.position, "reason": damage.reason}
+                    write_json({"path": path, "is_whole": False, "damage": facts, "messages_before": checked - first})
+                    raise typer.Exit(EXIT_FAILED) from None
                 place = f"{damage.path} is damaged at byte {damage.position}: {damage.reason}"
                 advice = f"`warren log repair {path}` cuts the log there"
                 fail(f"{place}; at least {checked - first:,} messages before it are whole; {advice}")
+        if is_json:
+            write_json({"path": path, "is_whole": True, **asdict(found)})
+            return
         blocks = "1 block" if found.blocks == 1 else f"{found.blocks:,} blocks"
         console.print(
             f"[green]whole[/]: {found.messages:,} messages in {found.records:,} records and {blocks}, "

@@ -34,6 +34,7 @@ from warren.errors.root import (
 from warren.errors.serving import (
     AuthenticationFailed,
     BadConfiguration,
+    BrokerMissing,
     CannotListen,
     NoSuchUser,
     OpenToAll,
@@ -130,6 +131,7 @@ __all__ = [
     "BadRecord",
     "BadRow",
     "BatchingClosed",
+    "BrokerMissing",
     "BrokerUnreached",
     "BufferFull",
     "CannotListen",

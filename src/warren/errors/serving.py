@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from warren.errors.root import BadInput, WarrenError
 
 
@@ -9,6 +11,19 @@ class ServingError(WarrenError):
     """Something about a broker as a service: its address, its configuration, its users and their rights."""
 
     code = "serving"
+
+
+class BrokerMissing(ServingError):
+    """Packages that the broker needs are not installed. `packages` names them."""
+
+    code = "broker_missing"
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        super().__init__(
+            f"the broker needs packages that are not installed ({', '.join(packages)}): "
+            "`pip install 'warren[broker]'` brings them"
+        )
+        self.packages = packages
 
 
 class BadConfiguration(ServingError, BadInput):

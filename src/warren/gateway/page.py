@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
 from warren.broker.security.rights import Kind, Operation
 from warren.broker.standings import TopicStanding
@@ -30,7 +30,9 @@ dt { color: var(--dim); font-size: .85rem; } dd { margin: 0; font-size: 1.25rem;
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); }
 thead th { color: var(--dim); font-weight: 600; font-size: .85rem; }
-tbody th { font-weight: 600; overflow-wrap: anywhere; }
+tbody th { font-weight: 600; min-width: 8rem; overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; }
+@media (max-width: 40rem) { .wide { display: none; } body { margin: 1rem auto; } tbody th { min-width: 7rem; } }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 footer { margin-top: 2.5rem; color: var(--dim); font-size: .9rem; }
 """
@@ -97,51 +99,81 @@ def _facts(asked: Asked, topics: Sequence[TopicStanding], groups: Sequence[Group
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in shown.items()) + "</dl>"
 
 
+class Column(NamedTuple):
+    """A column of a table. A narrow screen, such as a telephone's, leaves out those that are `wide`."""
+
+    name: str
+    is_number: bool = True
+    is_wide: bool = False
+
+    def cell(self, text: str, tag: str = "td", scope: str = "") -> str:
+        """`text`, which is HTML, as a cell of this column."""
+        classes = " ".join(["number"] * self.is_number + ["wide"] * self.is_wide)
+        attributes = (f' scope="{scope}"' if scope else "") + (f' class="{classes}"' if classes else "")
+        return f"<{tag}{attributes}>{text}</{tag}>"
+
+
+# What an operator looks for comes first: it must be on the screen of a telephone.
+TOPIC_COLUMNS: Final = (
+    Column("topic", is_number=False),
+    Column("messages"),
+    Column("parked"),
+    Column("size", is_wide=True),
+    Column("partitions", is_wide=True),
+)
+GROUP_COLUMNS: Final = (
+    Column("group", is_number=False),
+    Column("behind"),
+    Column("leased", is_wide=True),
+    Column("topic", is_number=False),
+    Column("members", is_wide=True),
+    Column("mode", is_number=False, is_wide=True),
+)
+
+
 def _topics_table(topics: Sequence[TopicStanding]) -> str:
     rows = [
-        [escape(topic.topic), str(len(topic.partitions)), f"{topic.messages:,}", _size(topic.size), f"{topic.parked:,}"]
+        [escape(topic.topic), f"{topic.messages:,}", f"{topic.parked:,}", _size(topic.size), str(len(topic.partitions))]
         if topic.damage is None
-        else [escape(topic.topic), *"–––", '<span class="bad">damaged</span>']
+        else [escape(topic.topic), '<span class="bad">damaged</span>', *"–––"]
         for topic in topics
     ]
-    return _table("Topics", ["topic"], ["partitions", "messages", "size", "parked"], rows)
+    return _table("Topics", TOPIC_COLUMNS, rows)
 
 
 def _groups_table(groups: Sequence[GroupDescription]) -> str:
     rows = [
         [
             escape(group.group),
-            escape(group.topic),
-            group.settings.mode,
-            "–" if group.members is None else f"{len(group.members):,}",
-            "–" if group.leased is None else f"{group.leased:,}",
             f"{group.behind:,}",
+            "–" if group.leased is None else f"{group.leased:,}",
+            escape(group.topic),
+            "–" if group.members is None else f"{len(group.members):,}",
+            group.settings.mode,
         ]
         for group in groups
     ]
-    return _table("Groups", ["group", "topic", "mode"], ["members", "leased", "behind"], rows)
+    return _table("Groups", GROUP_COLUMNS, rows)
 
 
-def _table(title: str, texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     name = title.lower()
     if not rows:
         return f'<h2 id="{name}">{title}</h2><p class="dim">none yet</p>'
-    heads = [f'<th scope="col">{text}</th>' for text in texts]
-    heads += [f'<th scope="col" class="number">{text}</th>' for text in numbers]
+    heads = "".join(column.cell(column.name, "th", "col") for column in columns)
     more = f'<p class="dim">and {len(rows) - ROWS_MAX:,} more</p>' if len(rows) > ROWS_MAX else ""
-    body = "\n".join(f"<tr>{''.join(_cells(row, len(texts)))}</tr>" for row in rows[:ROWS_MAX])
+    body = "\n".join(f"<tr>{''.join(_cells(columns, row))}</tr>" for row in rows[:ROWS_MAX])
     return f"""<h2 id="{name}">{title}</h2>
 <div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">
-<table><thead><tr>{"".join(heads)}</tr></thead>
+<table><thead><tr>{heads}</tr></thead>
 <tbody>
 {body}
 </tbody></table></div>{more}"""
 
 
-def _cells(row: Sequence[str], text_count: int) -> Iterable[str]:
-    yield f'<th scope="row">{row[0]}</th>'
-    yield from (f"<td>{text}</td>" for text in row[1:text_count])
-    yield from (f'<td class="number">{text}</td>' for text in row[text_count:])
+def _cells(columns: Sequence[Column], row: Sequence[str]) -> Iterable[str]:
+    yield columns[0].cell(row[0], "th", "row")
+    yield from (column.cell(text) for column, text in zip(columns[1:], row[1:], strict=True))
 
 
 def _size(size: int) -> str:

@@ -45,10 +45,10 @@ def parse_layers(document: str) -> Layers:
 def upward_imports(module: Module, layers: Layers) -> list[str]:
     """What `module` imports from its own line of the layers (other than itself) or from above.
 
-    The package `warren` itself stands above all layers but those of the first line.
+    The package `warren` itself stands above all layers but those of the first line, and `python -m warren` above all.
     """
     height = {name: len(layers) - depth for depth, line in enumerate(layers) for name in line}
-    if not module.layer:
+    if module.layer in ("", "__main__"):
         return []
     if module.layer not in height:
         return [f"{module.name}: {module.layer} is in no line of the layers"]

@@ -134,11 +134,9 @@ def test_a_worker_that_rejects_a_message_which_another_has_by_now_is_told(
         assert [found.attempt for found in other.take(10)] == [2]
 
     before_a_burial(monkeypatch, take)
+    give_up = group.nack if attempts_max == 1 else group.reject
     with pytest.raises(LeaseLost) as lost:
-        if attempts_max == 1:
-            group.nack(message, reason="no luck")
-        else:
-            group.reject(message, "no luck")
+        give_up(message, reason="no luck")
 
     assert lost.value.places == [(message.partition, message.number)]
     assert bench.letters() == []

@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 class Full(NamedTuple):
-    """Why there is no place: `count` connections are open, in all, or from `host`."""
+    """Why there is no place: `open_count` connections are open, in all, or from `host`."""
 
-    count: int
+    open_count: int
     host: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.count} are open" + ("" if self.host is None else f" from {self.host}")
+        return f"{self.open_count} are open" + ("" if self.host is None else f" from {self.host}")
 
 
 class Places(Generic[T]):

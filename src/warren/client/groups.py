@@ -310,7 +310,7 @@ class QueueWorker(Member):
         self._settle("reject", (message,), reason=reason)
 
     def extend(self, message: Message, seconds: float) -> None:
-        """The lease runs out `seconds` from now. Raises LeaseLost if the message is no longer leased as it was taken."""
+        """The lease runs out `seconds` from now. Raises LeaseLost if the message is not leased as it was taken."""
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: float) -> None:

@@ -203,7 +203,7 @@ class Talk:
         self._route = f"{found.route.method} {found.route.path}"
         if self.full is not None and not found.route.is_spared:
             whose = "" if self.full.host is None else f" from {self.full.host}"
-            raise TooMany(f"connections over HTTP{whose}", self.full.count)
+            raise TooMany(f"connections over HTTP{whose}", self.full.open_count)
         return await self._gateway.begin(head, found, self._access, is_gone)
 
     def answered(self, status: int, size_in: int, size_out: int) -> None:

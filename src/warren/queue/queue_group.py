@@ -252,7 +252,7 @@ class QueueGroup:
             raise LeaseLost(self.topic.name, self.name, [(partition, number)])
 
     def extend(self, message: Message, seconds: float) -> None:
-        """The lease runs out `seconds` from now. Raises LeaseLost if the message is no longer leased as it was taken."""
+        """The lease runs out `seconds` from now. Raises LeaseLost if the message is not leased as it was taken."""
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: float) -> None:

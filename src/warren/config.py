@@ -177,6 +177,20 @@ AUTHENTICATION_ANSWER_S: Final = 0.25
 """How long the answer to a wrong password takes, whatever was wrong."""
 AUTHENTICATION_S_MAX: Final = 30.0
 """How long a connection may take to show who it is."""
+LOGIN_THREADS: Final = 2
+LOGINS_WAITING_MAX: Final = 1000
+"""How many passwords are checked at a time, and how many wait for that."""
+LOGIN_FAILURES_FREE: Final = 5
+LOGIN_FAILURES_FREE_IN_ALL: Final = 50
+"""After so many failed logins of one user from one address, or of all users from it, the next ones have to wait."""
+LOGIN_DELAY_S_MIN: Final = 0.25
+LOGIN_DELAY_S_MAX: Final = 5.0
+LOGIN_WAIT_S_MAX: Final = 10.0
+"""How long they wait at first, doubled with each failure, and at last; one that would wait longer is refused."""
+LOGIN_FAILURES_HALVED_S: Final = 60.0
+"""After this time a failed login counts half."""
+LOGIN_FAILURES_REMEMBERED_MAX: Final = 10_000
+"""Of how many addresses and users failed logins are remembered."""
 FIRST_BYTE_S_MAX: Final = 5.0
 """How long a connection that has to log in may take to send its first byte."""
 RIGHTS_MAX: Final = 10_000

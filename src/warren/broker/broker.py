@@ -24,6 +24,7 @@ from warren.broker.own.looks import Looks
 from warren.broker.own.sessions import Session, Sessions
 from warren.broker.places import Places
 from warren.broker.producers import Producers
+from warren.broker.security.logins import Logins
 from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.sasl import check_known
@@ -69,6 +70,7 @@ class Broker:
         self.sessions, self.appends, self.looks = Sessions(self._end), Appends(), Looks()
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
+        self.logins = Logins(store.clock.steady_s)
         self.rights = self._asked_rights()
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
@@ -164,5 +166,6 @@ class Broker:
         self.door.close()
         self.producers.close()
         self._threads.shutdown()
+        self.logins.close()
         self.unpacking.close()
         self.coordinator.close()

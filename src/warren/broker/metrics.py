@@ -59,6 +59,7 @@ class Metrics:
         "connections_dropped",
         "connections_refused",
         "logins_failed",
+        "logins_refused",
         "now",
         "puts",
     )
@@ -66,7 +67,8 @@ class Metrics:
     def __init__(self, now: Callable[[], float]) -> None:
         self.now, self.begun_s = now, now()
         self.apis: dict[int, ApiMetrics] = {}
-        self.connections = self.connections_dropped = self.connections_refused = self.logins_failed = 0
+        self.connections = self.connections_dropped = self.connections_refused = 0
+        self.logins_failed = self.logins_refused = 0
         self.puts = self.commits_failed = 0
         self.commit_puts = Histogram(PUTS_BOUNDS)
         """Of each commit that waited for a sync, how many puts shared it."""

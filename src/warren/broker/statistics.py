@@ -38,6 +38,7 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
             "refused": metrics.connections_refused,
             "dropped": metrics.connections_dropped,
             "logins_failed": metrics.logins_failed,
+            "logins_refused": metrics.logins_refused,
         },
         "waiting": {
             "bytes": broker.budget.size,

@@ -40,6 +40,7 @@ from warren.errors.serving import (
     OpenToAll,
     ServingError,
     StoreServed,
+    TooManyLogins,
     UserExists,
 )
 from warren.errors.spark import (
@@ -201,6 +202,7 @@ __all__ = [
     "SyncFailed",
     "TooLarge",
     "TooMany",
+    "TooManyLogins",
     "TopicExists",
     "TopicLost",
     "TransactionAborted",

@@ -78,6 +78,16 @@ class AuthenticationFailed(ServingError):
         super().__init__("authentication failed: no such user, or a wrong password")
 
 
+class TooManyLogins(ServingError):
+    """Too many logins before this one failed: it was not looked at."""
+
+    code = "too_many_logins"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("too many logins from this address, or of this user, have failed; try again later")
+
+
 class UserExists(ServingError, BadInput):
     """There is a user of this name."""
 

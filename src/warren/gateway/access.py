@@ -6,13 +6,12 @@ import asyncio
 import base64
 import binascii
 import ipaddress
-import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from warren.broker.peer import Peer
-from warren.broker.security.sasl import PLAIN
+from warren.broker.security.sasl import PLAIN, failed_login
 from warren.config import AUTHENTICATION_ANSWER_S
 from warren.errors import AuthenticationFailed, NoRight, WarrenError, WrongPlace
 from warren.gateway.exchange import Head
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from warren.broker.broker import Broker
     from warren.broker.security.rights import Kind, Operation
 
-LOGGER: Final = logging.getLogger("warren.gateway")
 Need = tuple["Operation", "Kind", str]
 
 
@@ -58,20 +56,22 @@ class Access:
         is_allowed = self._is_secret or self._is_local or PLAIN in self._broker.settings.mechanisms
         if scheme.lower() != "basic" or not is_allowed:
             raise AuthenticationFailed
-        loop = asyncio.get_running_loop()
+        loop, broker = asyncio.get_running_loop(), self._broker
         answer_at = loop.time() + AUTHENTICATION_ANSWER_S
+        user = ""
+        failure: WarrenError = AuthenticationFailed()
         try:
             user, _, password = base64.b64decode(token.strip(), validate=True).decode().partition(":")
-            if await self._broker.in_thread(self._broker.users.is_password, user, password):
+            if await broker.logins.check(peer.host, user, lambda: broker.users.is_password(user, password)):
+                broker.logins.tries.succeeded(peer.host, user)
                 return user
         except (binascii.Error, ValueError):
             pass
         except WarrenError as error:
-            LOGGER.error("users cannot be read: %s", error)
-        self._broker.metrics.logins_failed += 1
-        LOGGER.warning("authentication failed: HTTP of %s:%d", peer.host, peer.port)
+            failure = error
+        told = failed_login(broker, peer, user, failure)
         await asyncio.sleep(max(0.0, answer_at - loop.time()))
-        raise AuthenticationFailed
+        raise told
 
     def check_place(self, head: Head) -> None:
         """WrongPlace for a request that a page of another site makes somebody's browser send.

@@ -11,7 +11,7 @@ from warren.gateway.routes import Route, Routes
 from warren.gateway.shapes import Fields, Text, Truth, Whole
 
 VERSION: Final = "3.1.0"
-ALWAYS: Final = (400, 401, 403, 413, 500, 503)
+ALWAYS: Final = (400, 401, 403, 413, 429, 500, 503)
 """What may become of any request."""
 PROBLEM_FIELDS: Final = Fields(
     {

@@ -65,6 +65,7 @@ def _families(broker: Broker) -> Iterator[Metric]:
     yield _counter("warren_connections_refused", "Connections over the limit", metrics.connections_refused)
     yield _counter("warren_connections_dropped", "Connections that made room", metrics.connections_dropped)
     yield _counter("warren_logins_failed", "Users and passwords that were wrong", metrics.logins_failed)
+    yield _counter("warren_logins_refused", "Logins that were not looked at", metrics.logins_refused)
     yield _gauge("warren_waiting_bytes", "Requests that were received and are not answered", broker.budget.size)
     yield _gauge("warren_waiting_puts", "Puts that wait for a sync", broker.door.waiting_count)
     yield _gauge("warren_long_polls", "Requests that wait for messages", broker.long_polls.parked_count)

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from warren.broker.call import Call
 from warren.broker.kafka_errors import Code
@@ -16,9 +16,12 @@ from warren.broker.peer import ANONYMOUS, Peer
 from warren.broker.security.scram import HASHES, Exchange, parse_first
 from warren.broker.security.users import Users
 from warren.config import AUTHENTICATION_ANSWER_S, AUTHENTICATION_TRIES_MAX, SCRAM_NONCE_SIZE
-from warren.errors import AuthenticationFailed, NotAuthenticated, WarrenError
+from warren.errors import AuthenticationFailed, NotAuthenticated, TooManyLogins, WarrenError
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
 
 LOGGER: Final = logging.getLogger("warren.broker")
 PLAIN: Final = "PLAIN"
@@ -100,6 +103,12 @@ class SaslSession:
         is_last = self._failure_count >= AUTHENTICATION_TRIES_MAX
         self.happened(Event.FAILED_TOO_OFTEN if is_last else Event.FAILED)
 
+    def claimed(self, token: bytes) -> str | None:
+        """Returns the user whose password a token is meant to prove; None if it does not prove one yet."""
+        if self.state is State.PLAIN:
+            return token.split(b"\0")[1].decode(errors="replace") if token.count(b"\0") > 1 else ""
+        return self._exchange.user if self.state is State.CHALLENGED and self._exchange is not None else None
+
     def step(self, token: bytes) -> tuple[bytes, str | None, Event]:
         """The answer to a token, the user where it proved one, and what happened. On a thread: it may take a while."""
         if self.state is State.PLAIN:
@@ -161,23 +170,36 @@ async def sasl_authenticate(call: Call, request: Fields) -> Values:
     """One token more. A failure is answered late, always as late, and says nothing of what was wrong."""
     if not call.broker.settings.sasl or not _session(call).can(Event.FAILED):
         return _answer(Code.ILLEGAL_SASL_STATE, "choose a mechanism first, with SaslHandshake")
-    loop, session = asyncio.get_running_loop(), _session(call)
+    loop, session, logins = asyncio.get_running_loop(), _session(call), call.broker.logins
     answer_at = loop.time() + AUTHENTICATION_ANSWER_S
+    given = bytes(request.auth_bytes)
+    claimed = session.claimed(given)
     try:
-        token, user, event = await call.broker.in_thread(session.step, bytes(request.auth_bytes))
+        token, user, event = await logins.check(call.peer.host, claimed, lambda: session.step(given))
     except WarrenError as error:
         session.failed()
-        call.broker.metrics.logins_failed += 1
-        if not isinstance(error, AuthenticationFailed):
-            LOGGER.error("users cannot be read: %s", error)
-        LOGGER.warning("authentication failed: %s", call.peer)
+        told = failed_login(call.broker, call.peer, claimed or "", error)
         await asyncio.sleep(max(0.0, answer_at - loop.time()))
-        return _answer(Code.SASL_AUTHENTICATION_FAILED, str(AuthenticationFailed()))
+        return _answer(Code.SASL_AUTHENTICATION_FAILED, str(told))
     session.happened(event)
     if user is not None:
+        logins.tries.succeeded(call.peer.host, user)
         call.peer.user = user
         call.peer.welcome()
     return {"error_code": Code.NONE, "auth_bytes": token}
+
+
+def failed_login(broker: Broker, peer: Peer, user: str, error: WarrenError) -> WarrenError:
+    """Counts a login that failed, and returns what its client is told."""
+    if isinstance(error, TooManyLogins):
+        broker.metrics.logins_refused += 1
+        return error
+    broker.metrics.logins_failed += 1
+    broker.logins.tries.failed(peer.host, user)
+    if not isinstance(error, AuthenticationFailed):
+        LOGGER.error("users cannot be read: %s", error)
+    LOGGER.warning("authentication failed: %s", peer)
+    return AuthenticationFailed()
 
 
 def _answer(code: Code, message: str) -> dict[str, Any]:

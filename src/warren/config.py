@@ -119,6 +119,8 @@ SPARK_TASKS_MAX: Final = 100_000
 
 FRAME_SIZE_MAX: Final = 100 << 20
 """The largest request that is taken: Kafka's own default."""
+ANSWER_SIZE_MAX: Final = BODY_SIZE_MAX + (1 << 20)
+"""The largest answer of our own calls that a client takes: a message of the largest size, and all that is with it."""
 FRAME_BUFFER_SIZE: Final = 64 << 10
 """What each connection receives small frames into; larger ones get a buffer of their own."""
 CONTROL_SIZE_MAX: Final = 2 << 20
@@ -250,6 +252,8 @@ OWN_RECORDS_MAX: Final = 4096
 OWN_LIMIT_MAX: Final = 65_536
 OWN_ANSWER_SIZE_TARGET: Final = 8 << 20
 """How many messages, and about how many bytes of them, one answer of our own calls holds."""
+OWN_TAKEN_FIRST: Final = 16
+"""How many messages a worker takes first, so that the broker learns how large they are before it takes more."""
 OWN_WAIT_S_MAX: Final = 20.0
 """How long one request of our own calls waits at the broker; clients that wait longer ask again."""
 OWN_LOOK_S: Final = 0.5

@@ -63,6 +63,11 @@ class Message(NamedTuple):
         return self.topic.answer(self, body)
 
 
+def named(topic: str, partition: int, number: int, attempt: int) -> Message:
+    """A message without its content: as much as a group needs to know which one is meant."""
+    return Message(number, 0, partition, topic, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
+
+
 class TopicReceipt(NamedTuple):
     """Where a message that was put to a topic lies."""
 

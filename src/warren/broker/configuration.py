@@ -144,7 +144,10 @@ _TOPIC_KINDS: Final[Mapping[str, tuple[Kind, str]]] = MappingProxyType(
         "durability": (_text, "when a put is done: `commit`, `os`, or e.g. `interval:50ms`"),
         "block_size": (_whole(0, 1 << 62), "bytes of a block"),
         "compression": (_text, "`none`, `zstd` or `lz4`"),
-        "message_size_max": (_whole(0, 1 << 62), "bytes of the largest body, or batch of a Kafka client"),
+        "message_size_max": (
+            _whole(0, 1 << 62),
+            "bytes of the largest body, also of one that a Kafka client compressed, or of its batch as it is sent",
+        ),
         "retention_age_s": (float, "seconds that messages are kept; for ever, if nothing is said"),
         "retention_bytes": (_whole(0, 1 << 62), "bytes that are kept of a partition; all, if nothing is said"),
         "retention_consumed": (_truth, "whether what every group has consumed is removed"),

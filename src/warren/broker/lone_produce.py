@@ -14,11 +14,11 @@ from warren.errors import WarrenError
 from warren.message import Receipt
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import LoneProduce, TopicStored, encode_lone_stored, encode_produce_response
-from warren.protocol.record_batch import NO_PRODUCER, Batch, only_batch
+from warren.protocol.record_batch import NO_PRODUCER, Batch, may_unpack_to_more, only_batch
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.kafka_batch import pack_kafka, pack_kafka_in_place
-from warren.storage.layout import KAFKA_TRANSACTIONAL, PAYLOAD_HEAD
+from warren.storage.layout import KAFKA_COMPRESSION, KAFKA_TRANSACTIONAL, PAYLOAD_HEAD
 from warren.storage.record import Packed
 
 ACKS: Final = (-1, 1)
@@ -59,6 +59,7 @@ def _is_fitting(call: Call, topic: Topic, partition: int, batch: Batch) -> bool:
         and not head.attributes & KAFKA_TRANSACTIONAL
         and 0 <= partition < topic.partition_count
         and len(batch.data) <= topic.put_size_max
+        and not (head.attributes & KAFKA_COMPRESSION and may_unpack_to_more(batch, topic.put_size_max))
         and call.may(Operation.WRITE, Kind.TOPIC, topic.name)
         and (looks == "none" or not may_be_delayed(batch, sees_compressed=looks == "all"))
     )

@@ -24,7 +24,7 @@ from warren.protocol.produce import (
     decode_produce,
     encode_produce_response,
 )
-from warren.protocol.record_batch import Batch, is_checked_quickly, split
+from warren.protocol.record_batch import Batch, is_checked_quickly, may_unpack_to_more, split
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.kafka_batch import pack_kafka
@@ -153,7 +153,7 @@ async def _checked_later(
     """What unpacks to much is looked into where nobody waits for it but its producer."""
     try:
         for batch in large:
-            await call.broker.unpacking.check(batch)
+            await call.broker.unpacking.check(batch, topic.settings.message_size_max)
         return await _done(call, _put(call, request, topic, partition, batches))
     except WarrenError as error:
         return refusal(partition, error)
@@ -252,8 +252,9 @@ def _checked(call: Call, topic: Topic, records: memoryview | None) -> tuple[list
     for batch in batches:
         if len(batch.data) > topic.settings.message_size_max:
             raise TooLarge("batch", len(batch.data), topic.settings.message_size_max)
-        is_looked_into = is_looked_into_next(call.peer)
+        size_max = topic.settings.message_size_max
+        is_looked_into = is_looked_into_next(call.peer) or may_unpack_to_more(batch, size_max)
         call.peer.batch_count += 1
-        if is_looked_into and not is_checked_quickly(batch):
+        if is_looked_into and not is_checked_quickly(batch, size_max):
             large.append(batch)
     return batches, large

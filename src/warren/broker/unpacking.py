@@ -21,9 +21,9 @@ class Unpacking:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "warren-unpacking")
 
-    async def check(self, batch: Batch) -> None:
-        """BadBatch where the records are not such as the head of the batch says."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, check_records, batch)
+    async def check(self, batch: Batch, body_size_max: int) -> None:
+        """Raises BadBatch if the records are not such as the head says, and TooLarge if a body is too large."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, check_records, batch, body_size_max)
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """What `work` gives, which unpacks as much."""

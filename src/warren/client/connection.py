@@ -10,7 +10,7 @@ from typing import Final
 
 from warren.client.awake import Waiting
 from warren.client.login import Login
-from warren.config import FRAME_BUFFER_SIZE
+from warren.config import ANSWER_SIZE_MAX, FRAME_BUFFER_SIZE
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.api import ApiKey
 from warren.protocol.codec import INT32
@@ -56,7 +56,7 @@ class Connection:
             self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
         except OSError as error:
             raise _lost(address, error) from error
-        self._frames, self._waiting = FrameReader(), Waiting(self._socket)
+        self._frames, self._waiting = FrameReader(ANSWER_SIZE_MAX), Waiting(self._socket)
         self._correlation_ids = itertools.count(1)
         self._asked = 0, 0, 0
         self.incarnation = 0

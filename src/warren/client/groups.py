@@ -13,8 +13,8 @@ from warren.client.handle import Handle
 from warren.client.steps import Steps, run, stepwise
 from warren.clock import microseconds
 from warren.config import READ_LIMIT_DEFAULT
-from warren.errors import BadInput, GroupClosed, NotOwner, StoreClosed
-from warren.message import Message
+from warren.errors import BadInput, GroupClosed, MessageTooLarge, NotOwner, StoreClosed, WarrenError
+from warren.message import Message, named
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
 from warren.protocol.own_records import messages_of
@@ -114,6 +114,8 @@ class StreamMember(Member):
         self._mutex = threading.RLock()
         self._ahead: list[Message] = []
         """What iterating has fetched and not given, the next one last."""
+        self._untold: MessageTooLarge | None = None
+        """An error that the last read met behind messages, which it gave instead."""
         self._owned: list[int] = []
         self._read_in: int | None = None
         """How often the handle had been opened when something was read that is not committed."""
@@ -122,15 +124,29 @@ class StreamMember(Member):
 
     @stepwise
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> Steps[list[Message]]:
-        """Up to `limit` messages of the partitions that this member owns, ordered within each partition."""
+        """Up to `limit` messages of the partitions that this member owns, ordered within each partition.
+
+        Raises MessageTooLarge if the next one fits into no answer of the broker: `seek` goes past it.
+        """
         checked_limit(limit)
         wait_s = checked_wait_s(wait)
         self._check_open()
+        if self._untold is not None:
+            error, self._untold = self._untold, None
+            raise error
         with self._mutex:
             count = min(limit, len(self._ahead))
             messages = [self._ahead.pop() for _ in range(count)]
         while len(messages) < limit:
-            more = yield from self._reading(limit - len(messages), 0.0 if messages else wait_s)
+            try:
+                more = yield from self._reading(limit - len(messages), 0.0 if messages else wait_s)
+            except WarrenError as error:
+                # First what was read: the broker has moved past it. The next call meets the error again, but for one
+                # that the broker tells once as long as other partitions have messages.
+                if not messages:
+                    raise
+                self._untold = error if isinstance(error, MessageTooLarge) else None
+                break
             if not more:
                 break
             messages += _later(messages, more)
@@ -209,6 +225,7 @@ class StreamMember(Member):
         else:
             values |= {"to": "time", "where": microseconds(to)}
         numbers = positions_of(self.handle.call(OwnKey.SEEK_GROUP, values, repeat=None).positions)
+        self._untold = None
         with self._mutex:
             self._ahead = [message for message in self._ahead if message.partition not in numbers]
         return numbers
@@ -217,6 +234,7 @@ class StreamMember(Member):
         """What was read and not committed is read again."""
         self._check_open()
         self.handle.call(OwnKey.SEEK_GROUP, {"to": "rewind"}, repeat=None)
+        self._untold = None
         self._read_in = None
         with self._mutex:
             self._ahead = []
@@ -266,16 +284,24 @@ class QueueWorker(Member):
     def take(self, limit: int, wait: float = 0.0) -> list[Message]: ...
     @stepwise  # type: ignore[misc]  # what it gives says nothing of `self`
     def take(self, limit: int | None = None, wait: float = 0.0) -> Steps[Message | list[Message] | None]:
-        """Lease a message, or up to `limit` of them. Where there is none, wait up to `wait` seconds for one."""
+        """Leases a message, or up to `limit` of them. If there is none, waits up to `wait` seconds for one.
+
+        Raises MessageTooLarge if a message fits into no answer of the broker: it is leased to this worker, which
+        settles it with `reject(error.message)` or `ack(error.message)`.
+        """
         self._check_open()
         count = 1 if limit is None else checked_limit(limit)
-        answer = yield from self.handle.waiting(
-            OwnKey.TAKE,
-            {"limit": count},
-            checked_wait_s(wait),
-            lambda found: bool(found.messages.records),
-            repeat=None,
-        )
+        try:
+            answer = yield from self.handle.waiting(
+                OwnKey.TAKE,
+                {"limit": count},
+                checked_wait_s(wait),
+                lambda found: bool(found.messages.records),
+                repeat=None,
+            )
+        except MessageTooLarge as error:
+            error.message = named(self.topic.name, error.partition, error.number, error.attempt)
+            raise
         messages = self._messages(answer)
         if limit is None:
             return messages[0] if messages else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from warren.errors.root import BadInput, WarrenError
+from warren.errors.root import BadInput, TooLarge, WarrenError
 from warren.errors.storage import NumberRetired, StorageError
 
 
@@ -256,6 +257,27 @@ class FellBehind(NumberRetired):
             f"the partition now starts at {first}",
         )
         self.topic, self.partition, self.number, self.first = topic, partition, number, first
+
+
+class MessageTooLarge(TooLarge):
+    """A message that a client asked for does not fit into an answer of the broker. Nothing was moved past it.
+
+    A stream group goes past it with `seek(number + 1, partition)`, and a read by number starts behind it. A worker of a
+    queue group has it leased (`attempt` is above 0), and settles it: `reject(error.message)` or `ack(error.message)`.
+    """
+
+    code = "message_too_large"
+    message: Any = None
+    """For a worker of a queue group, the Message without its body, key and headers: enough to settle it."""
+
+    def __init__(self, topic: str, partition: int, number: int, attempt: int, reason: str) -> None:
+        way = "reject or ack the `message` of this error" if attempt else f"go on from number {number + 1}"
+        BadInput.__init__(
+            self,
+            f"message {number} of partition {partition} of topic {topic!r} is too large for an answer: {reason}; "
+            f"to get past it, {way}",
+        )
+        self.topic, self.partition, self.number, self.attempt = topic, partition, number, attempt
 
 
 class GroupError(StoreError):

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from warren.config import CONTROL_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.config import ANSWER_SIZE_MAX, CONTROL_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.errors import MalformedRequest
 from warren.protocol.api import served
 from warren.protocol.codec import (
@@ -80,7 +80,7 @@ def decode_request(api_key: int, version: int, body: memoryview | bytes) -> Fiel
 
 def decode_response(api_key: int, version: int, body: memoryview | bytes) -> Fields:
     """The response in `body`, for clients."""
-    return _decode(f"{served(api_key, version).name}{RESPONSE}", version, body, FRAME_SIZE_MAX)
+    return _decode(f"{served(api_key, version).name}{RESPONSE}", version, body, ANSWER_SIZE_MAX)
 
 
 def encode_response(api_key: int, version: int, values: Values) -> list[Buffer]:

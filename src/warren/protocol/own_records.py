@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from warren.config import BATCH_SIZE_TARGET, RAW_SIZE_MAX
-from warren.errors import BadBatch, TooLarge
+from warren.config import ANSWER_SIZE_MAX, BATCH_SIZE_TARGET, RAW_SIZE_MAX
+from warren.errors import BadBatch, MessageTooLarge, TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.storage import columns
@@ -27,6 +27,8 @@ from warren.storage.packing import pack_batch
 from warren.storage.record import Damage, DiskMessage, Packed, read_record, record_size, stamp
 
 ALL: Final = slice(None)
+PLACE_SIZE: Final = 64
+"""What an answer has at most beside each message: its partition, number, offset, time and attempt."""
 
 
 def record_values(partition: int, packed: Packed) -> Values:
@@ -95,6 +97,39 @@ def message_values(messages: Sequence[Message]) -> Values:
         "attempts": attempts,
         "records": [record_values(0, each) for each in packed],
     }
+
+
+def carried(messages: Sequence[Message]) -> tuple[Values, int]:
+    """The fields of as many of the messages, from the first on, as one answer carries, and how many these are.
+
+    Raises MessageTooLarge if the first one fits into no answer: a Kafka client may put bodies, keys and headers that
+    are larger than ours.
+    """
+    count = len(messages)
+    while True:
+        try:
+            values = message_values(messages[:count])
+        except TooLarge as error:
+            fitting, reason = _count_alone(messages[:count]), str(error)
+        else:
+            size = sum(len(record["payload"]) for record in values.get("records", ()))
+            if size <= ANSWER_SIZE_MAX - count * PLACE_SIZE:
+                return values, count
+            fitting, reason = count // 2, f"{size} bytes are over the limit of {ANSWER_SIZE_MAX} bytes"
+        if not fitting:
+            first = messages[0]
+            raise MessageTooLarge(str(first.topic), first.partition, first.number, first.attempt, reason)
+        count = fitting
+
+
+def _count_alone(messages: Sequence[Message]) -> int:
+    """How many messages, from the first on, can be packed each by itself."""
+    for count, message in enumerate(messages):
+        try:
+            message_values([message])
+        except TooLarge:
+            return count
+    return len(messages) // 2
 
 
 def messages_of(fields: Fields, topic: str) -> list[Message]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from warren.config import KAFKA_BATCH_COUNT_MAX, QUICK_SIZE_MAX, RAW_SIZE_MAX
-from warren.errors import BadBatch
+from warren.config import BODY_SIZE_MAX, KAFKA_BATCH_COUNT_MAX, QUICK_SIZE_MAX, RAW_SIZE_MAX
+from warren.errors import BadBatch, TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.protocol.codec import CONTROL_KEY, CONTROL_VALUE
 from warren.protocol.searching import PIECE_SIZE, check_and_search
 from warren.storage.checksum import crc32c
-from warren.storage.kafka_batch import UnpacksToMore, numbered, records_of
+from warren.storage.kafka_batch import UnpacksToMore, numbered, records_of, unpacked_size_bound
 from warren.storage.kafka_columns import (
     CORR_OFFSET_HEADER,
     ID_HEADER,
@@ -123,30 +123,48 @@ def _cut(records: memoryview, head: KafkaBatchHead | None, wanted: bytes) -> Bat
     return tuple.__new__(Batch, (head, data, is_named))
 
 
-def check_records(batch: Batch) -> None:
-    """BadBatch where the records are not as many, or not such, as the head says. Unpacks what is compressed."""
-    _check_records(batch, RAW_SIZE_MAX)
+def may_unpack_to_more(batch: Batch, size_max: int) -> bool:
+    """Whether a batch is compressed so far that its records may take more than `size_max` bytes when unpacked."""
+    code = batch.head.attributes & KAFKA_COMPRESSION
+    if not code:
+        return False
+    bound = unpacked_size_bound(batch.data[KAFKA_BATCH_HEAD.size :], code)
+    return bound is None or bound > size_max
 
 
-def is_checked_quickly(batch: Batch) -> bool:
-    """The same, where there is little to unpack. False where there is much, which takes a thread's time."""
+def check_records(batch: Batch, body_size_max: int = BODY_SIZE_MAX) -> None:
+    """Unpacks what is compressed, and raises BadBatch if the records are not as many, or not such, as the head says.
+
+    Raises TooLarge if a body is over `body_size_max`, or all of them are more than any reader unpacks.
+    """
     try:
-        _check_records(batch, QUICK_SIZE_MAX)
+        _check_records(batch, RAW_SIZE_MAX, body_size_max)
+    except UnpacksToMore as error:
+        raise TooLarge("unpacked batch", RAW_SIZE_MAX + 1, RAW_SIZE_MAX) from error
+
+
+def is_checked_quickly(batch: Batch, body_size_max: int = BODY_SIZE_MAX) -> bool:
+    """The same if there is little to unpack. False if there is much, which takes a thread's time."""
+    try:
+        _check_records(batch, QUICK_SIZE_MAX, body_size_max)
     except UnpacksToMore:
         return False
     return True
 
 
-def _check_records(batch: Batch, size_max: int) -> None:
+def _check_records(batch: Batch, size_max: int, body_size_max: int) -> None:
     count = batch.head.record_count
     try:
-        find_places(records_of(batch.data, count, size_max), count)
-    except UnpacksToMore as error:
-        if size_max < RAW_SIZE_MAX:
-            raise
-        raise BadBatch(str(error)) from error
+        area = records_of(batch.data, count, size_max)
+        places = find_places(area, count)
+    except UnpacksToMore:
+        raise
     except ValueError as error:
         raise BadBatch(str(error)) from error
+    if len(area) > body_size_max:
+        size = int((places.value_ends - places.value_starts).max())
+        if size > body_size_max:
+            raise TooLarge("body", size, body_size_max)
 
 
 # --- Batches for consumers ---

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from warren.config import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX
+from warren.config import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX, MARKER_SIZE_MAX
 from warren.errors import BadInput, CorruptRecord, NumberRetired, SettingsDiffer, TooLarge, UnsupportedByVersion
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue.lease_order import Lease
@@ -17,14 +17,15 @@ from warren.queue.once import append_once, written_count
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log
 from warren.storage.columns import Batch
-from warren.storage.record import pack_headers
+from warren.storage.packing import pack_batch
+from warren.storage.record import pack_headers, record_size
 
 if TYPE_CHECKING:
     from warren.queue.topic import Topic
 
 HEADER_PREFIX: Final = "warren.dead-"
 DAMAGE_HEADER: Final = "warren.damage"
-"""What a letter has instead of a body whose message cannot be read. It is not put back."""
+"""What a letter has instead of a body whose message cannot be read, or is too large. It is not put back."""
 REASON_SIZE_MAX: Final = 1000
 """In bytes: what is longer is cut before it comes here."""
 BURIAL_COUNT_MAX: Final = 100
@@ -132,8 +133,11 @@ class DeadLetters:
             if (message := self._message(partition, number)) is not None
         ]
         if letters:
-            batch = _batch(letters)
-            log.append_many(**batch._asdict(), marker=marker)
+            try:
+                log.append_many(**_batch(letters)._asdict(), marker=marker)
+            except TooLarge:
+                # One of them would keep all others of the group waiting for ever.
+                log.append_many(**_batch([_taken_by(log, letter) for letter in letters])._asdict(), marker=marker)
         log.sync()
         self._done("buried", id)
 
@@ -296,6 +300,19 @@ def _letter(message: Message, group: str, attempts: int, reason: str) -> Message
         HEADER_PREFIX + "group": group.encode(),
     }
     return message._replace(headers=_fitting(_without_ours(message.headers), added))
+
+
+def _taken_by(log: Log, letter: Message) -> Message:
+    """The letter, or its place alone if the log takes no message of its size: a Kafka client may put such bodies."""
+    try:
+        (packed,) = pack_batch(_batch([letter]), "", 0, log.record_size_max)
+        if record_size(packed) + MARKER_SIZE_MAX <= log.record_size_max:
+            return letter
+        reason = f"{record_size(packed)} bytes are too large for a dead letter"
+    except TooLarge as error:
+        reason = str(error)
+    headers = {name: value for name, value in letter.headers.items() if name.startswith(HEADER_PREFIX)}
+    return letter._replace(key=None, body=b"", headers={**headers, DAMAGE_HEADER: reason.encode()})
 
 
 def _without_ours(headers: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -246,7 +246,9 @@ class Leases:
         self._remove(event["spans"])
 
     def _nack(self, event: Event) -> None:
-        self._change(event["spans"], lambda lease: Lease(WAITING, event["until"], lease.attempt, ""))
+        # What no worker got was not tried.
+        uncounted = event.get("uncounted", 0)
+        self._change(event["spans"], lambda lease: Lease(WAITING, event["until"], lease.attempt - uncounted, ""))
 
     def _extend(self, event: Event) -> None:
         self._change(event["spans"], lambda lease: lease._replace(time_us=event["until"]))

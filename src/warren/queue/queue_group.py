@@ -243,6 +243,16 @@ class QueueGroup:
             lease = self._leases.outstanding[message.partition][message.number]
         self._bury_held(message, lease, reason)
 
+    def give_back(self, messages: Sequence[Message]) -> None:
+        """No worker got these messages: they can be taken at once, and the attempt does not count.
+
+        Those that are no longer leased as they were taken are left alone.
+        """
+        with self._changing():
+            spans, _ = still_leased(self._leases, self.topic.name, messages)
+            if spans:
+                self._ledger.add("nack", {"spans": spans, "until": self._now_us(), "uncounted": 1})
+
     def _bury_held(self, message: Message, lease: Lease, reason: str) -> None:
         """Buries a message for the holder of its lease. Raises LeaseLost if it went to another worker meanwhile."""
         partition, number = message.partition, message.number

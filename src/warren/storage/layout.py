@@ -275,6 +275,17 @@ XERIAL_HEAD: Final = Struct(">8sii")
 """What snappy's bytes start with where they come in pieces: a name, and two versions."""
 XERIAL_NAME: Final = b"\x82SNAPPY\0"
 XERIAL_SIZE: Final = Struct(">i")
+ZSTD_HEAD: Final = Struct("<IB")
+"""What a frame of zstd starts with (RFC 8878, 3.1.1): a magic number, and a byte that says what follows."""
+ZSTD_MAGIC: Final = 0xFD2FB528
+ZSTD_DICTIONARY_SIZES: Final = (0, 1, 2, 4)
+ZSTD_CONTENT_SIZES: Final = (0, 2, 4, 8)
+"""How many bytes the id of a dictionary and the size of the content take, by two bits of that byte each."""
+ZSTD_CHECKED: Final = 0x04
+ZSTD_BLOCK_HEAD_SIZE: Final = 3
+ZSTD_REPEATED: Final = 1
+ZSTD_COMPRESSED: Final = 2
+"""The kinds of a block that take fewer bytes than they stand for."""
 
 STEP: Final = Struct("<I12xQ12xI")
 """Size word, number and count alone: what stepping from record to record needs of a head."""

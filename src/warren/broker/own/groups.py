@@ -15,12 +15,12 @@ from warren.broker.own.answering import awaited, checked_choice, limit_of, none_
 from warren.broker.own.reading import size_of
 from warren.broker.own.sessions import Held
 from warren.clock import EPOCH
-from warren.config import READ_LIMIT_DEFAULT
-from warren.errors import BadInput, GroupClosed, LeaseLost, NoSuchHandle
-from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
+from warren.config import OWN_ANSWER_SIZE_TARGET, OWN_TAKEN_FIRST, READ_LIMIT_DEFAULT
+from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NoSuchHandle, WarrenError
+from warren.message import Message, named
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
-from warren.protocol.own_records import message_values
+from warren.protocol.own_records import carried
 from warren.queue.positions import Where
 from warren.queue.queue_group import QueueGroup
 from warren.queue.stream_group import StreamGroup
@@ -57,6 +57,8 @@ class HeldStream(Held):
         self.group = group
         self._given: OrderedDict[int, list[Message]] = OrderedDict()
         self._tries: dict[int, Try] = {}
+        self._named: dict[int, int] = {}
+        """By partition, the number of the message that the client was told of because it is too large."""
         self._mutex = threading.Lock()
 
     def begin(self, serial: int, attempt: Try, *, is_retry: bool) -> None:
@@ -70,31 +72,55 @@ class HeldStream(Held):
                 # The answer was lost on its way.
                 self.group.unread(given)
 
-    def read(self, serial: int, attempt: Try, limit: int, size_max: int) -> list[Message]:
-        """Messages of about `size_max` bytes, without a wait. NoSuchHandle where another try counts by now."""
+    def read(self, serial: int, attempt: Try, limit: int, size_max: int) -> Values:
+        """The fields of messages of about `size_max` bytes, without a wait; empty if there are none.
+
+        Raises NoSuchHandle if another try counts by now, and MessageTooLarge if the next message fits into no answer.
+        An error moves nothing: what was read for an answer that cannot be built is read again.
+        """
         with self._mutex:
             if self._tries.get(serial) is not attempt:
                 raise NoSuchHandle(0)
-            messages = _fitting(self.group, self.group.read(limit), size_max)
-            if messages:
-                self._given[serial] = messages
+            messages = self.group.read(limit)
+            try:
+                values, given = self._carried(messages, size_max)
+            except BaseException:
+                self.group.unread(messages)
+                raise
+            if len(given) < len(messages):
+                places = {(message.partition, message.number) for message in given}
+                self.group.unread([each for each in messages if (each.partition, each.number) not in places])
+            if given:
+                self._given[serial] = given
                 while len(self._given) > READS_REMEMBERED:
                     self._given.popitem(last=False)
-            return messages
+            return values
+
+    def _carried(self, messages: Sequence[Message], size_max: int) -> tuple[Values, list[Message]]:
+        """The fields of the messages that go into the answer, and these messages."""
+        try:
+            values, count = carried(messages[: _count_within(messages, size_max)])
+            return values, list(messages[:count])
+        except MessageTooLarge as error:
+            others = [message for message in messages if message.partition != error.partition]
+            if not others or self._named.get(error.partition) != error.number:
+                self._named[error.partition] = error.number
+                raise
+        # The client was told of it, and still stands before it: the other partitions do not wait for that.
+        return self._carried(others, size_max)
 
     def close(self) -> None:
         self.group.close()
 
 
-def _fitting(group: StreamGroup, messages: list[Message], size_max: int) -> list[Message]:
-    """As many of the messages as are not too large together; the others are read again."""
+def _count_within(messages: Sequence[Message], size_max: int) -> int:
+    """How many of the messages are not too large together: the first one in any case."""
     size = 0
     for count, message in enumerate(messages):
         size += len(message.body)
         if size > size_max and count:
-            group.unread(messages[count:])
-            return messages[:count]
-    return messages
+            return count
+    return len(messages)
 
 
 class HeldWork(Held):
@@ -107,15 +133,56 @@ class HeldWork(Held):
         self.group = group
         self._taken: dict[Place, int] = {}
         self._swept_at = TAKEN_SWEPT_FROM
+        self._size_mean = 0.0
+        """How many bytes the bodies had on average that were taken last; 0 if none was taken yet."""
         self._mutex = threading.Lock()
         self._is_left = self._is_closed = False
 
-    def take(self, limit: int) -> list[Message]:
-        """Take messages, without a wait."""
+    def take(self, limit: int, size_max: int) -> tuple[Values, list[Message]]:
+        """Takes messages of about `size_max` bytes, without a wait: their fields, and the messages.
+
+        Raises MessageTooLarge if the first one fits into no answer: that one stays leased to the client, which is to
+        settle it, and the others are given back.
+        """
         if self._is_left:
             raise GroupClosed(self.group.topic.name, self.group.name)
         if len(self._taken) >= self._swept_at:
             self._sweep()
+        messages = self._take_within(limit, size_max)
+        try:
+            values, count = carried(messages[: _count_within(messages, size_max)])
+        except MessageTooLarge:
+            self.give_back(messages[1:])
+            raise
+        except BaseException:
+            self.give_back(messages)
+            raise
+        self.give_back(messages[count:])
+        return values, messages[:count]
+
+    def _take_within(self, limit: int, size_max: int) -> list[Message]:
+        """Up to `limit` messages, first few and then as many as `size_max` has room for, by the sizes seen so far."""
+        taken: list[Message] = []
+        size, step = 0, min(limit, OWN_TAKEN_FIRST)
+        if self._size_mean:
+            step = min(limit, max(1, int(size_max / self._size_mean)))
+        while step > 0:
+            try:
+                messages = self._take(step)
+            except WarrenError:
+                # What was taken is given; the next call meets the error again.
+                if not taken:
+                    raise
+                break
+            taken += messages
+            size += sum(len(message.body) for message in messages)
+            if not taken or len(messages) < step:
+                break
+            self._size_mean = max(1.0, size / len(taken))
+            step = min(limit - len(taken), int((size_max - size) / self._size_mean))
+        return taken
+
+    def _take(self, limit: int) -> list[Message]:
         messages = self.group.take(limit)
         with self._mutex:
             self._taken.update({(message.partition, message.number): message.attempt for message in messages})
@@ -128,7 +195,7 @@ class HeldWork(Held):
         """Forget what the worker has no more, whoever settled it: next when it is twice as much as is left."""
         taken = dict(self._taken)
         topic = self.group.topic
-        leased = self.group.still_leased([named(topic, *place, attempt) for place, attempt in taken.items()])
+        leased = self.group.still_leased([named(topic.name, *place, attempt) for place, attempt in taken.items()])
         kept = {(message.partition, message.number) for message in leased}
         with self._mutex:
             for place, attempt in taken.items():
@@ -149,10 +216,10 @@ class HeldWork(Held):
         return not self._taken
 
     def give_back(self, messages: Sequence[Message]) -> None:
-        """Nobody got these: they are for others at once."""
-        for message in messages:
-            with suppress(LeaseLost):
-                self.settle("nack", (message,), 0.0, "")
+        """The client did not get these: other workers can take them at once, and the attempt does not count."""
+        if messages:
+            self.group.give_back(messages)
+            self._forget(messages)
 
     def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
         """Acknowledges, gives back, buries or extends. Raises LeaseLost for all messages that were lost, at the end."""
@@ -166,6 +233,9 @@ class HeldWork(Held):
             settle_each(messages, lambda message: group.nack(message, seconds, reason))
         else:
             settle_each(messages, lambda message: group.reject(message, reason))
+        self._forget(messages)
+
+    def _forget(self, messages: Sequence[Message]) -> None:
         with self._mutex:
             for message in messages:
                 self._taken.pop((message.partition, message.number), None)
@@ -184,13 +254,8 @@ class HeldWork(Held):
         for (partition, number), attempt in taken.items():
             # Leased to somebody else meanwhile, or acknowledged in a transaction.
             with suppress(LeaseLost):
-                self.group.nack(named(self.group.topic, partition, number, attempt), 0.0)
+                self.group.nack(named(self.group.topic.name, partition, number, attempt), 0.0)
         self.group.close()
-
-
-def named(topic: Topic, partition: int, number: int, attempt: int) -> Message:
-    """A message as far as a group needs it to know which one is meant."""
-    return Message(number, 0, partition, topic.name, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
 
 
 def named_all(topic: Topic, places: Fields) -> list[Message]:
@@ -198,7 +263,7 @@ def named_all(topic: Topic, places: Fields) -> list[Message]:
     if not len(places.partitions) == len(places.numbers) == len(places.attempts):
         raise BadInput("a place is a partition, a number and an attempt")
     columns = zip(places.partitions, places.numbers, places.attempts, strict=True)
-    return [named(topic, *place) for place in columns]
+    return [named(topic.name, *place) for place in columns]
 
 
 async def open_group(call: Call, asked: Fields) -> Values:
@@ -260,14 +325,14 @@ async def read_group(call: Call, asked: Fields) -> Values:
     limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked), wait_of(asked)
     await call.broker.in_thread(held.begin, serial, this, is_retry=asked.is_retry)
 
-    async def attempt(is_rung: bool) -> list[Message]:
+    async def attempt(is_rung: bool) -> Values:
         return await call.broker.in_thread(held.read, serial, this, limit, size)
 
     try:
-        messages = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+        values = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
     finally:
         this.is_over = True
-    return {"messages": message_values(messages), "owned": held.group.partitions}
+    return {"messages": values, "owned": held.group.partitions}
 
 
 async def commit_group(call: Call, asked: Fields) -> Values:
@@ -302,21 +367,23 @@ async def take(call: Call, asked: Fields) -> Values:
     held = session.find(asked.handle, HeldWork)
     limit, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), wait_of(asked)
     topic, what = held.group.topic, (str(held.group.topic.name), held.group.name)
+    messages: list[Message] = []
 
-    async def attempt(is_rung: bool) -> list[Message]:
-        messages = await call.broker.in_thread(held.take, limit)
+    async def attempt(is_rung: bool) -> Values:
+        nonlocal messages
+        values, messages = await call.broker.in_thread(held.take, limit, OWN_ANSWER_SIZE_TARGET)
         if messages and not is_rung:
             # There may be more that nobody has told of.
             for log in topic.logs:
                 call.broker.long_polls.ring(log)
-        return messages
+        return values
 
     looks = call.broker.looks
     with looks.waiting(what):
-        messages = await awaited(call, wait_s, lambda: topic.logs, attempt, session, lambda: looks.pause_s(what))
+        values = await awaited(call, wait_s, lambda: topic.logs, attempt, session, lambda: looks.pause_s(what))
     if messages and not asked.call_number and not call.broker.sessions.has(call.peer):
         await call.broker.in_thread(held.give_back, messages)
-    return {"messages": message_values(messages)}
+    return {"messages": values}
 
 
 async def settle(call: Call, asked: Fields) -> Values:

@@ -12,7 +12,7 @@ from warren.errors import BadInput
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY
-from warren.protocol.own_records import batch_of, message_values
+from warren.protocol.own_records import batch_of, carried
 from warren.queue.delayed import HORIZONS, Scheduled, parse_handle_id
 from warren.queue.topic import Topic
 from warren.storage.columns import Batch
@@ -53,11 +53,12 @@ async def list_parked(call: Call, asked: Fields) -> Values:
     limit, size = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked)
     after = _order(asked.after) if asked.after else None
     found = await call.broker.in_thread(_listed, topic, after, limit, size)
+    values, count = carried([_message(each) for each in found])
     parked = [
         {"id": each.id, "due": _order(each.id)[0], "partition": ANY if each.partition is None else each.partition}
-        for each in found
+        for each in found[:count]
     ]
-    return {"parked": parked, "messages": message_values([_message(each) for each in found])}
+    return {"parked": parked, "messages": values}
 
 
 def _order(id: str) -> tuple[int, int, int]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, limit_of, wait_of
 from warren.broker.own.arrow_stream import stream_of
-from warren.config import OWN_ANSWER_SIZE_TARGET
-from warren.errors import BadInput, FellBehind, NumberRetired
+from warren.config import ANSWER_SIZE_MAX, OWN_ANSWER_SIZE_TARGET
+from warren.errors import BadInput, FellBehind, MessageTooLarge, NumberRetired
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import position_values, positions_of
 from warren.protocol.own_arrow import scan_padding
-from warren.protocol.own_records import message_values
+from warren.protocol.own_records import carried
 from warren.queue.topic import Topic
 from warren.storage import Log
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 BACKWARDS_MAX: Final = 256
 NO_END: Final = -1
+SCAN_PIECE_SIZE_MAX: Final = 2 * OWN_ANSWER_SIZE_TARGET
+"""A record batch of more bytes is cut, so that an answer of a scan does not become too large for its client."""
+SCAN_OVERHEAD_MAX: Final = 256 << 10
+"""What an Arrow stream has beside the bytes of its columns, at most."""
 
 
 def size_of(asked: Fields) -> int:
@@ -91,9 +95,12 @@ def _backwards(topic: Topic, positions: dict[int, int], limit: int, tag: str | N
     return _answer(topic, found[::-1], {partition: start - 1})
 
 
-def _answer(topic: Topic, messages: list[Message], positions: Mapping[int, int]) -> Values:
+def _answer(topic: Topic, messages: list[Message], positions: dict[int, int]) -> Values:
+    values, count = carried(messages)
+    for left in reversed(messages[count:]):
+        positions[left.partition] = left.number
     return {
-        "messages": message_values(messages),
+        "messages": values,
         "positions": position_values(positions),
         "partition_count": topic.partition_count,
         "is_more": any(number < topic.partition(partition).end for partition, number in positions.items()),
@@ -113,6 +120,16 @@ async def scan(call: Call, asked: Fields) -> Values:
     return await call.broker.in_thread(_scanned, log, asked, size_of(asked))
 
 
+def _pieces(batch: pyarrow.RecordBatch, size_max: int) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a batch in pieces of `size_max` bytes at most, or of one row each."""
+    if batch.nbytes <= size_max or batch.num_rows == 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, middle), size_max)
+    yield from _pieces(batch.slice(middle), size_max)
+
+
 def _scanned(log: Log, asked: Fields, size_max: int) -> Values:
 
     end = log.end if asked.end == NO_END else min(asked.end, log.end)
@@ -122,9 +139,15 @@ def _scanned(log: Log, asked: Fields, size_max: int) -> Values:
     columns = None if wanted is None else [*wanted, *({"number"} - set(wanted))]
     batches: list[pyarrow.RecordBatch] = []
     size, following = 0, end
-    for batch in log.scan(
-        start, end, columns=columns, tag=asked.tag, rows_min=max(1, asked.rows_min), skips=asked.skips
-    ):
+    scanned = log.scan(start, end, columns=columns, tag=asked.tag, rows_min=max(1, asked.rows_min), skips=asked.skips)
+    for batch in (piece for whole in scanned for piece in _pieces(whole, SCAN_PIECE_SIZE_MAX)):
+        if size + batch.nbytes > ANSWER_SIZE_MAX - SCAN_OVERHEAD_MAX:
+            number = batch.column("number")[0].as_py()
+            if not batches:
+                reason = f"{batch.nbytes} bytes with all columns that are asked for"
+                raise MessageTooLarge(asked.topic, asked.partition, number, 0, reason)
+            following = number
+            break
         batches.append(batch)
         size += batch.nbytes
         if size >= size_max:

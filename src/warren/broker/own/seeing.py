@@ -14,7 +14,7 @@ from warren.errors import NotAllowed
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import position_values, positions_of, setting_values
-from warren.protocol.own_records import message_values
+from warren.protocol.own_records import carried
 from warren.queue.dead_letter import dead_letter_topic
 from warren.queue.letters import letters
 from warren.queue.topic import Topic
@@ -55,9 +55,10 @@ async def list_dead(call: Call, asked: Fields) -> Values:
         raise NotAllowed(call.request.api_key, str(call.peer))
     limit, positions = min(limit_of(asked), READ_LIMIT_DEFAULT), positions_of(asked.positions)
     found = await call.broker.in_thread(_letters, topic, asked.group, positions, limit, size_of(asked))
+    values, count = carried(found)
     # Letters come partition by partition: of those before the last one nothing is left.
-    following = {**positions, **{message.partition: message.number + 1 for message in found}}
-    return {"topic": name, "messages": message_values(found), "positions": position_values(following)}
+    following = {**positions, **{message.partition: message.number + 1 for message in found[:count]}}
+    return {"topic": name, "messages": values, "positions": position_values(following)}
 
 
 def _letters(topic: Topic, group: str | None, positions: Mapping[int, int], limit: int, size_max: int) -> list[Message]:

@@ -202,9 +202,30 @@ RIGHTS_LOOK_S: Final = 0.5
 """How soon a change of rights by another process is seen."""
 AUTHENTICATION_SIZE_MAX: Final = 64 << 10
 """The largest request of somebody who has not."""
-BROKER_WAITING_SIZE_MAX_EACH: Final = 8 << 20
-BROKER_WAITING_SIZE_MAX: Final = 256 << 20
-"""Requests that were received and are not answered: of one connection, and of all."""
+BROKER_WAITING_SIZE_MAX: Final = 8 << 20
+"""Requests of one connection that were received and are not answered."""
+BROKER_MEMORY_SIZE_MAX: Final = 256 << 20
+"""What all clients together may make a broker hold in memory."""
+BROKER_STALLED_S_MAX: Final = 60.0
+"""After this time a request of which too little has come, or an answer that is not taken, ends its connection."""
+STALLED_PARTS: Final = 10
+"""In each such time at least one of so many parts of a large request has to come."""
+STALLED_LOOKS: Final = 4
+"""How often in this time it is seen whether connections come on."""
+STALLED_HURRY: Final = 6
+"""So many times shorter is the time while another request waits for memory."""
+MEMORY_OWNER_PART: Final = 2
+MEMORY_KEPT_PART: Final = 2
+MEMORY_ANSWERS_PART: Final = 4
+MEMORY_LARGE_PART: Final = 16
+"""Of the memory of a broker one owner may have one of so many parts, what stays between requests another, and answers
+another. Pieces that are larger than the last of these parts have one owner's part together."""
+MEMORY_SMALL_SIZE_MAX: Final = 64 << 10
+"""Requests and answers up to this size never wait for memory."""
+MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
+"""What is kept in smaller pieces has some room of its own."""
+MEMORY_WAIT_S_MAX: Final = 20.0
+"""How long work that needs memory waits for it before it is refused."""
 BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
 """Answers that a client does not read: above it nothing more is done for it."""
 BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20

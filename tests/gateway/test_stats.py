@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from tests.broker.process import PATIENCE_S, warren_command
 from tests.broker.running import RunningBroker, running_broker
 from tests.tidy.source import SOURCE
+from warren.broker.budget import Kind
 from warren.broker.settings import BrokerSettings
 from warren.cli.broker_stats import Seen, shown
 from warren.cli.main import app
@@ -104,6 +105,7 @@ def test_a_broker_that_was_started_anew_has_no_rates_below_zero() -> None:
         "is_stopping": True,
         "connections": {"open": 1},
         "waiting": {"bytes": 0, "puts": 0, "long_polls": 0},
+        "memory": {"limit": 1 << 20, "bytes": 5000, "kinds": {"frames": 5000, "answers": 0}},
         "puts": empty,
         "requests": [],
         "topics": [],
@@ -115,3 +117,13 @@ def test_a_broker_that_was_started_anew_has_no_rates_below_zero() -> None:
 
     assert set(seen.rates().values()) == {0.0}
     assert shown("here", seen)
+
+
+def test_what_clients_make_the_broker_hold_is_shown_by_kind(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as running:
+        result = stats(running.address)
+        document = json.loads(stats(running.address, "--json").output)
+
+    assert "memory held for clients" in result.output
+    assert document["memory"]["limit"] == 256 << 20
+    assert set(document["memory"]["kinds"]) == set(map(str, Kind))

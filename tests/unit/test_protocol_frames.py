@@ -106,3 +106,29 @@ def test_how_much_a_frame_will_take_is_known_before_it_is_there() -> None:
     assert reader.size == 5000
     reader.feed(bytes(5000))
     assert reader.size == 0
+
+
+def test_a_large_frame_takes_no_memory_before_it_is_admitted() -> None:
+    asked: list[int] = []
+
+    def admit(size: int) -> bool:
+        asked.append(size)
+        return len(asked) > 1
+
+    reader = FrameReader(buffer_size=64, admit=admit)
+    body = bytes(range(256)) * 4
+
+    assert reader.feed(INT32.pack(3) + b"abc" + INT32.pack(len(body)) + body[:10]) == [b"abc"]
+    assert (asked, reader.size, reader.filled, reader.large_count) == ([len(body)], len(body), 0, 0)
+    reader.begin()
+    assert (reader.filled, reader.large_count) == (10, 1)
+    frames = reader.feed(body[10:] + INT32.pack(len(body)) + body)
+
+    assert frames == [body, body]
+    assert (asked, reader.size, reader.large_count) == ([len(body)] * 2, 0, 2)
+
+
+def test_small_frames_are_admitted_without_asking() -> None:
+    reader = FrameReader(buffer_size=64, admit=lambda size: False)
+
+    assert reader.feed((INT32.pack(60) + bytes(60)) * 5) == [bytes(60)] * 5

@@ -24,6 +24,7 @@ from warren.broker.own.looks import Looks
 from warren.broker.own.sessions import Session, Sessions
 from warren.broker.places import Places
 from warren.broker.producers import Producers
+from warren.broker.progress import Progress
 from warren.broker.security.logins import Logins
 from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
@@ -61,7 +62,7 @@ class Broker:
         self.wanted_name = b"" if settings.deliver_at == "none" else NAME
         """What is looked for in batches, to see whether a record of them is to be delayed."""
         self.topics, self.standings = Topics(store), Standings(self)
-        self.budget = Budget(limits.waiting_size_max_in_all)
+        self.budget = Budget(limits.memory_size_max)
         self.long_polls = LongPolls(tasks)
         self.door = Door(self.long_polls.ring, self.metrics)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
@@ -75,6 +76,7 @@ class Broker:
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
+        self.progress = Progress(self.connections, limits.stalled_s_max)
         self.unpacking = Unpacking()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
 

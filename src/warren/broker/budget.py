@@ -1,39 +1,269 @@
-"""How many bytes of requests may wait in this process: above that nobody reads further until there is room."""
+"""Budget: the memory that clients can make a broker hold, counted in bytes by kind and held to one limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from warren.config import (
+    MEMORY_ANSWERS_PART,
+    MEMORY_KEPT_PART,
+    MEMORY_KEPT_SMALL_SIZE_MAX,
+    MEMORY_LARGE_PART,
+    MEMORY_OWNER_PART,
+    MEMORY_SMALL_SIZE_MAX,
+    MEMORY_WAIT_S_MAX,
+)
+from warren.errors import TooMany
+
+
+class Kind(StrEnum):
+    """What memory is held for."""
+
+    FRAMES = "frames"
+    """Large requests that are being received, by the size that they announced."""
+    REQUESTS = "requests"
+    """Requests that were received and are not answered."""
+    ANSWERS = "answers"
+    """Answers that their clients have not taken yet."""
+    UNPACKED = "unpacked"
+    """What compressed batches and JSON unpack to while they are looked at."""
+    TRANSACTIONS = "transactions"
+    """Messages of open transactions that are not in the journal yet."""
+    MEMBERS = "members"
+    """What members of Kafka's groups say of themselves, and what they are assigned."""
+    SESSIONS = "sessions"
+    """Answers that are kept for calls that may be sent again."""
+
+
+KEPT: Final = frozenset((Kind.TRANSACTIONS, Kind.MEMBERS, Kind.SESSIONS))
+"""What stays until a client or a timeout ends it. The other kinds pass with the request that they belong to."""
+
+
+class Hold:
+    """Bytes that were taken from the budget for one owner. Given back once, however often `release` is called."""
+
+    __slots__ = ("_budget", "_kind", "_owner", "size")
+
+    def __init__(self, budget: Budget, kind: Kind, size: int, owner: str) -> None:
+        self._budget, self._kind, self._owner = budget, kind, owner
+        self.size = 0
+        self.resize(size)
+
+    def move(self, kind: Kind) -> None:
+        """The bytes are held for something else from now on."""
+        sizes = self._budget.sizes
+        sizes[self._kind] -= self.size
+        sizes[kind] += self.size
+        self._kind = kind
+
+    def resize(self, size: int) -> None:
+        """Hold so many bytes from now on."""
+        self._budget.change(self._kind, self._owner, self.size, size)
+        self.size = size
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        if self.size:
+            self.resize(0)
+
+
+class _Waiter(NamedTuple):
+    """A request for memory that had to wait."""
+
+    kind: Kind
+    size: int
+    owner: str
+    granted: Callable[[Hold], None]
 
 
 class Budget:
-    """Bytes that are taken while they are worked on, up to `size_max`. For the event loop's thread alone.
+    """Bytes by kind, in all no more than `size_max`. For the event loop's thread alone.
 
-    What is larger than all there is gets in when nothing else is there: a limit slows down, and refuses nobody.
+    Small requests are counted and never wait, so that heartbeats, commits and health checks pass at any time. Whatever
+    is large waits for room, first come, first served. Three rules keep one client from taking everything: an owner (a
+    user, or an address without one) has a part of the whole; the largest pieces together have a part; and so has what
+    stays in memory between requests. A piece that is larger than its part gets in when nothing else is there.
     """
 
     def __init__(self, size_max: int) -> None:
         self.size_max, self.size = size_max, 0
+        self.sizes: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        self.waits = self.refusals = self.drops = 0
+        """How often a request for memory had to wait, was refused, or a connection that held memory was closed."""
         self.is_full = False
-        self._waiting: dict[object, Callable[[], None]] = {}
+        self._owners: Counter[str] = Counter()
+        self._kept_by_owner: Counter[str] = Counter()
+        self._large = 0
+        self._large_from = size_max // MEMORY_LARGE_PART
+        self._kept_max = size_max // MEMORY_KEPT_PART
+        self._answers_max = size_max // MEMORY_ANSWERS_PART
+        self.is_crowded = False
+        """Whether answers that clients do not take hold twice what they should: then no more large ones are made."""
+        self._waiting: dict[object, _Waiter] = {}
+        self._held_back: dict[object, Callable[[], None]] = {}
+        self._given_back = 0
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for room."""
+        return bool(self._waiting or self._held_back)
+
+    @property
+    def is_short_of_answers(self) -> bool:
+        """Whether what clients have not taken of their answers keeps others from getting theirs."""
+        return self.is_waited_for or self.sizes[Kind.ANSWERS] >= self._answers_max // 2
+
+    @property
+    def kept(self) -> int:
+        """How many bytes stay until a client or a timeout ends them."""
+        return sum(self.sizes[kind] for kind in KEPT)
+
+    # --- Requests that are not large: counted, and never kept waiting ---
 
     def take(self, size: int) -> None:
-        """`size` bytes more wait."""
+        """Count `size` bytes of requests that wait for their answer."""
+        self.sizes[Kind.REQUESTS] += size
         self.size = size = self.size + size
         self.is_full = size >= self.size_max
 
     def give_back(self, size: int) -> None:
-        """They are done with. Those that wait for room are told, when there is some."""
-        self.size = size = self.size - size
-        self.is_full = size >= self.size_max
-        if self._waiting and not self.is_full:
-            waiting, self._waiting = self._waiting, {}
-            for resume in waiting.values():
-                resume()
+        """These bytes are not held any more."""
+        self.sizes[Kind.REQUESTS] -= size
+        self.size -= size
+        self.is_full = self.size >= self.size_max
+        if self._waiting:
+            # Many small ones are given back for each large one that waits: not each of them is worth a look.
+            self._given_back += size
+            if self._given_back >= MEMORY_SMALL_SIZE_MAX or not self.sizes[Kind.REQUESTS]:
+                self._given_back = 0
+                self._serve()
 
-    def wait(self, who: object, resume: Callable[[], None]) -> None:
-        """Call `resume`, once, when there is room again."""
-        self._waiting[who] = resume
+    # --- What is large, or kept ---
+
+    def change(self, kind: Kind, owner: str, before: int, size: int) -> None:
+        """A hold has `size` bytes instead of `before`. For `Hold`, which never asks: see `ask` and `keep`."""
+        self.sizes[kind] += size - before
+        self.size += size - before
+        self.is_full = self.size >= self.size_max
+        owners = self._kept_by_owner if kind in KEPT else self._owners
+        owners[owner] += size - before
+        if not owners[owner]:
+            del owners[owner]
+        if kind not in KEPT:
+            self._large += self._large_size(size) - self._large_size(before)
+        if kind is Kind.ANSWERS:
+            self._see_answers()
+        if size < before and self._waiting:
+            self._serve()
+
+    def hold(self, kind: Kind, size: int, owner: str) -> Hold:
+        """Count bytes that are there already, whether there is room for them or not."""
+        return Hold(self, kind, size, owner)
+
+    def ask(self, who: object, kind: Kind, size: int, owner: str, granted: Callable[[Hold], None]) -> Hold | None:
+        """Take `size` bytes before they are allocated. None if there is no room: `granted` is called when there is."""
+        waiter = _Waiter(kind, size, owner, granted)
+        # One that waits for room must get through at last: those that come later wait behind it.
+        if self._is_open_to(waiter) and not any(map(self._waits_for_room, self._waiting.values())):
+            return Hold(self, kind, size, owner)
+        self.waits += 1
+        self._waiting[who] = waiter
+        return None
 
     def forget(self, who: object) -> None:
         """`who` waits no longer."""
-        self._waiting.pop(who, None)
+        self._held_back.pop(who, None)
+        if self._waiting.pop(who, None) is not None:
+            self._serve()
+
+    @asynccontextmanager
+    async def room(self, kind: Kind, size: int, owner: str) -> AsyncIterator[None]:
+        """Hold `size` bytes for as long as the block runs, waiting for them first; TooMany if that takes too long."""
+        granted: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
+        hold = self.ask(granted, kind, size, owner, granted.set_result)
+        try:
+            if hold is None:
+                async with asyncio.timeout(MEMORY_WAIT_S_MAX):
+                    hold = await granted
+            yield
+        except TimeoutError:
+            if hold is not None:
+                raise
+            self.refusals += 1
+            raise TooMany(f"bytes of {kind}", self.size_max) from None
+        finally:
+            self.forget(granted)
+            if granted.done() and not granted.cancelled():
+                hold = granted.result()
+            if hold is not None:
+                hold.release()
+
+    def keep(self, kind: Kind, size: int, owner: str) -> Hold:
+        """Take bytes that stay between requests; TooMany, which may be tried again, if there is no room for them.
+
+        What is small has a place of its own, which neither one owner nor large pieces can use up.
+        """
+        if not self.may_keep(size, owner):
+            self.refusals += 1
+            raise TooMany(f"bytes of {kind}", self._kept_max)
+        return Hold(self, kind, size, owner)
+
+    def may_keep(self, size: int, owner: str) -> bool:
+        """Whether there is room for so many bytes more that stay."""
+        kept = self.kept + size
+        if size <= MEMORY_KEPT_SMALL_SIZE_MAX:
+            return kept <= self._kept_max
+        owned = self._kept_by_owner.get(owner, 0) + size
+        return max(kept, owned * MEMORY_OWNER_PART) <= self._kept_max - self._kept_max // MEMORY_LARGE_PART
+
+    def answer_size_max(self, size: int) -> int:
+        """How many of `size` bytes an answer may hold now: fewer while clients do not take what they asked for."""
+        return max(min(size, self._answers_max - self.sizes[Kind.ANSWERS]), min(size, MEMORY_SMALL_SIZE_MAX))
+
+    def hold_back(self, who: object, resume: Callable[[], None]) -> None:
+        """Call `resume`, once, when answers are not crowded any more."""
+        self.waits += 1
+        self._held_back[who] = resume
+
+    def _see_answers(self) -> None:
+        self.is_crowded = self.sizes[Kind.ANSWERS] >= 2 * self._answers_max
+        if self._held_back and not self.is_crowded:
+            held_back, self._held_back = self._held_back, {}
+            for resume in held_back.values():
+                resume()
+
+    # --- Who waits ---
+
+    def _large_size(self, size: int) -> int:
+        return size if size > self._large_from else 0
+
+    def _is_open_to(self, waiter: _Waiter) -> bool:
+        return not self._waits_for_others(waiter) and not self._waits_for_room(waiter)
+
+    def _waits_for_others(self, waiter: _Waiter) -> bool:
+        """Whether its own part, or that of the largest pieces, is used up: others need not wait behind it."""
+        part = self.size_max // MEMORY_OWNER_PART
+        owned = self._owners.get(waiter.owner, 0)
+        if owned and owned + waiter.size > part:
+            return True
+        return bool(self._large and self._large_size(waiter.size) and self._large + waiter.size > part)
+
+    def _waits_for_room(self, waiter: _Waiter) -> bool:
+        """Whether there is no room for it, though it has not used up its part."""
+        is_alone = self.size == self.kept
+        return not is_alone and self.size + waiter.size > self.size_max and not self._waits_for_others(waiter)
+
+    def _serve(self) -> None:
+        """Let those in that there is room for now, the first of them first."""
+        for who, waiter in list(self._waiting.items()):
+            if self._waits_for_others(waiter):
+                continue
+            if self._waits_for_room(waiter):
+                return
+            if self._waiting.pop(who, None) is not None:
+                waiter.granted(Hold(self, waiter.kind, waiter.size, waiter.owner))

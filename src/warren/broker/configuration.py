@@ -129,9 +129,10 @@ _LIMIT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "http_connections_max_per_address": "connections over HTTP from one other machine; more are answered for their "
         "health only",
         "frame_size_max": "bytes of one request",
+        "memory_size_max": "bytes that clients may make the broker hold in memory, all together; see [Memory](#memory)",
         "waiting_size_max": "bytes of requests of one connection that wait for an answer",
-        "waiting_size_max_in_all": "the same of all connections together",
         "unsent_size_max": "bytes of answers that a client has not read, before it is made to wait",
+        "stalled_s_max": "seconds until a request that does not come on, or an unread answer, ends its connection",
         "fetch_size_max": "bytes that a fetch answers with",
         "fetch_wait_s_max": "seconds that a fetch waits for messages",
         "stop_s_max": "seconds that a stop may take to answer what was accepted",

@@ -10,13 +10,22 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, cast
 
+from warren.broker.budget import Hold, Kind
 from warren.broker.call import Answer, Call, Later, Parked
 from warren.broker.peer import Peer
-from warren.config import AUTHENTICATION_S_MAX, AUTHENTICATION_SIZE_MAX, FIRST_BYTE_S_MAX
+from warren.broker.progress import Mark
+from warren.config import (
+    AUTHENTICATION_S_MAX,
+    AUTHENTICATION_SIZE_MAX,
+    FIRST_BYTE_S_MAX,
+    MEMORY_SMALL_SIZE_MAX,
+)
 from warren.errors import ProtocolError, WarrenError
 from warren.protocol.alike import RequestReader
+from warren.protocol.api import ApiKey
 from warren.protocol.frames import FrameReader
 from warren.protocol.heads import Request, response_frame
+from warren.protocol.own_schemas import OwnKey
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -24,27 +33,51 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("warren.broker")
 UNKNOWN_KEY: Final = -1
 """All keys that are not served are counted as one: there are more of them than anybody wants to count."""
+LARGE_ANSWERS: Final = frozenset(
+    (
+        ApiKey.FETCH,
+        ApiKey.SHARE_FETCH,
+        OwnKey.READ,
+        OwnKey.READ_GROUP,
+        OwnKey.TAKE,
+        OwnKey.SCAN,
+        OwnKey.LIST_DEAD,
+        OwnKey.USE_QUEUE,
+    )
+)
+"""Requests for messages. They wait while too many answers are held for clients that do not take them."""
+Waiting = tuple[Request, int, Hold | None]
+"""A request, its size, and the memory that was taken for it; None if it is small."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client. For the event loop's thread alone.
 
     Invariant: one request at a time is worked on, the oldest; those behind it wait, and their bytes are taken from the
-    budget of the connection and of the broker. Where either is used up, or the client does not read its answers,
-    nothing more is read from it.
+    budget of the connection and of the broker. If the connection's is used up, or the client does not read its answers,
+    nothing more is read from it. If the broker's is, no large request is begun, and of small ones no more is read than
+    fits the buffer: so a heartbeat or an acknowledgement is served at any time.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         is_known = not broker.settings.sasl
-        self._frames = FrameReader(broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX)
+        size_max = broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX
+        self._frames = FrameReader(size_max, admit=self._admit)
+        self._frame: Hold | None = None
+        """The memory of the large request that is being received."""
+        self._unsent: Hold | None = None
+        """The memory of answers that the client has not taken."""
+        self._mark = Mark()
+        self._is_asking = False
+        """Whether a large request waits for memory before it is received."""
         self._requests = RequestReader()
         # Bound here: it is called for each frame, and there is nothing to add.
         self.get_buffer = self._frames.buffer  # type: ignore[method-assign]
-        self._waiting: deque[tuple[Request, int]] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
-        self._parked: Parked | None = None
+        self._parked: tuple[Parked, int, Hold | None] | None = None
         self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._is_new = True
@@ -80,20 +113,35 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_new:
             self._heard()
+        hold, budget = self._frame, self._broker.budget
         try:
-            for frame in self._frames.received(nbytes):
+            frames = self._frames.received(nbytes)
+            if hold is not None:
+                if not frames:
+                    return
+                # A large request comes alone, and is whole now.
+                self._frame = None
+                hold.move(Kind.REQUESTS)
+            for frame in frames:
                 request, size = self._requests.read(frame), len(frame)
-                if self._is_working or self._waiting or self._is_writing_paused or self._is_closing:
-                    self._waiting.append((request, size))
-                    self._count(size)
-                elif self._begin(request, size):
+                is_held_back = budget.is_crowded and request.api_key in LARGE_ANSWERS
+                if self._is_working or self._waiting or self._is_writing_paused or self._is_closing or is_held_back:
+                    self._waiting.append((request, size, hold))
+                    self._count(size, hold)
+                elif self._begin(request, size, hold):
                     # Of what is answered at once nothing waits.
-                    self._count(size)
+                    self._count(size, hold)
+                elif hold is not None:
+                    hold.release()
         except ProtocolError as error:
             # What follows cannot be made out, and nobody knows whose answer this would be.
             LOGGER.warning("connection of %s closed: %s", self.peer, error)
+            if hold is not None:
+                hold.release()
             self.abort()
             return
+        if budget.is_crowded:
+            self._work()
         if self._is_over_limits() or self._is_reading_paused:
             self._pause_or_resume()
 
@@ -114,22 +162,38 @@ class Connection(asyncio.BufferedProtocol):
         if self._patience is not None:
             self._patience.cancel()
         self._broker.budget.forget(self)
-        self._give_back(self._waiting_size)
+        for hold in (self._frame, self._unsent):
+            if hold is not None:
+                hold.release()
+        # What is under way is given back when it is done: it takes memory until then, though the client is gone.
+        for _, size, taken in self._waiting:
+            self._give_back(size, taken)
         self._waiting.clear()
         if self._parked is not None:
-            self._parked.drop()
+            parked, size, taken = self._parked
+            self._parked = None
+            parked.drop()
+            self._give_back(size, taken)
         self._broker.forget(self)
 
     # --- Requests, one after the other ---
 
     def _work(self) -> None:
         """Answer those that wait, until one of them is not answered at once."""
+        budget = self._broker.budget
         while self._waiting and not (self._is_working or self._is_writing_paused or self._is_closing):
-            request, size = self._waiting.popleft()
-            if not self._begin(request, size):
-                self._give_back(size)
+            if budget.is_crowded and self._waiting[0][0].api_key in LARGE_ANSWERS:
+                budget.hold_back(self, self._go_on)
+                return
+            request, size, hold = self._waiting.popleft()
+            if not self._begin(request, size, hold):
+                self._give_back(size, hold)
 
-    def _begin(self, request: Request, size: int) -> bool:
+    def _go_on(self) -> None:
+        self._work()
+        self._pause_or_resume()
+
+    def _begin(self, request: Request, size: int, hold: Hold | None) -> bool:
         """Answer a request, now or later; whether it is worked on from now on."""
         begun_s = self._broker.metrics.now()
         if self._is_new:
@@ -148,27 +212,31 @@ class Connection(asyncio.BufferedProtocol):
             self._reply(request, size, found, begun_s)
             return False
         if isinstance(found, Later):
-            found.told = functools.partial(self._told, request, size, begun_s)
+            found.told = functools.partial(self._told, request, size, hold, begun_s)
             if type(found) is Parked:
-                self._parked = found
+                self._parked = found, size, hold
         elif inspect.isawaitable(found):
-            self._broker.tasks.create_task(self._finish(request, size, found, begun_s))
+            self._broker.tasks.create_task(self._finish(request, size, hold, found, begun_s))
         else:
             self._reply(request, size, found, begun_s)
             return False
         self._is_working = True
         return True
 
-    async def _finish(self, request: Request, size: int, answer: Awaitable[Answer], begun_s: float) -> None:
+    async def _finish(
+        self, request: Request, size: int, hold: Hold | None, answer: Awaitable[Answer], begun_s: float
+    ) -> None:
         try:
             found: Answer | BaseException = await answer
         except Exception as error:  # noqa: BLE001  # It is told, and ends no other connection.
             found = error
-        self._told(request, size, begun_s, found)
+        self._told(request, size, hold, begun_s, found)
 
-    def _told(self, request: Request, size: int, begun_s: float, found: Answer | BaseException) -> None:
+    def _told(
+        self, request: Request, size: int, hold: Hold | None, begun_s: float, found: Answer | BaseException
+    ) -> None:
         self._is_working, self._parked = False, None
-        self._give_back(size)
+        self._give_back(size, hold)
         if isinstance(found, WarrenError):
             self._refuse(request, found)
         elif isinstance(found, BaseException):
@@ -188,6 +256,8 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(frame[0])
             else:
                 transport.writelines(frame)
+            if sent > MEMORY_SMALL_SIZE_MAX and self.see_unsent():
+                broker.progress.answered(self)
         broker.metrics.answered(request.api_key, size, sent, begun_s)
         if broker.is_stopping and not self._waiting and transport is not None:
             transport.close()
@@ -204,34 +274,84 @@ class Connection(asyncio.BufferedProtocol):
         self._broker.metrics.failed(request.api_key)
         self.abort()
 
-    def _count(self, size: int) -> None:
+    def _count(self, size: int, hold: Hold | None) -> None:
         self._waiting_size += size
-        self._broker.budget.take(size)
+        if hold is None:
+            self._broker.budget.take(size)
 
-    def _give_back(self, size: int) -> None:
-        # Of a connection that was lost meanwhile all was given back with it.
-        size = min(size, self._waiting_size)
+    def _give_back(self, size: int, hold: Hold | None) -> None:
         self._waiting_size -= size
-        self._broker.budget.give_back(size)
+        if hold is None:
+            self._broker.budget.give_back(size)
+        else:
+            hold.release()
 
     # --- Reading no further than the limits ---
 
+    def _admit(self, size: int) -> bool:
+        """Whether there is memory for a request that is too large for the buffer; if not, it waits for some."""
+        self._frame = self._broker.budget.ask(self, Kind.FRAMES, size, self.peer.owner, self._granted)
+        self._is_asking = self._frame is None
+        return not self._is_asking
+
+    def _granted(self, hold: Hold) -> None:
+        self._frame, self._is_asking = hold, False
+        self._frames.begin()
+        self._pause_or_resume()
+
     def _is_over_limits(self) -> bool:
         broker = self._broker
-        return broker.budget.is_full or self._is_writing_paused or self._waiting_size >= broker.limits.waiting_size_max
+        if self._is_asking or self._is_writing_paused or self._waiting_size >= broker.limits.waiting_size_max:
+            return True
+        # One small request at a time is served however little memory there is.
+        return broker.budget.is_full and bool(self._waiting)
 
     def _pause_or_resume(self) -> None:
-        transport, budget = self._transport, self._broker.budget
+        transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if budget.is_full:
-            budget.wait(self, self._pause_or_resume)
         should_pause = self._is_over_limits()
         if should_pause and not self._is_reading_paused:
             transport.pause_reading()
-        elif self._is_reading_paused and not should_pause:
+        elif self._is_reading_paused and not should_pause and not self._broker.is_stopping:
             transport.resume_reading()
         self._is_reading_paused = should_pause
+
+    # --- Coming on ---
+
+    def see_unsent(self) -> bool:
+        """Count what the client has not taken of its answers; whether that is much."""
+        transport = self._transport
+        size = 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        if size <= MEMORY_SMALL_SIZE_MAX:
+            if self._unsent is not None:
+                self._unsent.release()
+                self._unsent = None
+            return False
+        if self._unsent is None:
+            self._unsent = self._broker.budget.hold(Kind.ANSWERS, size, self.peer.owner)
+        else:
+            self._unsent.resize(size)
+        return True
+
+    def check_progress(self, now_s: float) -> None:
+        """Close the connection if it holds memory and the client neither sends the rest nor takes its answers."""
+        budget, limits, frames = self._broker.budget, self._broker.limits, self._frames
+        self.see_unsent()
+        unsent = 0 if self._unsent is None else self._unsent.size
+        # A client that is not read from cannot send.
+        size = 0 if self._is_reading_paused else frames.size
+        why = self._mark.stalled(
+            now_s,
+            limits.stalled_s_max,
+            is_hurried=budget.is_waited_for,
+            frame=(frames.large_count, frames.filled, size),
+            unsent=unsent if budget.is_short_of_answers else 0,
+        )
+        if why:
+            LOGGER.warning("connection of %s closed: %s", self.peer, why)
+            budget.drops += 1
+            self.abort()
 
     # --- Ending ---
 

@@ -55,7 +55,7 @@ def fetch(call: Call) -> Answer | Later:
     request = decode_fetch(call.version, call.request.body)
     wanted = [_wanted_topic(call, topic) for topic in request.topics]
     size_max = min(request.max_bytes, call.broker.limits.fetch_size_max)
-    found = _fetched(wanted, size_max)
+    found = _fetched(wanted, call.broker.budget.answer_size_max(size_max))
     wait_s = min(request.max_wait_ms / 1000, call.broker.limits.fetch_wait_s_max)
     if found.size >= request.min_bytes or found.is_urgent or wait_s <= 0 or call.broker.is_stopping:
         return _answer(call, found)
@@ -79,7 +79,7 @@ def _parked(call: Call, wanted: Sequence[WantedTopic], size_max: int, size_min: 
         if later.is_dropped:
             return
         try:
-            found = _fetched(wanted, size_max)
+            found = _fetched(wanted, call.broker.budget.answer_size_max(size_max))
             left_s = deadline - loop.time()
             if found.size >= size_min or found.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
                 answer: Answer | BaseException = _answer(call, found)

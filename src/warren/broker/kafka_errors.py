@@ -23,6 +23,7 @@ from warren.errors import (
     StoreBusy,
     SyncFailed,
     TooLarge,
+    TooMany,
     UnsupportedByVersion,
 )
 
@@ -35,6 +36,7 @@ class Code(IntEnum):
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
@@ -115,6 +117,7 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (StorageFull, Code.STORAGE_ERROR),
     (SyncFailed, Code.STORAGE_ERROR),
     (StoreBusy, Code.COORDINATOR_NOT_AVAILABLE),
+    (TooMany, Code.REQUEST_TIMED_OUT),
     (StorageError, Code.STORAGE_ERROR),
     (BadInput, Code.INVALID_REQUEST),
 )

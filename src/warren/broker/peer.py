@@ -27,5 +27,10 @@ class Peer:
     welcome: Callable[[], None] = lambda: None
     """Called when it has shown who it is."""
 
+    @property
+    def owner(self) -> str:
+        """Whose the memory is that it makes the broker hold: its user's, or that of all who come from its address."""
+        return self.user if self.user != ANONYMOUS else self.host
+
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"

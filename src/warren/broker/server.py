@@ -108,6 +108,7 @@ async def _serve(
     beside: Beside,
     started: Callable[[Broker], None],
 ) -> None:
+    broker.tasks.create_task(broker.progress.watch())
     LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
     try:
         async with beside(broker):

@@ -6,10 +6,12 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from warren.broker.budget import Kind
 from warren.protocol.api import APIS
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
+    from warren.broker.budget import Budget
     from warren.broker.call import Call
     from warren.broker.metrics import ApiMetrics, Histogram
     from warren.broker.standings import Standing, TopicStanding
@@ -41,10 +43,11 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
             "logins_refused": metrics.logins_refused,
         },
         "waiting": {
-            "bytes": broker.budget.size,
+            "bytes": broker.budget.sizes[Kind.REQUESTS],
             "puts": broker.door.waiting_count,
             "long_polls": broker.long_polls.parked_count,
         },
+        "memory": memory_document(broker.budget),
         "puts": {
             "count": metrics.puts,
             "commits": metrics.commit_puts.count,
@@ -57,6 +60,18 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
         found["topics"] = [topic_document(topic) for topic in standing.topics]
         found["groups"] = [group_document(group) for group in standing.groups]
     return found
+
+
+def memory_document(budget: Budget) -> dict[str, Any]:
+    """What clients make the broker hold, by kind, and how often that was too much."""
+    return {
+        "limit": budget.size_max,
+        "bytes": budget.size,
+        "kinds": {str(kind): size for kind, size in budget.sizes.items()},
+        "waits": budget.waits,
+        "refusals": budget.refusals,
+        "drops": budget.drops,
+    }
 
 
 def api_name(key: int) -> str:

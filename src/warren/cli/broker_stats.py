@@ -134,7 +134,11 @@ def shown(address: str, seen: Seen) -> RenderableType:
     waiting, connections = now["waiting"], now["connections"]
     head = Text(f"{address} is up for {span_text(round(now['uptime_s'] * MICROSECONDS))}{state}\n")
     head.append(f"connections {connections['open']:,}, waiting for messages {waiting['long_polls']:,}, ")
-    head.append(f"puts under way {waiting['puts']:,}, requests under way {size_text(waiting['bytes'])}")
+    head.append(f"puts under way {waiting['puts']:,}, requests under way {size_text(waiting['bytes'])}\n")
+    memory = now["memory"]
+    kinds = ", ".join(f"{kind} {size_text(size)}" for kind, size in memory["kinds"].items() if size)
+    head.append(f"memory held for clients {size_text(memory['bytes'])} of {size_text(memory['limit'])}")
+    head.append(f" ({kinds})" if kinds else "")
     return Group(head, "", _rates_table(seen), "", _topics_table(seen), "", _groups_table(now["groups"]))
 
 

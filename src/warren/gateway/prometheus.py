@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from warren.broker.broker import Broker
+    from warren.broker.budget import Budget
     from warren.broker.metrics import Histogram
     from warren.broker.standings import Standing
     from warren.gateway.counts import Counts
@@ -66,7 +67,7 @@ def _families(broker: Broker) -> Iterator[Metric]:
     yield _counter("warren_connections_dropped", "Connections that made room", metrics.connections_dropped)
     yield _counter("warren_logins_failed", "Users and passwords that were wrong", metrics.logins_failed)
     yield _counter("warren_logins_refused", "Logins that were not looked at", metrics.logins_refused)
-    yield _gauge("warren_waiting_bytes", "Requests that were received and are not answered", broker.budget.size)
+    yield from _memory_families(broker.budget)
     yield _gauge("warren_waiting_puts", "Puts that wait for a sync", broker.door.waiting_count)
     yield _gauge("warren_long_polls", "Requests that wait for messages", broker.long_polls.parked_count)
     yield _counter("warren_puts", "Puts to partitions", metrics.puts)
@@ -75,6 +76,17 @@ def _families(broker: Broker) -> Iterator[Metric]:
     shared.add_metric([], _buckets(metrics.commit_puts), metrics.commit_puts.sum)
     yield shared
     yield from _request_families(broker)
+
+
+def _memory_families(budget: Budget) -> Iterator[Metric]:
+    held = GaugeMetricFamily("warren_memory_bytes", "Bytes that clients make the broker hold", labels=["kind"])
+    for kind, size in budget.sizes.items():
+        held.add_metric([kind], size)
+    yield held
+    yield _gauge("warren_memory_limit_bytes", "What they may be in all", budget.size_max)
+    yield _counter("warren_memory_waits", "Requests that had to wait for memory", budget.waits)
+    yield _counter("warren_memory_refusals", "Requests that were refused for want of memory", budget.refusals)
+    yield _counter("warren_memory_drops", "Connections closed because they held memory and stalled", budget.drops)
 
 
 def _request_families(broker: Broker) -> Iterator[Metric]:

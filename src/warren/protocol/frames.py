@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -19,10 +20,22 @@ class FrameReader:
 
     Invariant: what was received and not yet given out is less than one frame. Of a frame that is too large for the
     buffer no more memory is touched than was received; one over `size_max` is refused by its size alone.
+
+    `admit` is asked for such a frame, with its size, before memory is taken for it. If it says no, nothing more may be
+    received until `begin` was called.
     """
 
-    def __init__(self, size_max: int = FRAME_SIZE_MAX, buffer_size: int = FRAME_BUFFER_SIZE) -> None:
-        self.size_max = size_max
+    def __init__(
+        self,
+        size_max: int = FRAME_SIZE_MAX,
+        buffer_size: int = FRAME_BUFFER_SIZE,
+        admit: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.size_max, self._admit = size_max, admit
+        self.large_count = 0
+        """How many frames were too large for the buffer, the one that is being received included."""
+        self._wanted = 0
+        """The size of a frame that has begun and was not admitted yet."""
         self._small = self._offered = memoryview(bytearray(max(buffer_size, INT32.size)))
         """Where small frames are received, and how much of it is offered for the next one."""
         self._end = 0
@@ -37,12 +50,27 @@ class FrameReader:
     @property
     def size(self) -> int:
         """How many bytes the frame that is being received will take, beyond the buffer that is always there."""
-        return 0 if self._large is None else len(self._large)
+        return self._wanted if self._large is None else len(self._large)
+
+    @property
+    def filled(self) -> int:
+        """How many bytes of such a frame are there."""
+        return 0 if self._large is None else self._filled
+
+    def begin(self) -> None:
+        """Receive the frame that was not admitted when it began."""
+        beginning, self._wanted = self._small[INT32.size : self._end], 0
+        (size,) = INT32.unpack_from(self._small)
+        self._receive_large(size, beginning)
 
     def buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes belong, however many are expected. Never empty. Tell `received` how many came."""
         if self._large is not None:
             return self._large[self._filled :]
+        if self._wanted:
+            # Only a transport that does not heed a pause comes here: what it has must go somewhere.
+            self.begin()
+            return self.buffer(sizehint)
         return self._small[self._end :] if self._end else self._offered
 
     def received(self, size: int) -> list[memoryview]:
@@ -99,9 +127,15 @@ class FrameReader:
         if len(rest) >= INT32.size:
             (size,) = INT32.unpack_from(rest)
             if INT32.size + size > len(self._small):
-                # Pages that are not written to are not there: a size that lies costs nothing.
-                self._large, self._end = np.empty(size, np.uint8).data, 0
-                self._filled = len(rest) - INT32.size
-                self._large[: self._filled] = rest[INT32.size :]
-                return
+                if self._admit is None or self._admit(size):
+                    self._receive_large(size, rest[INT32.size :])
+                    return
+                self._wanted = size
         self._small[: len(rest)] = bytes(rest)
+
+    def _receive_large(self, size: int, beginning: memoryview) -> None:
+        # Pages that are not written to are not there: a size that lies costs nothing.
+        self._large, self._end = np.empty(size, np.uint8).data, 0
+        self._filled = len(beginning)
+        self._large[: self._filled] = beginning
+        self.large_count += 1

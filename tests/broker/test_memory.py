@@ -1,0 +1,138 @@
+"""The memory that clients can make a broker hold is bounded, whoever they are and whatever they do."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.broker.calls import Caller
+from tests.broker.running import PATIENCE_S, running_broker
+from tests.broker.test_hot_paths import batch, fetched, wait_until
+from warren.broker.budget import Kind
+from warren.broker.kafka_errors import Code
+from warren.broker.limits import Limits
+from warren.protocol.api import ApiKey
+from warren.protocol.codec import INT32
+from warren.protocol.heads import Request, request_frame
+from warren.protocol.kafka_codec import encode_request
+
+MIB = 1 << 20
+LIMITS = Limits(memory_size_max=32 * MIB, frame_size_max=12 * MIB)
+
+
+def beginning(address: tuple[str, int], size: int, sent: int) -> socket.socket:
+    """A connection that announces a request of `size` bytes, and sends some of it."""
+    client = socket.create_connection(address, PATIENCE_S)
+    client.sendall(INT32.pack(size) + bytes(min(sent, 1 << 16)))
+    client.setblocking(False)
+    try:
+        for _ in range(sent >> 16):
+            client.send(bytes(1 << 16))
+    except BlockingIOError:
+        # The broker does not read it.
+        pass
+    client.setblocking(True)
+    return client
+
+
+def test_requests_that_are_not_whole_count_and_no_more_of_them_are_read_than_fit(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, ExitStack() as clients:
+        broker = running.broker
+        broker.store.topic("orders")
+
+        for _ in range(15):
+            clients.enter_context(beginning(broker.advertised, 10 * MIB, 9 * MIB))
+        wait_until(lambda: broker.budget.waits == 14)
+
+        assert broker.budget.sizes[Kind.FRAMES] == 10 * MIB
+        with Caller(running) as caller:
+            # Small ones pass, and so do those that are not among the largest.
+            assert caller.produce("orders", batch(b"a")) == (Code.NONE, 0)
+            assert caller.produce("orders", batch(bytes(MIB))) == (Code.NONE, 1)
+            assert fetched(caller, "orders") == Code.NONE
+        clients.close()
+        wait_until(lambda: broker.budget.size == 0 and not broker.budget.is_waited_for)
+
+
+def test_a_request_that_had_to_wait_for_memory_is_served_when_there_is_some(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, ThreadPoolExecutor(1) as pool:
+        broker = running.broker
+        broker.store.topic("orders", message_size_max=16 * MIB)
+        with beginning(broker.advertised, 12 * MIB, MIB) as hog, Caller(running) as caller:
+            wait_until(lambda: broker.budget.size == 12 * MIB)
+            waiting = pool.submit(caller.produce, "orders", batch(bytes(10 * MIB)))
+            wait_until(lambda: broker.budget.is_waited_for)
+            assert not waiting.done()
+            assert broker.budget.sizes[Kind.FRAMES] == 12 * MIB
+            hog.close()
+
+            assert waiting.result(PATIENCE_S) == (Code.NONE, 0)
+        wait_until(lambda: broker.budget.size == 0)
+
+
+def test_a_request_that_stops_coming_is_dropped_with_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "warren.broker")
+    limits = Limits(memory_size_max=32 * MIB, stalled_s_max=0.3)
+    with running_broker(tmp_path / "data", limits=limits) as running:
+        with beginning(running.broker.advertised, 10 * MIB, MIB) as client:
+            assert client.recv(1) == b""
+
+        wait_until(lambda: not running.broker.connections)
+        assert (running.broker.budget.size, running.broker.budget.drops) == (0, 1)
+    assert f"of a request of {10 * MIB} bytes" in caplog.text
+
+
+def test_an_idle_connection_is_not_dropped(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=Limits(stalled_s_max=0.1)) as running, Caller(running) as idle:
+        running.broker.store.topic("orders")
+        idle.produce("orders", batch(bytes(100_000)))
+        with beginning(running.broker.advertised, 10 * MIB, MIB) as client:
+            assert client.recv(1) == b""
+
+        assert fetched(idle, "orders") == Code.NONE
+
+
+def unread_fetch(address: tuple[str, int], topic: str, size_max: int) -> socket.socket:
+    """A connection that asks for messages and does not take them."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(address)
+    client.sendall(fetch_frame(topic, size_max))
+    return client
+
+
+def fetch_frame(topic: str, size_max: int) -> bytes:
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": size_max}
+    values = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": size_max, "session_epoch": -1}
+    body = encode_request(ApiKey.FETCH, 11, values | {"topics": [{"topic": topic, "partitions": [part]}]})
+    frame = request_frame(Request(ApiKey.FETCH, 11, 1, "test", memoryview(body)), is_flexible=False)
+    return INT32.pack(len(frame)) + frame
+
+
+def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_dropped(tmp_path: Path) -> None:
+    limits = Limits(memory_size_max=64 * MIB, stalled_s_max=3.0)
+    with running_broker(tmp_path / "data", limits=limits) as running, ExitStack() as clients:
+        broker = running.broker
+        topic = broker.store.topic("large")
+        for _ in range(32):
+            topic.put(bytes(MIB))
+        broker.store.topic("small").put(b"a")
+
+        for _ in range(8):
+            clients.enter_context(unread_fetch(broker.advertised, "large", 24 * MIB))
+        wait_until(lambda: ApiKey.FETCH in broker.metrics.apis and broker.metrics.apis[ApiKey.FETCH].requests == 8)
+
+        assert 8 * MIB < broker.budget.sizes[Kind.ANSWERS] < 24 * MIB
+        with Caller(running) as caller:
+            assert fetched(caller, "small") == Code.NONE
+        wait_until(lambda: broker.budget.sizes[Kind.ANSWERS] < 8 * MIB)
+        assert broker.budget.drops > 0
+        clients.close()
+        wait_until(lambda: broker.budget.size == 0)

@@ -14,7 +14,8 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz conformance
+.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz conformance \
+	constraints audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -66,23 +67,35 @@ fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped
 conformance: $(VENV)/.conformance ## Kafka's clients, and their own tests where they have some, against the broker
 	$(BIN)/python -m tests.conformance $(ARGS)
 
+constraints: ## pin the newest packages that fit, for CI and the container
+	$(PYTHON) -m venv --clear $(VENV)/newest
+	$(VENV)/newest/bin/python -m pip install -qq --editable '.[dev,bench,conformance]'
+	{ echo '# Made by `make constraints`: the versions that CI and the container install.'; \
+		$(VENV)/newest/bin/python -m pip freeze --exclude-editable | LC_ALL=C sort -f; } > constraints.txt
+	rm -r $(VENV)/newest
+
+audit: $(VENV)/.made ## look up known vulnerabilities of the pinned packages, if pip-audit installs
+	@test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && \
+		$(VENV)/audit/bin/python -m pip install -qq pip-audit; } || true
+	@$(BIN)/python deploy/audit.py $(VENV)/audit/bin/pip-audit constraints.txt
+
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.run: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install -qq --editable '.[spark]'
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/.made
+	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[spark]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install -qq --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.made
+	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python -m pip install -qq --editable '.[bench]'
+	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[bench]'
 	@touch $@
 
 $(VENV)/.conformance: $(VENV)/.dev
-	$(BIN)/python -m pip install -qq --editable '.[conformance]'
+	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[conformance]'
 	@touch $@

@@ -27,6 +27,11 @@ SYSTEM_CLOCK: Final = SystemClock()
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def steady_us(clock: Clock) -> int:
+    """Steady time in µs. It never jumps, is the same in all processes, and starts anew with the machine."""
+    return round(clock.steady_s() * 1_000_000)
+
+
 def microseconds(when: datetime | float | int) -> int:
     """`when` as µs since the epoch: a datetime (naive ones are local time), seconds as float, or µs as int."""
     if isinstance(when, datetime):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.broker.group_clients import Wire, consumer, make_topic, produce
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.groups import share_groups
 from warren.broker.kafka_errors import Code
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields
@@ -168,6 +169,21 @@ def test_members_of_a_share_group_keep_consumers_of_its_name_out(broker: Running
         other.close()
 
     assert "Inconsistent group protocol" in told.error().str()
+
+
+def test_a_share_group_hands_out_again_at_once_unless_it_was_made_with_a_backoff(broker: RunningBroker) -> None:
+    orders, jobs = broker.broker.store.topic("orders"), broker.broker.store.topic("jobs")
+    orders.put(b"released")
+    jobs.group("workers", mode="queue", backoff=7.0).close()
+    member = worker(broker)
+    found = taken([member], 1)
+    member.close()
+
+    with jobs.group("workers", mode="queue") as kept:
+        assert kept.settings.backoff_s == 7.0
+        assert share_groups._queue_group(jobs, "workers").settings == kept.settings
+    assert found[0].delivery_count() == 1
+    assert orders.group_settings("workers").backoff_s == 0.0
 
 
 def test_what_is_not_acknowledged_in_time_goes_to_others(broker: RunningBroker) -> None:

@@ -20,7 +20,7 @@ from warren.queue.topic import Topic
 PARTITIONS: Final = 2
 LEASE_S: Final = 0.5
 BACKLOG_MAX: Final = 200
-SETTINGS: Final = GroupSettings(mode="queue", lease_s=LEASE_S, attempts_max=3, ordered_by_key=True)
+SETTINGS: Final = GroupSettings(mode="queue", lease_s=LEASE_S, attempts_max=3, backoff_s=0.0, ordered_by_key=True)
 
 
 def open_topic(path: str) -> Topic:

@@ -914,6 +914,23 @@ def test_looking_at_groups_joins_none(consumed: Run, place: Path) -> None:
 
 
 @both
+def test_settings_of_a_group_are_changed_on_purpose_alone(consumed: Run) -> None:
+    consumed("take", "jobs", "choosy", "--tag", "eu.*")
+
+    changed = document(
+        consumed("group", "configure", "jobs", "choosy", "--lease=5m", "--attempts-max=2", "--backoff=10s", "--json")
+    )
+    shown = consumed("group", "configure", "jobs", "choosy", "--tag", "", "--ordered-by-key", "yes").stdout
+
+    assert (changed["tag"], changed["lease_s"], changed["attempts_max"], changed["backoff_s"]) == ("eu.*", 300, 2, 10)
+    assert "tag  none\n" in shown
+    assert "ordered_by_key  True\n" in shown
+    assert failed(consumed("take", "jobs", "choosy", "--tag", "us.*"), 2, "tag=None, not 'us.*'")
+    assert failed(consumed("group", "configure", "jobs", "choosy"), 2, "nothing to change")
+    assert failed(consumed("group", "configure", "jobs", "nobody", "--lease", "1m"), 1, "no group 'nobody'")
+
+
+@both
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -1230,7 +1247,7 @@ def test_the_shell_completes_commands_topics_and_groups(consumed: Run, place: Pa
     consumed("topic", "create", "journal")
 
     assert completions(place, "sch") == ["scheduled"]
-    assert completions(place, "group", "") == ["list", "lag", "seek"]
+    assert completions(place, "group", "") == ["list", "lag", "configure", "seek"]
     assert completions(place, "read", "") == ["jobs", "journal"]
     assert completions(place, "topic", "describe", "jou") == ["journal"]
     assert completions(place, "take", "jobs", "") == ["billing", "workers"]

@@ -11,10 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
+from warren.clock import steady_us
 from warren.errors import LeaseLost
 from warren.message import Message
 from warren.queue import ledger
 from warren.queue.group_settings import GroupSettings
+from warren.queue.leases import Backoff
 from warren.queue.queue_group import LOOK_S, QueueGroup
 from warren.queue.store import Store
 
@@ -91,17 +93,20 @@ class QueueGroupMachine(RuleBasedStateMachine):
 
     @property
     def now_us(self) -> int:
-        return self.clock.now_ns() // 1000
+        return steady_us(self.clock)
 
-    def after_us(self, attempt: int) -> int:
-        return min(self.backoff_us * 2 ** (attempt - 1), 1_000_000) if attempt else 0
+    def after_us(self, attempt: int, *seed: int) -> int:
+        longest_us = min(self.backoff_us * 2 ** (attempt - 1), 1_000_000) if attempt else 0
+        wait_us = Backoff(self.backoff_us, 1_000_000).after_us(attempt, *seed)
+        assert longest_us * 3 // 4 <= wait_us <= longest_us
+        return wait_us
 
     def passes(self, entry: Entry) -> bool:
         return self.tag is None or entry.tag.startswith("eu")
 
     def is_due(self, entry: Entry) -> bool:
         if entry.state == "leased":
-            return entry.time_us + self.after_us(entry.attempt) <= self.now_us
+            return entry.time_us + self.after_us(entry.attempt, entry.time_us) <= self.now_us
         return entry.state == "new" or (entry.state == "waiting" and entry.time_us <= self.now_us)
 
     def is_first(self, entry: Entry) -> bool:
@@ -120,7 +125,8 @@ class QueueGroupMachine(RuleBasedStateMachine):
         living = {number for number, _, _ in self.openers}
         for entry in self.entries:
             if entry.state == "leased" and entry.session not in living:
-                entry.state, entry.time_us = "waiting", self.now_us + self.after_us(entry.attempt)
+                wait_us = self.after_us(entry.attempt, entry.time_us)
+                entry.state, entry.time_us = "waiting", self.now_us + wait_us
 
     def eligible(self) -> tuple[list[Entry], list[Entry]]:
         """What may be handed out now, and what is to be buried instead."""
@@ -274,7 +280,8 @@ class QueueGroupMachine(RuleBasedStateMachine):
         if entry.attempt >= ATTEMPTS_MAX:
             self.bury([entry])
         else:
-            delay_us = self.after_us(entry.attempt) if delay_ms is None else delay_ms * MS
+            place = message.partition, message.number
+            delay_us = self.after_us(entry.attempt, *place) if delay_ms is None else delay_ms * MS
             entry.state, entry.time_us = "waiting", self.now_us + delay_us
 
     @has_handles
@@ -347,9 +354,10 @@ class QueueGroupMachine(RuleBasedStateMachine):
     def let_time_pass(self, ms: int) -> None:
         self.clock.pass_ns(ms * MS * 1000)
 
-    @rule(ms=st.integers(0, 300))
-    def set_the_clock_back(self, ms: int) -> None:
-        self.clock.set_back_ns(ms * MS * 1000)
+    @rule(seconds=st.sampled_from((-5 * 3600, -1, 0.2, 4 * 3600)))
+    def set_the_clock(self, seconds: float) -> None:
+        """The wall clock, which no lease goes by."""
+        self.clock.set_back_ns(-round(seconds * 1e9))
 
     # --- What is always true ---
 

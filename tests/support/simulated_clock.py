@@ -29,3 +29,7 @@ class SimulatedClock:
 
     def set_back_ns(self, nanoseconds: int) -> None:
         self._wall_ns -= nanoseconds
+
+    def start_anew(self, wall_ns: int) -> None:
+        """The machine was off until that time."""
+        self._wall_ns, self._steady_ns = wall_ns, 0

@@ -39,7 +39,7 @@ class Bench:
         return quick_store(self.path, clock=self.clock, filesystem=self.disk)
 
     def group(self, store: Store | None = None, name: str = "workers", **settings: Any) -> QueueGroup:
-        wanted = {"mode": "queue", "lease_s": LEASE_S, "attempts_max": 2, **settings}
+        wanted = {"mode": "queue", "lease_s": LEASE_S, "attempts_max": 2, "backoff_s": 0.0, **settings}
         topic = (store or self.store).topic("orders")
         return QueueGroup(topic, name, GroupSettings(**wanted))
 

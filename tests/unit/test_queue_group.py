@@ -54,7 +54,7 @@ class Bench:
         return store.topic("orders", **self.topic_settings)
 
     def group(self, store: Store | None = None, name: str = "workers", **settings: Any) -> QueueGroup:
-        wanted = {"mode": "queue", "lease_s": LEASE_S, **settings}
+        wanted = {"mode": "queue", "lease_s": LEASE_S, "backoff_s": 0.0, **settings}
         return QueueGroup(self.topic_of(store or self.store), name, GroupSettings(**wanted))
 
     def put(self, number: int = 1, **options: Any) -> None:
@@ -277,26 +277,73 @@ def test_what_was_given_back_is_no_longer_ones_own(bench: Bench) -> None:
 def test_the_backoff_doubles_up_to_its_limit(bench: Bench) -> None:
     bench.put()
     group = bench.group(backoff_s=1.0, backoff_s_max=5.0, attempts_max=0)
-    waits = []
-    for attempt in range(1, 6):
+    for attempt, longest_s in enumerate([1.0, 2.0, 4.0, 5.0, 5.0], start=1):
         message = one(group)
         assert message.attempt == attempt
+
         group.nack(message)
-        waited = 0
-        while not (found := bench_has_due(bench, group)):
-            bench.wait(0.5)
-            waited += 1
-        assert found
-        waits.append(waited / 2)
 
-    assert waits == [1.0, 2.0, 4.0, 5.0, 5.0]
+        waited_s = due_s(bench, group)
+        assert longest_s * 0.75 <= waited_s <= longest_s
+        bench.wait(waited_s)
 
 
-def bench_has_due(bench: Bench, group: QueueGroup) -> bool:
-    """Whether a message may be handed out, without taking it."""
-    group.lag()
+def due_s(bench: Bench, group: QueueGroup) -> float:
+    """In how many seconds the next message may be handed out, without taking it."""
+    group._leases.pop_due(-1, 1)
     earliest_us = group._leases.earliest_us()
-    return earliest_us is not None and earliest_us <= bench.clock.now_ns() // 1000
+    assert earliest_us is not None
+    return earliest_us / 1_000_000 - float(bench.clock.steady_s())
+
+
+def test_a_message_that_failed_waits_a_second_if_the_group_says_nothing_else(bench: Bench) -> None:
+    bench.put()
+    group = bench.topic.group("usual", mode="queue")
+
+    group.nack(one(group))
+
+    assert taken(group) == []
+    assert 0.75 <= due_s(bench, group) <= 1.0
+    assert (group.settings.backoff_s, group.settings.backoff_s_max) == (1.0, 300.0)
+
+
+def test_a_delay_that_is_given_counts_in_place_of_the_backoff(bench: Bench) -> None:
+    bench.put()
+    group = bench.group(backoff_s=100.0)
+
+    group.nack(one(group), delay=0.0)
+
+    assert taken(group) == [(0, 2)]
+
+
+def test_messages_that_failed_together_do_not_come_back_together(bench: Bench) -> None:
+    bench.put(100)
+    group, other = bench.group(backoff_s=1.0), bench.group(bench.open(), backoff_s=1.0)
+    for message in group.take(100):
+        group.nack(message)
+
+    times = {lease.time_us for lease in group._leases.outstanding[0].values()}
+    other.lag()
+
+    assert len(times) > 90
+    assert 0.75 <= min(times) / 1e6 < 0.8
+    assert 0.95 < max(times) / 1e6 <= 1.0
+    # Every process comes to the same: what counts is in the ledger.
+    assert other._leases.snapshot() == group._leases.snapshot()
+
+
+def test_leases_that_ran_out_come_back_at_the_same_time_in_every_process(bench: Bench) -> None:
+    bench.put(6)
+    group, other = bench.group(backoff_s=4.0), bench.group(bench.open(), backoff_s=4.0)
+    for _ in range(6):
+        bench.wait(0.001)
+        one(group)
+    other.lag()
+
+    waits = [due_s(bench, each) for each in (group, other)]
+
+    assert waits[0] == waits[1]
+    assert LEASE_S + 2.9 < waits[0] < LEASE_S + 4.0
 
 
 def test_a_lease_that_ran_out_waits_for_the_backoff_too(bench: Bench) -> None:
@@ -304,7 +351,7 @@ def test_a_lease_that_ran_out_waits_for_the_backoff_too(bench: Bench) -> None:
     group = bench.group(backoff_s=4.0)
     message = one(group)
 
-    bench.wait(LEASE_S + 3.9)
+    bench.wait(LEASE_S + 2.9)
     assert taken(group) == []
     group.extend(message, 0)
     bench.wait(4.0)
@@ -1080,3 +1127,81 @@ def test_a_group_of_a_deleted_topic_says_so(bench: Bench) -> None:
         with pytest.raises(NoSuchTopic):
             gone.take()
         gone.close()
+
+
+# --- By which clock ---
+
+
+HOUR_NS = 3600 * 1_000_000_000
+
+
+@pytest.mark.parametrize("hours", [4, -5])
+def test_a_wall_clock_that_is_set_neither_ends_a_lease_nor_delays_what_waits(bench: Bench, hours: int) -> None:
+    bench.put(2)
+    group, other = bench.group(), bench.group(bench.open())
+    group.nack(one(group), delay=2.0)
+    assert one(group).number == 1
+
+    bench.clock.set_back_ns(-hours * HOUR_NS)
+
+    assert taken(other) == []
+    bench.wait(2.0)
+    assert taken(other) == [(0, 2)]
+    bench.wait(LEASE_S - 2.0)
+    assert taken(other) == [(1, 2)]
+
+
+@pytest.mark.parametrize("off_s", [0.0, 60.0, 600.0, 3600.0])
+def test_what_was_given_back_with_a_delay_waits_for_the_rest_of_it_when_the_machine_is_started_anew(
+    off_s: float,
+) -> None:
+    disk, clock = SimulatedFileSystem(), SimulatedClock()
+    clock.pass_ns(100 * HOUR_NS)
+    store = Store("/data", keeps=False, filesystem=disk, clock=clock)
+    topic = store.topic("orders", durability="commit")
+    topic.put_many([b"0", b"1"])
+    group = QueueGroup(topic, "workers", GroupSettings(mode="queue", backoff_s=0.0))
+    group.nack(one(group), delay=600.0)
+    assert one(group).number == 1
+    group._ledger.sync()
+
+    disk = disk.after_power_cut(1)
+    clock.start_anew(clock.now_ns() + round(off_s * 1e9))
+    store = Store("/data", keeps=False, filesystem=disk, clock=clock)
+    group = QueueGroup(store.topic("orders"), "workers", GroupSettings(mode="queue", backoff_s=0.0))
+
+    # The holder of number 1 is dead, whatever the time of its lease.
+    if off_s >= 600.0:
+        assert taken(group) == [(0, 2), (1, 2)]
+        return
+    assert taken(group) == [(1, 2)]
+    clock.pass_ns(round((600.0 - off_s) * 1e9) - 1_000_000)
+    assert (0, 2) not in taken(group)
+    clock.pass_ns(1_000_000)
+    assert (0, 2) in taken(group)
+
+
+def test_a_ledger_with_wall_time_is_understood(bench: Bench) -> None:
+    """As releases before the steady clock wrote it: the same machine, which was not started anew since."""
+    bench.put(3)
+    group = bench.group()
+    now_us, boot = bench.clock.now_ns() // 1000, bench.disk.boot_id().hex()
+    session = bench.store.session.id
+    take = {"owner": session, "at": now_us, "until": now_us + 10_000_000, "new": [[0, 2, [[0, 2]]]], "again": []}
+    with group._ledger.changing():
+        group._ledger.log.append(ENCODER.encode({"next": [[0, 0]], "boot": boot}).encode(), tag="snapshot")
+        group._ledger.log.append(ENCODER.encode(take).encode(), tag="take")
+        nack = {"spans": [[0, 1, 2]], "until": now_us + 5_000_000}
+        group._ledger.log.append(ENCODER.encode(nack).encode(), tag="nack")
+    group.close()
+
+    again = bench.group(bench.open())
+
+    again.ack_many(again.take(10))
+    assert again.lag() == {0: 2}
+    bench.wait(4.999)
+    assert taken(again) == []
+    bench.wait(0.001)
+    assert taken(again) == [(1, 2)]
+    bench.wait(5.0)
+    assert (0, 2) in taken(again)

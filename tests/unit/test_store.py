@@ -7,6 +7,7 @@ import json
 import os
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from warren.errors import (
     BadInput,
     BadName,
     CorruptSettings,
+    NoSuchGroup,
     NoSuchPartition,
     NoSuchTopic,
     NotAStore,
@@ -184,6 +186,58 @@ def test_a_topic_is_not_opened_with_settings_that_are_not_its_own(tmp_path: Path
             store.topic("orders", partitions=3)
         with pytest.raises(SettingsDiffer, match="durability='commit', not 'os'"):
             store.topic("orders", durability="os")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("lease", 60.0),
+        ("attempts_max", 2),
+        ("backoff", 7.0),
+        ("backoff_max", 70.0),
+        ("ordered_by_key", True),
+        ("tag", "eu.*"),
+    ],
+)
+def test_a_group_is_not_opened_with_settings_that_are_not_its_own(tmp_path: Path, option: str, value: Any) -> None:
+    given: dict[str, Any] = {option: value}
+    with quick_store(tmp_path) as store:
+        topic = store.topic("orders")
+        before = topic.group("workers", mode="queue", attempts_max=3).settings
+
+        with pytest.raises(SettingsDiffer, match=rf"{option}=.*not .*; change it with topic\.configure_group\(\)"):
+            topic.group("workers", mode="queue", **given)
+        with pytest.raises(BadInput, match="lease -1"):
+            topic.group("workers", mode="queue", lease=-1.0)
+
+        assert topic.group("workers", mode="queue", attempts_max=3, tag=None).settings == before
+        assert topic.group_settings("workers") == before
+
+
+def test_settings_of_a_group_are_changed_on_purpose(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        topic = store.topic("orders")
+        topic.group("workers", mode="queue", tag="eu.*", lease=10.0, start="end").close()
+
+        changed = topic.configure_group("workers", lease=20.0, tag=None)
+
+        assert (changed.lease_s, changed.tag, changed.start, changed.mode) == (20.0, None, "end", "queue")
+        assert topic.group("workers", mode="queue", lease=20.0).settings == changed
+        assert topic.group_settings("workers") == changed
+        with pytest.raises(NoSuchGroup):
+            topic.configure_group("nobody", lease=20.0)
+        with pytest.raises(BadInput, match="unknown option 'mode'"):
+            topic.configure_group("workers", mode="stream")  # type: ignore[call-arg]
+        with pytest.raises(BadInput, match="lease 0"):
+            topic.configure_group("workers", lease=0.0)
+
+
+def test_where_a_group_begins_is_of_no_concern_once_it_has_begun(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        topic = store.topic("orders")
+        topic.group("workers", mode="queue", start="end").close()
+
+        assert topic.group("workers", mode="queue", start="start").settings.start == "end"
 
 
 def test_configure_changes_what_is_kept(tmp_path: Path) -> None:

@@ -461,13 +461,13 @@ def test_only_what_passes_the_filter_is_given(topic: Topic) -> None:
     assert group.lag() == dict.fromkeys(range(4), 0)
 
 
-def test_the_filter_is_the_groups_until_another_is_given(topic: Topic, processes: Processes) -> None:
+def test_the_filter_is_the_groups_until_it_is_changed(topic: Topic, processes: Processes) -> None:
     topic.group("billing", tag="eu.*").close()
     group = topic.group("billing")
     assert places(group.read(limit=3)) == every([0], [0, 2, 4])
 
     processes.pass_time()
-    topic.group("billing", tag="us.#").close()
+    topic.configure_group("billing", tag="us.#")
     processes.pass_time()
     group.commit()
 

@@ -12,6 +12,7 @@ from warren.aio.log import PAGE, Log
 from warren.message import Message, Place, TopicReceipt
 from warren.queue import topic
 from warren.queue.delayed import Delayed, Scheduled
+from warren.queue.group_settings import GroupSettings
 from warren.queue.groups import GroupOptions
 from warren.queue.letters import Letter
 from warren.queue.message_fields import Columns, Fields
@@ -116,6 +117,10 @@ class Topic(Twin):
     def dead_letters(self, group: str | None = None) -> AsyncIterator[Letter]:
         """As `Topic.dead_letters`."""
         return iterated(self._bridge, lambda: self.sync.dead_letters(group), PAGE)
+
+    async def configure_group(self, name: str, **changes: Unpack[GroupOptions]) -> GroupSettings:
+        """As `Topic.configure_group`."""
+        return await self._bridge.call(self.sync.configure_group, name, **changes)
 
     groups = passed(topic.Topic.groups)
     group_settings = passed(topic.Topic.group_settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,7 @@ from warren.cli.group_facts import (
     to_json,
 )
 from warren.cli.pointing import AnyTopic, Target, at_store
-from warren.cli.quantities import moment_us
+from warren.cli.quantities import duration_s, moment_us, yes_or_no
 from warren.cli.read import PartitionOption
 from warren.cli.show import write_json
 from warren.cli.store import (
@@ -64,6 +64,48 @@ def lag(
         write_json(lag_rows(groups))
     else:
         Console(highlight=False).print(lag_table(groups))
+
+
+@app.command()
+@at_store
+def configure(
+    target: Target,
+    topic: TopicArgument,
+    group: GroupArgument,
+    lease: Annotated[str | None, typer.Option(metavar="DURATION", help="How long a lease lasts, e.g. 30s.")] = None,
+    attempts_max: Annotated[
+        int | None, typer.Option(metavar="COUNT", min=0, help="Attempts before a dead letter; 0: no end.")
+    ] = None,
+    backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The wait after the first attempt, doubled after each.")
+    ] = None,
+    backoff_max: Annotated[str | None, typer.Option(metavar="DURATION", help="The longest wait.")] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", "-t", metavar="FILTER", help="Take only messages that match; empty: all.")
+    ] = None,
+    ordered_by_key: Annotated[
+        str | None, typer.Option(metavar="yes|no", help="Lease messages of one key one after the other.")
+    ] = None,
+    is_json: AsJson = False,
+) -> None:
+    """Change settings of a group, and show those it has now. Workers see it when they open the group next."""
+    durations = {"lease": lease, "backoff": backoff, "backoff_max": backoff_max}
+    changes: dict[str, Any] = {name: duration_s(given) for name, given in durations.items() if given is not None}
+    if attempts_max is not None:
+        changes["attempts_max"] = attempts_max
+    if tag is not None:
+        changes["tag"] = tag or None
+    if ordered_by_key is not None:
+        changes["ordered_by_key"] = yes_or_no(ordered_by_key)
+    if not changes:
+        raise BadInput("nothing to change: name a setting; `warren group configure --help` lists them")
+    with target.open() as opened:
+        settings = opened.existing_topic(topic).configure_group(group, **changes).to_json()
+    if is_json:
+        write_json({"topic": topic, "group": group, **settings})
+    else:
+        for name, value in settings.items():
+            typer.echo(f"{name}  {'none' if value is None else value}")
 
 
 @app.command()

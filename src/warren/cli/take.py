@@ -27,7 +27,9 @@ PAGE: Final = 1_000
 
 GroupTagOption = Annotated[
     str | None,
-    typer.Option("--tag", "-t", metavar="FILTER", help="From now on the group takes only messages that match."),
+    typer.Option(
+        "--tag", "-t", metavar="FILTER", help="The filter of a new group; one that exists must have the same."
+    ),
 ]
 
 

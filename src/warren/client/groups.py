@@ -19,8 +19,8 @@ from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
 from warren.protocol.own_records import messages_of
 from warren.protocol.own_schemas import OwnKey
-from warren.queue.group_settings import LEASE_S_MAX, GroupSettings
-from warren.queue.groups import SETTING_NAMES
+from warren.queue.group_settings import LEASE_S_MAX, SETTING_NAMES, GroupSettings
+from warren.queue.groups import start_setting
 from warren.queue.positions import Where
 from warren.queue.rotation import checked_limit, checked_wait_s
 from warren.storage.reader import Place
@@ -34,15 +34,16 @@ ITERATION_LIMIT: Final = 100
 
 def open_group(topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> StreamMember | QueueWorker:
     """A member of the group `name` of a topic of a broker, which is made where there is none."""
-    given: dict[str, Any] = {}
-    for option, value in options.items():
+    given = group_options(options)
+    return QueueWorker(topic, name, given) if mode == "queue" else StreamMember(topic, name, mode, given)
+
+
+def group_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a group in the form in which they are sent. Raises BadInput for one that does not exist."""
+    for option in options:
         if option not in SETTING_NAMES:
             raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
-        if option == "start":
-            value = value.value if isinstance(value, Place) else value
-            value = microseconds(value) if isinstance(value, datetime | float) else value
-        given[option] = value
-    return QueueWorker(topic, name, given) if mode == "queue" else StreamMember(topic, name, mode, given)
+    return {option: start_setting(value) if option == "start" else value for option, value in options.items()}
 
 
 class Member:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from warren.client.broadcast import RemoteBroadcast
 from warren.client.calls import same
-from warren.client.groups import QueueWorker, StreamMember, open_group
+from warren.client.groups import QueueWorker, StreamMember, group_options, open_group
 from warren.client.log import RemoteLog
 from warren.client.seen_group import group_description
 from warren.client.transaction import due_values, put_values, single
@@ -372,6 +372,17 @@ class RemoteTopic:
     def group_settings(self, name: str) -> GroupSettings:
         """The settings of a group; NoSuchGroup where there is none."""
         return GroupSettings(**settings_of(self._seen(name).settings))
+
+    def configure_group(self, name: str, **changes: Unpack[GroupOptions]) -> GroupSettings:
+        """Changes settings of a group, for every client, and returns those it has now.
+
+        Members of a stream group that are at work see the change soon, those of a queue group when they open the group
+        next. Raises NoSuchGroup if there is none.
+        """
+        checked_name("group", name, GROUP_NAME_SIZE_MAX)
+        values = {"topic": str(self.name), "group": name, "settings": setting_values(group_options(changes))}
+        found = self.store.calls.call(OwnKey.CONFIGURE_GROUP, values, repeat=same)
+        return GroupSettings(**settings_of(found.settings))
 
     def describe_group(self, name: str) -> GroupDescription:
         """How far a group has come, seen without joining it; NoSuchGroup where there is none."""

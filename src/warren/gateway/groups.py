@@ -93,11 +93,15 @@ async def describe_group(asked: Asked) -> Reply:
 
 
 async def configure_group(asked: Asked) -> Reply:
-    """A queue group with these settings, made where there is none."""
+    """Makes a queue group with these settings, or changes the settings of the group there is."""
     topic, name = topic_of(asked), asked.path["group"]
 
     def opened() -> dict[str, Any]:
-        topic.group(name, mode="queue", **asked.body).close()
+        is_new = name not in topic.groups()
+        # SettingsDiffer if it is a stream group.
+        topic.group(name, mode="queue", **(asked.body if is_new else {})).close()
+        if not is_new:
+            topic.configure_group(name, **asked.body)
         return group_document(topic.describe_group(name))
 
     return json_reply(await asked.broker.in_thread(opened))

@@ -49,6 +49,7 @@ class OwnKey(IntEnum):
     SEE_GROUP = 10_032
     LIST_DEAD = 10_033
     RETIRE_TOPIC = 10_034
+    CONFIGURE_GROUP = 10_035
 
     @property
     def title(self) -> str:
@@ -242,6 +243,7 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.CLOSE_HANDLE: (_HANDLE,),
     OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),
     OwnKey.RETIRE_TOPIC: (_TOPIC,),
+    OwnKey.CONFIGURE_GROUP: (_TOPIC, field("group", "string"), _SETTINGS),
     OwnKey.SEE_GROUP: (
         _TOPIC,
         field("group", "string"),
@@ -320,6 +322,7 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
     OwnKey.CLOSE_HANDLE: (),
     OwnKey.STATISTICS: (field("statistics", "string"),),
     OwnKey.RETIRE_TOPIC: (),
+    OwnKey.CONFIGURE_GROUP: (_SETTINGS,),
     OwnKey.SEE_GROUP: (
         _SETTINGS,
         field("members", "[]string"),

@@ -1,4 +1,4 @@
-"""The settings of a group, as they stand in `group.json`: every process that opens the group goes by the same."""
+"""The settings of a group, as they stand in `group.json`: every process that opens the group goes by the same ones."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ LEASE_S_MIN: Final = 0.05
 LEASE_S_MAX: Final = 7 * 86_400.0
 ATTEMPTS_MAX_MAX: Final = 1_000_000
 BACKOFF_S_MAX: Final = 86_400.0
+SETTING_NAMES: Final[Mapping[str, str]] = {
+    "tag": "tag",
+    "start": "start",
+    "lease": "lease_s",
+    "attempts_max": "attempts_max",
+    "backoff": "backoff_s",
+    "backoff_max": "backoff_s_max",
+    "ordered_by_key": "ordered_by_key",
+}
+"""What a group may be opened with, and the name that it has in the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +38,8 @@ class GroupSettings:
     """How a group consumes. All but `mode` and `tag` concern queue groups alone.
 
     A lease lasts `lease_s`. A message that comes back waits `backoff_s` after its first attempt, twice as long after
-    each further one, `backoff_s_max` at most; after `attempts_max` attempts it becomes a dead letter (0: never).
+    each further one, `backoff_s_max` at most, and up to a quarter less by chance; after `attempts_max` attempts it
+    becomes a dead letter (0: never).
     `start` says where a new group begins: "start", "end", or a number of µs since the epoch.
     """
 
@@ -37,7 +48,7 @@ class GroupSettings:
     start: str | int = "start"
     lease_s: float = 30.0
     attempts_max: int = 5
-    backoff_s: float = 0.0
+    backoff_s: float = 1.0
     backoff_s_max: float = 300.0
     ordered_by_key: bool = False
 
@@ -75,23 +86,51 @@ def _check_seconds(name: str, value: object, least: float, most: float) -> None:
 def open_settings(
     filesystem: FileSystem, topic_directory: str, group: str, given: Mapping[str, Any], lock: SharedLock
 ) -> GroupSettings:
-    """The settings of `group`, made of `given` where there is no such group yet.
+    """Returns the settings of `group`. A group that does not exist is made, with the settings that are `given`.
 
-    Another mode than the group's own is SettingsDiffer; any other setting that is given takes the place of the old one.
-    `lock` is the store's.
+    Raises SettingsDiffer if the group exists and has other settings than those given. What is not given does not
+    differ, and neither does `start`, which says where a new group begins. `lock` is the store's.
     """
     checked_name("group", group, GROUP_NAME_SIZE_MAX)
-    directory = store_paths.group_directory(topic_directory, group)
-    path = store_paths.group_file(directory)
     with lock:
         kept = read_settings(filesystem, topic_directory, group)
-        if kept is not None and given.get("mode", kept.mode) != kept.mode:
-            raise SettingsDiffer(f"group {group!r}", "mode", given["mode"], kept.mode, "use another name")
-        settings = GroupSettings(**given) if kept is None else dataclasses.replace(kept, **given)
-        if settings != kept:
-            filesystem.make_directory(directory)
-            write_json(filesystem, path, settings.to_json())
+        if kept is not None:
+            _check_same(group, given, kept)
+            return kept
+        settings = GroupSettings(**given)
+        filesystem.make_directory(store_paths.group_directory(topic_directory, group))
+        _write_settings(filesystem, topic_directory, group, settings)
     return settings
+
+
+def change_settings(
+    filesystem: FileSystem, topic_directory: str, group: str, changes: Mapping[str, Any], lock: SharedLock
+) -> GroupSettings | None:
+    """Changes settings of `group`, and returns those it has now; None if there is no such group."""
+    with lock:
+        kept = read_settings(filesystem, topic_directory, group)
+        if kept is None:
+            return None
+        settings = dataclasses.replace(kept, **changes)
+        if settings != kept:
+            _write_settings(filesystem, topic_directory, group, settings)
+    return settings
+
+
+def _write_settings(filesystem: FileSystem, topic_directory: str, group: str, settings: GroupSettings) -> None:
+    path = store_paths.group_file(store_paths.group_directory(topic_directory, group))
+    write_json(filesystem, path, settings.to_json())
+
+
+def _check_same(group: str, given: Mapping[str, Any], kept: GroupSettings) -> None:
+    # Checked first, so that a value which no group can have is BadInput.
+    wanted = dataclasses.replace(kept, **given)
+    if wanted.mode != kept.mode:
+        raise SettingsDiffer(f"group {group!r}", "mode", wanted.mode, kept.mode, "use another name")
+    for option, name in SETTING_NAMES.items():
+        value, own = getattr(wanted, name), getattr(kept, name)
+        if value != own and option != "start":
+            raise SettingsDiffer(f"group {group!r}", option, value, own, "change it with topic.configure_group()")
 
 
 def read_settings(filesystem: FileSystem, topic_directory: str, group: str) -> GroupSettings | None:

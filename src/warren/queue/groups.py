@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from warren.clock import microseconds
+from warren.config import GROUP_NAME_SIZE_MAX
 from warren.errors import BadInput, NoSuchGroup
 from warren.queue import store_paths
-from warren.queue.group_settings import open_settings
+from warren.queue.group_settings import SETTING_NAMES, GroupSettings, change_settings, open_settings
 from warren.queue.names import checked_name
 from warren.queue.queue_group import QueueGroup
 from warren.queue.stream_group import StreamGroup
@@ -19,17 +19,6 @@ from warren.storage.reader import Place
 
 if TYPE_CHECKING:
     from warren.queue.topic import Topic
-
-SETTING_NAMES: Final[Mapping[str, str]] = {
-    "tag": "tag",
-    "start": "start",
-    "lease": "lease_s",
-    "attempts_max": "attempts_max",
-    "backoff": "backoff_s",
-    "backoff_max": "backoff_s_max",
-    "ordered_by_key": "ordered_by_key",
-}
-"""What a group may be opened with, and what that is called in its settings."""
 
 
 class GroupOptions(TypedDict, total=False):
@@ -50,24 +39,42 @@ class GroupOptions(TypedDict, total=False):
 
 
 def open_group(topic: Topic, name: str, mode: str, options: GroupOptions) -> StreamGroup | QueueGroup:
-    """A new member of the group `name`, which is made where there is none. SettingsDiffer for another mode."""
-    given: dict[str, Any] = {"mode": mode}
-    for option, value in options.items():
-        if option not in SETTING_NAMES:
-            raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
-        if option == "start":
-            value = _start(value)
+    """Returns a new member of the group `name`, which is made if it does not exist.
+
+    Raises SettingsDiffer if it exists and has another mode, or other settings than those given.
+    """
+    given = {"mode": mode, **_settings(options)}
+    if given.get("tag", "") is None:
         # No filter given is the filter that the group has.
-        if option != "tag" or value is not None:
-            given[SETTING_NAMES[option]] = value
+        del given["tag"]
     settings = open_settings(topic.filesystem, topic.directory, name, given, topic.store.lock)
     if settings.mode == "queue":
         return QueueGroup(topic, name, settings)
     return StreamGroup(topic, name, settings)
 
 
-def _start(start: object) -> object:
-    """What stands for `start` in the settings of a group."""
+def configure_group(topic: Topic, name: str, options: GroupOptions) -> GroupSettings:
+    """Changes settings of a group, and returns those it has now. Raises NoSuchGroup if it does not exist."""
+    checked_name("group", name, GROUP_NAME_SIZE_MAX)
+    changes = _settings(options)
+    settings = change_settings(topic.filesystem, topic.directory, name, changes, topic.store.lock)
+    if settings is None:
+        raise NoSuchGroup(topic.name, name)
+    return settings
+
+
+def _settings(options: GroupOptions) -> dict[str, Any]:
+    """The options by the names that they have in the settings, each in the form that stands there."""
+    for option in options:
+        if option not in SETTING_NAMES:
+            raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
+    return {
+        SETTING_NAMES[option]: start_setting(value) if option == "start" else value for option, value in options.items()
+    }
+
+
+def start_setting(start: object) -> object:
+    """`start` as it stands in the settings of a group: "start", "end", or µs since the epoch."""
     if isinstance(start, Place):
         return start.value
     return microseconds(start) if isinstance(start, datetime | float) else start

@@ -12,7 +12,8 @@ STALE_COUNT_MAX: Final = 1000
 class Lease(NamedTuple):
     """What is known of messages that were handed out together. One object stands for all of them.
 
-    `time_us` is when a leased message's time runs out, and from when on one that waits may be handed out. `owner` is
+    `time_us` is when a leased message's time runs out, and from when on one that waits may be handed out, by the steady
+    clock; 0 is at once. `owner` is
     the session that has them; for those that are held, the transaction.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from warren.queue.key_order import KeyOrder
 from warren.queue.lease_order import Lease, LeaseOrder, Run
@@ -28,14 +29,23 @@ Event = dict[str, Any]
 
 
 class Backoff(NamedTuple):
-    """How long a message waits before it is handed out again: twice as long after each further attempt."""
+    """How long a message waits before it is handed out again: twice as long after each further attempt.
+
+    A wait is up to a quarter shorter than that, so that messages which failed together do not come back together.
+    """
 
     first_us: int
     most_us: int
 
-    def after_us(self, attempt: int) -> int:
-        """How long it waits after this attempt, which counts from 1."""
-        return min(self.first_us << min(attempt - 1, DOUBLINGS_MAX), self.most_us) if attempt else 0
+    def after_us(self, attempt: int, *seed: int) -> int:
+        """Returns the wait after this attempt, which counts from 1.
+
+        `seed` decides how much shorter it is. There is no chance in it, because every process that replays the same
+        events must come to the same state.
+        """
+        wait_us = min(self.first_us << min(attempt - 1, DOUBLINGS_MAX), self.most_us) if attempt else 0
+        # A checksum has 32 bits: this is a share of the wait from 0 up to 1/4.
+        return wait_us - (wait_us * crc32(repr((attempt, *seed)).encode()) >> 34) if wait_us else 0
 
 
 class Burial(NamedTuple):
@@ -66,6 +76,10 @@ class Leases:
 
     In each partition everything below `next` that is not outstanding is done with. Changed by the ledger alone, and
     looked at within its `changing`. `backoff` is for leases that run out; what others wait for is in their events.
+
+    Times of leases are µs of the steady clock, so that setting the wall clock ends no lease. They count from the start
+    of the machine: when it is started anew they are moved, by `gap_us`, which is how far the wall clock was ahead of
+    the steady one. It is 0 in ledgers of earlier releases, whose leases have wall time.
     """
 
     def __init__(self, backoff: Backoff) -> None:
@@ -99,6 +113,7 @@ class Leases:
         self.keys: dict[int, KeyOrder] = {partition: KeyOrder() for partition in self.next}
         self.boot: str = snapshot.get("boot", "")
         self.taken_us: int = snapshot.get("taken", 0)
+        self.gap_us: int = snapshot.get("gap", 0)
         self.held: dict[str, list[Span]] = dict(snapshot.get("held", {}))
         self.burials = {id: Burial(*fields) for id, fields in snapshot.get("burials", {}).items()}
         self.redrives = {id: Redrive(*fields) for id, fields in snapshot.get("redrives", {}).items()}
@@ -123,6 +138,7 @@ class Leases:
             "next": list(self.next.items()),
             "boot": self.boot,
             "taken": self.taken_us,
+            "gap": self.gap_us,
             "leases": [[*lease, spans_of_it] for lease, spans_of_it in spans.items()],
             "keys": [[partition, *pair] for partition, keys in self.keys.items() for pair in keys],
             "held": self.held,
@@ -182,7 +198,9 @@ class Leases:
     def _push(self, partition: int, start: int, end: int, lease: Lease) -> None:
         if self._order is None or lease.kind not in TO_BE_HANDED_OUT:
             return
-        time_us = lease.time_us + (self._backoff.after_us(lease.attempt) if lease.kind == LEASED else 0)
+        time_us = lease.time_us
+        if lease.kind == LEASED:
+            time_us += self._backoff.after_us(lease.attempt, lease.time_us)
         keys = self.keys[partition]
         if not keys:
             self._order.push(Run(time_us, partition, start, end, lease))
@@ -220,16 +238,28 @@ class Leases:
             self.outstanding[partition], self.keys[partition] = {}, KeyOrder()
 
     def _boot(self, event: Event) -> None:
-        """The machine was started anew; where a log lost messages, what comes in their place is new."""
+        """The machine was started anew: leases go by its new clock. If a log lost messages, the next ones are new."""
         self.boot = event["boot"]
+        if "steady" in event:
+            self._go_by(event["at"] - event["steady"])
         for partition, end in event["ends"]:
             self.next[partition] = end
             self._remove(spans_of((partition, number) for number in self.outstanding[partition] if number >= end))
+
+    def _go_by(self, gap_us: int) -> None:
+        """Moves the times of all leases to a steady clock that the wall clock is `gap_us` ahead of."""
+        shift_us, self.gap_us = self.gap_us - gap_us, gap_us
+        for partition, start, end, lease in list(self._all_runs()):
+            # 0 stands for "at once" by any clock.
+            if lease.time_us and shift_us:
+                self._put(partition, start, end, lease._replace(time_us=lease.time_us + shift_us))
 
     def _take(self, event: Event) -> None:
         owner, until_us = event["owner"], event["until"]
         self.owners.add(owner)
         self.taken_us = event["at"]
+        if "steady" in event:
+            self.gap_us = event["at"] - event["steady"]
         for partition, number, key in event.get("keys", ()):
             self.keys[partition].add(number, key)
         for partition, end, spans in event["new"]:
@@ -258,7 +288,7 @@ class Leases:
         self.owners -= owners
         for partition, start, end, lease in list(self._all_runs()):
             if lease.kind == LEASED and lease.owner in owners:
-                time_us = event["at"] + backoff.after_us(lease.attempt)
+                time_us = event["at"] + backoff.after_us(lease.attempt, lease.time_us)
                 self._put(partition, start, end, Lease(FREED, time_us, lease.attempt, ""))
 
     def _hold(self, event: Event) -> None:

@@ -9,6 +9,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, overload
 
+from warren.clock import steady_us
 from warren.config import Durability
 from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, StoreClosed, WarrenError
 from warren.message import Message
@@ -74,7 +75,7 @@ class QueueGroup:
     def _begin(self) -> None:
         with self._changing():
             is_new = self._taking.begin()
-            self._taking.look_for_loss()
+            self._taking.look_for_restart()
         if is_new:
             # Where the group began is not forgotten: what comes from now on is for it.
             self._ledger.sync()
@@ -100,7 +101,8 @@ class QueueGroup:
             yield
 
     def _now_us(self) -> int:
-        return self._clock.now_ns() // 1000
+        """The time that leases go by."""
+        return steady_us(self._clock)
 
     # --- Taking ---
 
@@ -130,7 +132,7 @@ class QueueGroup:
         self._logs = self.topic.logs
         if self._clock.steady_s() >= self._floor_s:
             self._move_readers()
-        chosen = self._taking.choose(count, self._now_us())
+        chosen = self._taking.choose(count)
         messages = self._taking.read(chosen)
         if chosen.failed:
             self._bury_besides(messages, chosen.failed)
@@ -227,7 +229,8 @@ class QueueGroup:
             lease = self._leases.outstanding[message.partition][message.number]
             is_last = 0 < self.settings.attempts_max <= lease.attempt
             if not is_last:
-                delay_us = self._backoff.after_us(lease.attempt) if delay_us is None else delay_us
+                if delay_us is None:
+                    delay_us = self._backoff.after_us(lease.attempt, message.partition, message.number)
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us() + delay_us})
         if is_last:
             self._bury_held(message, lease, reason)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from warren.clock import steady_us
 from warren.errors import CorruptRecord, NumberRetired
 from warren.message import Message
 from warren.queue.dead_letter import BURIAL_COUNT_MAX, Failed
@@ -86,29 +87,31 @@ class Taking:
         self._ledger.add("begin", {"next": numbers})
         return True
 
-    def look_for_loss(self) -> None:
-        """A topic may lose, with the power, messages that were handed out already: what takes their place is new.
+    def look_for_restart(self) -> None:
+        """Tells the ledger if the machine was started anew since the group was used: its leases go by another clock.
 
+        A topic may also have lost, with the power, messages that were handed out: what takes their place is new.
         Whatever came later than the last take was not handed out. With durability `commit` nothing is ever lost.
         """
-        leases, boot = self._leases, self._topic.filesystem.boot_id().hex()
-        if boot == leases.boot:
+        leases, boot, clock = self._leases, self._topic.filesystem.boot_id().hex(), self._topic.clock
+        if boot == leases.boot and leases.gap_us:
             return
         ends: list[tuple[int, int]] = []
-        if leases.boot and self._topic.settings.durability != "commit":
+        if leases.boot not in ("", boot) and self._topic.settings.durability != "commit":
             found = [(partition, log.find_time(leases.taken_us + 1)) for partition, log in enumerate(self._topic.logs)]
             ends = [(partition, end) for partition, end in found if end < leases.next[partition]]
-        self._ledger.add("boot", {"boot": boot, "ends": ends})
+        event = {"boot": boot, "ends": ends, "at": clock.now_ns() // 1000, "steady": steady_us(clock)}
+        self._ledger.add("boot", event)
 
     # --- Choosing ---
 
-    def choose(self, count: int, now_us: int) -> Chosen:
+    def choose(self, count: int) -> Chosen:
         """Lease up to `count` messages; they are on their way to the caller alone."""
         with self._mutex:
             self._supply.reach(dict(self._leases.next), count)
             try:
                 with self._ledger.changing():
-                    return self._choose(count, now_us)
+                    return self._choose(count, steady_us(self._topic.clock))
             except BaseException:
                 # What was taken out of the order to be handed out was not.
                 self._leases.reorder()
@@ -164,7 +167,8 @@ class Taking:
     def _event(self, now_us: int, again: list[Taken], offers: list[tuple[int, Offer]]) -> Event:
         event: Event = {
             "owner": self._topic.store.session.id,
-            "at": now_us,
+            "at": self._topic.clock.now_ns() // 1000,
+            "steady": now_us,
             "until": now_us + self._lease_us,
             "new": [(partition, offer.next, offer.spans) for partition, offer in offers],
             "again": again,

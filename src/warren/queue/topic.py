@@ -24,7 +24,7 @@ from warren.queue.delayed import Delayed, Scheduled
 from warren.queue.description import TopicDescription, describe_partition
 from warren.queue.group_description import GroupDescription, describe_group, group_settings
 from warren.queue.group_settings import GroupSettings, group_names
-from warren.queue.groups import GroupOptions, delete_group, open_group
+from warren.queue.groups import GroupOptions, configure_group, delete_group, open_group
 from warren.queue.json_file import read_json
 from warren.queue.letters import Letter, letters
 from warren.queue.message_fields import Columns, Fields
@@ -370,7 +370,8 @@ class Topic:
         """A member of the group `name`, which is made where there is none. Members share the messages of a group.
 
         In a stream group each owns partitions, and reads them in order; in a queue group each takes messages, one by
-        one. What is not given stays as the group has it; what is given holds for all members.
+        one. What is not given stays as the group has it. Raises SettingsDiffer if the group exists and has another
+        mode, or other settings than those given: `configure_group` changes them.
         """
         self.store.check_open()
         member = open_group(self, name, mode, options)
@@ -396,6 +397,15 @@ class Topic:
         """The settings of a group; NoSuchGroup where there is none."""
         self.store.check_open()
         return group_settings(self, name)
+
+    def configure_group(self, name: str, **changes: Unpack[GroupOptions]) -> GroupSettings:
+        """Changes settings of a group, for every process, and returns those it has now.
+
+        Members of a stream group that are at work see the change soon, those of a queue group when they open the group
+        next. Raises NoSuchGroup if there is none.
+        """
+        self.store.check_open()
+        return configure_group(self, name, changes)
 
     def describe_group(self, name: str) -> GroupDescription:
         """How far a group has come, seen without joining it; NoSuchGroup where there is none."""

@@ -11,9 +11,10 @@ from warren.broker.groups.share import ShareGroup
 from warren.broker.groups.share_sessions import release
 from warren.broker.kafka_errors import Code
 from warren.config import GROUPS_MAX
-from warren.errors import WarrenError
+from warren.errors import SettingsDiffer, WarrenError
 from warren.message import Message
 from warren.queue.queue_group import QueueGroup
+from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ShareGroups:
         return group
 
     async def open_queues(self, group: ShareGroup, names: set[str]) -> None:
-        """Open the queue groups of these topics; SettingsDiffer where one of them is a stream group."""
+        """Opens the queue groups of these topics. Raises SettingsDiffer if one of them is a stream group."""
         missing = sorted(names - group.queues.keys())
         if missing:
             opened: Mapping[str, QueueGroup] = await self._in_thread(self._opened, group.name, missing)
@@ -60,7 +61,7 @@ class ShareGroups:
                 group.queues.setdefault(name, queue)
 
     def _opened(self, group: str, names: list[str]) -> dict[str, QueueGroup]:
-        return {name: self._store.existing_topic(name).group(group, mode="queue") for name in names}
+        return {name: _queue_group(self._store.existing_topic(name), group) for name in names}
 
     async def drop_queue(self, group: ShareGroup, name: str) -> None:
         """The topic is gone: whoever comes next opens what there is then."""
@@ -114,6 +115,18 @@ class ShareGroups:
             release(group.queues, [message for each in group.sessions.values() for message in each.messages])
             _close(list(group.queues.values()))
         self._groups.clear()
+
+
+def _queue_group(topic: Topic, name: str) -> QueueGroup:
+    """Opens a queue group. One that is new hands a message out again at once, as a share group of Kafka does.
+
+    A group that was made by other means keeps its backoff, whichever clients take from it.
+    """
+    if name not in topic.groups():
+        # Another process may make it at this moment, with other settings.
+        with suppress(SettingsDiffer):
+            return topic.group(name, mode="queue", backoff=0.0)
+    return topic.group(name, mode="queue")
 
 
 def _close(queues: list[QueueGroup]) -> None:

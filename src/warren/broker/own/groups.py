@@ -282,6 +282,14 @@ async def open_group(call: Call, asked: Fields) -> Values:
     return await call.broker.in_thread(opened)
 
 
+async def configure_group(call: Call, asked: Fields) -> Values:
+    """Changes settings of a group, and answers with those it has now."""
+    topic = call.broker.topics.find(asked.topic)
+    changes: dict[str, Any] = settings_of(asked.settings)
+    changed = await call.broker.in_thread(topic.configure_group, asked.group, **changes)
+    return {"settings": setting_values(changed.to_json())}
+
+
 async def delete_group(call: Call, asked: Fields) -> Values:
     """Remove a group with its positions and leases."""
     topic = call.broker.topics.find(asked.topic)

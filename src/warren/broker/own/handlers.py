@@ -28,6 +28,7 @@ _OWN: Final[Mapping[OwnKey, OwnHandler]] = {
     OwnKey.LIST_PARKED: parking.list_parked,
     OwnKey.CANCEL_PARKED: parking.cancel_parked,
     OwnKey.OPEN_GROUP: groups.open_group,
+    OwnKey.CONFIGURE_GROUP: groups.configure_group,
     OwnKey.DELETE_GROUP: groups.delete_group,
     OwnKey.DESCRIBE_GROUP: groups.describe_group,
     OwnKey.READ_GROUP: groups.read_group,

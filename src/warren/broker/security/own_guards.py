@@ -90,6 +90,7 @@ OWN_NEEDS: Final[Mapping[int, Needs]] = MappingProxyType(
         OwnKey.LIST_PARKED: _topic(Operation.READ),
         OwnKey.CANCEL_PARKED: _topic(Operation.WRITE),
         OwnKey.OPEN_GROUP: _group(Operation.READ),
+        OwnKey.CONFIGURE_GROUP: _group(Operation.READ),
         OwnKey.DELETE_GROUP: _group(Operation.DELETE),
         OwnKey.DESCRIBE_GROUP: _nothing,
         OwnKey.READ_GROUP: _nothing,

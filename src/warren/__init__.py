@@ -6,6 +6,7 @@ from queue import Empty, Full
 from typing import TYPE_CHECKING
 
 from warren import aio
+from warren.errors import WarrenError
 from warren.message import Message, Place, Receipt, TopicReceipt
 from warren.queue.file_queue import open_file
 from warren.queue.handover import handover
@@ -28,6 +29,7 @@ __all__ = [
     "Store",
     "Topic",
     "TopicReceipt",
+    "WarrenError",
     "aio",
     "connect",
     "handover",
@@ -42,6 +44,7 @@ def connect(
     address: str,
     *,
     timeout: float | None = None,
+    wait: float = 0.0,
     tls: ssl.SSLContext | bool | None = None,
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
@@ -52,10 +55,13 @@ def connect(
 ) -> RemoteStore:
     """The store behind the broker at `address`, such as "localhost:9092": what `open` gives, over the network.
 
-    A call that gets no answer within `timeout` seconds is ConnectionLost, as is this one where nobody is there. With
-    `tls=True` the broker shows a certificate that this machine trusts, with `ca` one that was signed by those in that
-    file; `certificate` and `key` are files to show in turn. With a user and a password the client logs in: by SCRAM
-    where the broker takes it, by PLAIN only over TLS, or by the `mechanism` that is named.
+    A call that gets no answer within `timeout` seconds is ConnectionLost. If no broker answers at `address`, this call
+    raises ConnectionLost at once, or after `wait` seconds in which it keeps trying. Raises UserWanted if the broker
+    wants a user and none is given, and WrongTransport if it uses TLS and the client does not, or the reverse.
+
+    With `tls=True` the broker shows a certificate that this machine trusts, with `ca` one that was signed by those in
+    that file; `certificate` and `key` are files to show in turn. With a user and a password the client logs in: by
+    SCRAM if the broker takes it, by PLAIN only over TLS, or by the `mechanism` that is named.
     """
     # Imported here: whoever works on files of their own needs no network.
     from warren.client import store
@@ -63,6 +69,7 @@ def connect(
     return store.connect(
         address,
         timeout=timeout,
+        wait=wait,
         tls=tls,
         ca=ca,
         certificate=certificate,

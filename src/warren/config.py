@@ -306,6 +306,8 @@ BATCHING_MESSAGE_SIZE: Final = 64
 CLIENT_TIMEOUT_S_DEFAULT: Final = 30.0
 CLIENT_BACKOFF_S_MIN: Final = 0.02
 CLIENT_BACKOFF_S_MAX: Final = 1.0
+CLIENT_PROBE_S_MAX: Final = 2.0
+"""How long a client that got no answer at first contact waits to learn whether the broker uses TLS."""
 CLIENT_CONNECTIONS_KEPT_MAX: Final = 8
 """How many idle connections a client keeps."""
 CLIENT_AWAKE_S_MAX: Final = 0.001

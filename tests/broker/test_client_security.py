@@ -16,7 +16,7 @@ from tests.unit.patience import WAIT_S
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
 from warren.client.login import Login
-from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed
+from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, UserWanted
 
 trustme = pytest.importorskip("trustme")
 
@@ -62,9 +62,11 @@ def test_a_wrong_password_is_refused_at_once(
     assert password not in str(caught.value)
 
 
-def test_who_does_not_say_who_they_are_gets_no_answer(broker: RunningBroker, trusting: ssl.SSLContext) -> None:
-    with pytest.raises(ConnectionLost):
-        warren.connect(broker.address, tls=trusting, timeout=0.5)
+def test_a_client_without_a_user_is_told_that_the_broker_wants_one(
+    broker: RunningBroker, trusting: ssl.SSLContext
+) -> None:
+    with pytest.raises(UserWanted):
+        warren.connect(broker.address, tls=trusting, timeout=WAIT_S)
 
 
 def test_a_certificate_that_is_not_trusted_is_refused_at_once(broker: RunningBroker) -> None:

@@ -28,7 +28,7 @@ from warren.broker.progress import Progress
 from warren.broker.security.logins import Logins
 from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
-from warren.broker.security.sasl import check_known
+from warren.broker.security.sasl import refusal_to_stranger
 from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
 from warren.broker.standings import Standings
@@ -134,7 +134,9 @@ class Broker:
         if handler is None:
             raise UnsupportedRequest(call.request.api_key, call.request.version)
         if self.settings.sasl:
-            check_known(call)
+            refusal = refusal_to_stranger(call)
+            if refusal is not None:
+                return refusal
         if self.rights is not None and call.request.api_key >= OwnKey.OPEN_SESSION:
             refusal = own_refusal(call)
             if refusal is not None:

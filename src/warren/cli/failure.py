@@ -19,7 +19,9 @@ from warren.errors import (
     NotAStore,
     NumberRetired,
     UnknownVersion,
+    UserWanted,
     WarrenError,
+    WrongTransport,
 )
 
 EXIT_FAILED: Final = 1
@@ -98,6 +100,10 @@ def advice(error: WarrenError) -> str:
             return "; `warren topic list` shows those that are there"
         case NoSuchGroup(topic=topic):
             return f"; `warren group list {topic}` shows those that are there"
+        case UserWanted():
+            return ": give --user, or WARREN_USER"
+        case WrongTransport(is_tls=is_tls):
+            return ": give --tls or --ca" if is_tls else ": leave --tls and --ca away"
         case LogLocked():
             return "; end that process, or wait for it, and try again"
         case _:

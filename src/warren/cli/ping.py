@@ -11,8 +11,9 @@ from warren.cli.quantities import duration_s
 from warren.cli.show import write_json
 from warren.cli.store import AsJson
 from warren.client.connection import Connection
+from warren.client.first_contact import explained
 from warren.clock import SYSTEM_CLOCK
-from warren.errors import BadInput
+from warren.errors import BadInput, ConnectionLost
 from warren.protocol.api import ApiKey
 
 SERVER_DEFAULT: Final = "127.0.0.1:9092"
@@ -31,17 +32,11 @@ def ping(
     is_json: AsJson = False,
 ) -> None:
     """Ask a broker which requests it serves, and show how long the answer takes. It need not know who asks."""
-    connection = Connection(server, _context(authority), duration_s(timeout))
-    took_s, key_count = [], 0
+    context = _context(authority)
     try:
-        for _ in range(count):
-            begun_s = SYSTEM_CLOCK.steady_s()
-            answer = connection.call(ApiKey.API_VERSIONS, VERSION, {}, duration_s(timeout))
-            took_s.append(SYSTEM_CLOCK.steady_s() - begun_s)
-            key_count = len(answer.api_keys)
-    finally:
-        connection.close()
-    took_s.sort()
+        took_s, key_count = _asked(server, context, count, duration_s(timeout))
+    except ConnectionLost as error:
+        raise explained(error, server, context) from error
     least_s, middle_s, most_s = took_s[0], took_s[len(took_s) // 2], took_s[-1]
     if is_json:
         facts = {"server": server, "answers": count, "least_s": least_s, "middle_s": middle_s, "most_s": most_s}
@@ -50,6 +45,21 @@ def ping(
         named = (("least", least_s), ("middle", middle_s), ("most", most_s))
         times = ", ".join(f"{name} {each * MS:.2f} ms" for name, each in named)
         typer.echo(f"{server} answers: {times}; it serves {key_count} kinds of requests")
+
+
+def _asked(server: str, context: ssl.SSLContext | None, count: int, timeout_s: float) -> tuple[list[float], int]:
+    """How long each answer took, sorted, and how many kinds of requests the broker serves."""
+    connection = Connection(server, context, timeout_s)
+    took_s, key_count = [], 0
+    try:
+        for _ in range(count):
+            begun_s = SYSTEM_CLOCK.steady_s()
+            answer = connection.call(ApiKey.API_VERSIONS, VERSION, {}, timeout_s)
+            took_s.append(SYSTEM_CLOCK.steady_s() - begun_s)
+            key_count = len(answer.api_keys)
+    finally:
+        connection.close()
+    return sorted(took_s), key_count
 
 
 def _context(authority: str | None) -> ssl.SSLContext | None:

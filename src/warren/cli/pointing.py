@@ -35,6 +35,7 @@ AnyStore: TypeAlias = "warren.Store | RemoteStore"
 AnyTopic: TypeAlias = "warren.Topic | RemoteTopic"
 PASSWORD_VARIABLE: Final = "WARREN_PASSWORD"
 TIMEOUT_DEFAULT: Final = "10s"
+CONNECT_WAIT_DEFAULT: Final = "0s"
 
 
 class Target(Protocol):
@@ -83,13 +84,16 @@ class Broker:
     is_tls: bool
     authority: str | None
     timeout_s: float
+    wait_s: float = 0.0
 
     def __str__(self) -> str:
         return self.address
 
     def open(self, *, creates: bool = False, keeps: bool = False) -> RemoteStore:
         tls = tls_trusting(self.authority) if self.authority is not None else self.is_tls
-        return warren.connect(self.address, timeout=self.timeout_s, tls=tls, user=self.user, password=self.password)
+        return warren.connect(
+            self.address, timeout=self.timeout_s, wait=self.wait_s, tls=tls, user=self.user, password=self.password
+        )
 
     def files(self, what: str) -> str:
         raise BadInput(f"{what} works on the files of a store: name its directory with --store, where they are")
@@ -141,6 +145,9 @@ CaOption = Annotated[
     str | None, typer.Option("--ca", metavar="FILE", help="TLS, trusting these certificates.", show_default=False)
 ]
 TimeoutOption = Annotated[str, typer.Option(metavar="DURATION", help="How long the broker may stay silent.")]
+ConnectWaitOption = Annotated[
+    str, typer.Option(metavar="DURATION", help="How long to keep trying if no broker answers at first.")
+]
 PARAMETERS: Final[dict[str, tuple[Any, Any]]] = {
     "store": (StoreOption, STORE_DEFAULT),
     "server": (ServerOption, None),
@@ -149,6 +156,7 @@ PARAMETERS: Final[dict[str, tuple[Any, Any]]] = {
     "is_tls": (TlsOption, False),
     "ca": (CaOption, None),
     "timeout": (TimeoutOption, TIMEOUT_DEFAULT),
+    "connect_wait": (ConnectWaitOption, CONNECT_WAIT_DEFAULT),
 }
 
 
@@ -183,6 +191,7 @@ def target_of(
     is_tls: bool,
     ca: str | None,
     timeout: str,
+    connect_wait: str,
 ) -> Target:
     """What the options name. An option goes before the environment; BadInput where two of a kind disagree."""
     is_said = {name: _source(context, name) for name in ("store", "server")}
@@ -196,7 +205,13 @@ def target_of(
         raise BadInput(f"{names} name a store each: give one of them")
     password = password_of(user, password_file)
     return Broker(
-        address=server, user=user, password=password, is_tls=is_tls, authority=ca, timeout_s=duration_s(timeout)
+        address=server,
+        user=user,
+        password=password,
+        is_tls=is_tls,
+        authority=ca,
+        timeout_s=duration_s(timeout),
+        wait_s=duration_s(connect_wait),
     )
 
 

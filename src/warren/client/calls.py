@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from warren.client.connection import Connection, parse_address
+from warren.client.first_contact import explained
 from warren.client.login import Login
 from warren.client.steps import Hurry, Pause, Steps, run
 from warren.clock import SYSTEM_CLOCK, Clock
@@ -22,7 +23,15 @@ from warren.config import (
     OWN_WAIT_S_MAX,
     WAIT_S_MAX,
 )
-from warren.errors import BadInput, ConnectionLost, OutcomeUnknown, StoreClosed, WarrenError
+from warren.errors import (
+    BadInput,
+    ConnectionLost,
+    NotAuthenticated,
+    OutcomeUnknown,
+    StoreClosed,
+    UserWanted,
+    WarrenError,
+)
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import VERSION, Asked, checked
 from warren.protocol.own_append import LoneAppend
@@ -52,7 +61,8 @@ class Calls:
     """The connections of one client, which share a session. Any thread may call; each call has a connection to itself.
 
     A call whose connection breaks is tried again until `timeout_s` have passed: either nobody has seen it yet, or it is
-    known again by what it carries, or it can be done twice without harm.
+    known again by what it carries, or it can be done twice without harm. Before a broker has answered for the first
+    time a call is tried again only for `first_wait_s`: the address may be wrong.
     """
 
     def __init__(
@@ -60,6 +70,7 @@ class Calls:
         address: str,
         *,
         timeout_s: float,
+        first_wait_s: float = 0.0,
         tls: ssl.SSLContext | None,
         login: Login | None,
         clock: Clock = SYSTEM_CLOCK,
@@ -67,7 +78,10 @@ class Calls:
         parse_address(address)
         if not 0 < timeout_s <= WAIT_S_MAX:
             raise BadInput(f"timeout {timeout_s!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
+        if not 0 <= first_wait_s <= WAIT_S_MAX:
+            raise BadInput(f"wait {first_wait_s!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
         self.address, self.timeout_s, self.clock = address, timeout_s, clock
+        self._first_wait_s = first_wait_s
         self._tls, self._login = tls, login
         self._handles, self._puts = itertools.count(1), itertools.count(1)
         self.store_id = ""
@@ -162,7 +176,7 @@ class Calls:
     def _trying(
         self, key: OwnKey, values: Asked, wait_s: float, repeat: Repeat | None, is_tried_once: bool
     ) -> Steps[Fields]:
-        deadline_s = self.clock.steady_s() + self.timeout_s + wait_s
+        begun_s = self.clock.steady_s()
         backoff_s, sent_in = CLIENT_BACKOFF_S_MIN, -1
         while True:
             connection: Connection | None = None
@@ -183,7 +197,9 @@ class Calls:
                         values = repeat(values)
                     elif NUMBER not in values:
                         raise
-                if is_tried_once or not error.retryable or self.clock.steady_s() + backoff_s >= deadline_s:
+                patience_s = self.timeout_s + wait_s if self.store_id else self._first_wait_s
+                is_over = self.clock.steady_s() + backoff_s >= begun_s + patience_s
+                if is_tried_once or not error.retryable or is_over:
                     if sent_in != -1 and repeat is not same and key in CHANGING:
                         raise OutcomeUnknown(self.address, error.reason) from error
                     raise
@@ -259,6 +275,20 @@ class Calls:
         return self._opened()
 
     def _opened(self) -> Connection:
+        """A new connection that belongs to the session. At first contact the error says what the client lacks."""
+        try:
+            return self._met()
+        except NotAuthenticated as error:
+            raise UserWanted(self.address) from error
+        except ConnectionLost as error:
+            if self.store_id:
+                raise
+            explanation = explained(error, self.address, self._tls)
+            if explanation is error:
+                raise
+            raise explanation from error
+
+    def _met(self) -> Connection:
         connection = Connection(self.address, self._tls, self.timeout_s)
         try:
             if self._login is not None:

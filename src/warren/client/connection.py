@@ -41,7 +41,9 @@ def _lost(address: str, error: Exception) -> ConnectionLost:
     if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or ""):
         alert = str(error.reason).rpartition("ALERT_")[2].replace("_", " ").lower()
         return CertificateRefused(address, f"it does not take the certificate of this client: {alert}")
-    return ConnectionLost(address, str(error) or type(error).__name__)
+    # Not `str` of an error of the operating system: that begins with its number.
+    reason = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
+    return ConnectionLost(address, reason or str(error) or type(error).__name__)
 
 
 class Connection:

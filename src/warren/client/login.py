@@ -60,7 +60,8 @@ class Login:
         if PLAIN in offered:
             reason = "it takes the password only as it is, for everybody to read: use tls, or say mechanism='PLAIN'"
         else:
-            reason = f"it takes {', '.join(offered) or 'nobody'}"
+            offers = f"it takes {', '.join(offered)}"
+            reason = offers if offered else "it asks nobody for a user: connect without user and password"
         raise LoginFailed(address, self.user, reason)
 
     def show(self, mechanism: str, send: Send) -> str:

@@ -214,6 +214,7 @@ def connect(
     address: str,
     *,
     timeout: float | None = None,
+    wait: float = 0.0,
     tls: ssl.SSLContext | bool | None = None,
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
@@ -228,7 +229,7 @@ def connect(
     login = None if user is None or password is None else Login(user, password, mechanism)
     context = tls_context(tls, ca, certificate, key)
     timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout is None else timeout
-    store = RemoteStore(Calls(address, timeout_s=timeout_s, tls=context, login=login))
+    store = RemoteStore(Calls(address, timeout_s=timeout_s, first_wait_s=wait, tls=context, login=login))
     try:
         store.topics()
     except BaseException:

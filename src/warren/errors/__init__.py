@@ -21,6 +21,8 @@ from warren.errors.remote import (
     NoSuchHandle,
     OutcomeUnknown,
     RemoteError,
+    UserWanted,
+    WrongTransport,
 )
 from warren.errors.root import (
     BadInput,
@@ -216,8 +218,10 @@ __all__ = [
     "UnsupportedByVersion",
     "UnsupportedRequest",
     "UserExists",
+    "UserWanted",
     "WarrenError",
     "WrongMethod",
     "WrongPlace",
     "WrongState",
+    "WrongTransport",
 ]

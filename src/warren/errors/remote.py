@@ -33,6 +33,18 @@ class CertificateRefused(ConnectionLost):
     retryable = False
 
 
+class WrongTransport(ConnectionLost):
+    """The broker uses TLS and the client does not, or the reverse. `is_tls` says whether the broker does."""
+
+    code = "wrong_transport"
+    retryable = False
+
+    def __init__(self, address: str, *, is_tls: bool) -> None:
+        reason = "with TLS, and this client does not use it" if is_tls else "without TLS, and this client uses it"
+        WarrenError.__init__(self, f"the broker at {address} answers {reason}")
+        self.address, self.reason, self.is_tls = address, f"it answers {reason}", is_tls
+
+
 class OutcomeUnknown(ConnectionLost):
     """The call may have been carried out, or not: its answer is lost, and with it whoever would know.
 
@@ -60,10 +72,20 @@ class NoSuchHandle(RemoteError):
 
 
 class LoginFailed(RemoteError):
-    """The broker does not take this user and password, or wants some and was given none."""
+    """The broker does not take this user and password."""
 
     code = "login_failed"
 
     def __init__(self, address: str, user: str, reason: str) -> None:
         WarrenError.__init__(self, f"the broker at {address} does not let {user!r} in: {reason}")
         self.address, self.user, self.reason = address, user, reason
+
+
+class UserWanted(LoginFailed):
+    """The broker answers nobody who has not logged in, and the client was given no user."""
+
+    code = "user_wanted"
+
+    def __init__(self, address: str) -> None:
+        WarrenError.__init__(self, f"the broker at {address} wants a user, and none was given")
+        self.address, self.user, self.reason = address, "", "it wants a user"

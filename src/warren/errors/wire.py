@@ -82,10 +82,10 @@ class NotAllowed(ProtocolError):
 
 
 class NotAuthenticated(ProtocolError):
-    """A request of somebody who has not shown who they are."""
+    """A request of a client that has not logged in, to a broker that wants a user."""
 
     code = "not_authenticated"
 
     def __init__(self, api_key: int) -> None:
-        super().__init__(f"API key {api_key} is not answered before SASL has told who asks")
+        super().__init__(f"this broker wants a user: API key {api_key} is answered only after a login by SASL")
         self.api_key = api_key

@@ -37,8 +37,14 @@ class BrokerReach:
     def connect(self) -> RemoteStore:
         """A client of its own. BrokerUnreached, naming the host, where the broker does not answer."""
         try:
+            # With patience: a task may begin while the broker is restarted, and Spark gives it up after a few failures.
             return connect(
-                self.servers, timeout=self.timeout_s, tls=self._context(), user=self.user, password=self.password
+                self.servers,
+                timeout=self.timeout_s,
+                wait=self.timeout_s,
+                tls=self._context(),
+                user=self.user,
+                password=self.password,
             )
         except ConnectionLost as error:
             self._complain(error)

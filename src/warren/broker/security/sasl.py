@@ -10,15 +10,17 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from warren.broker.call import Call
+from warren.broker.call import Answer, Call
 from warren.broker.kafka_errors import Code
 from warren.broker.peer import ANONYMOUS, Peer
 from warren.broker.security.scram import HASHES, Exchange, parse_first
 from warren.broker.security.users import Users
 from warren.config import AUTHENTICATION_ANSWER_S, AUTHENTICATION_TRIES_MAX, SCRAM_NONCE_SIZE
 from warren.errors import AuthenticationFailed, NotAuthenticated, TooManyLogins, WarrenError
-from warren.protocol.api import ApiKey
-from warren.protocol.kafka_codec import Fields, Values
+from warren.protocol.api import ApiKey, served
+from warren.protocol.kafka_codec import Fields, Values, encode_response
+from warren.protocol.own_errors import error_values
+from warren.protocol.own_schemas import OwnKey
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -75,6 +77,8 @@ class SaslSession:
     def __init__(self, users: Users) -> None:
         self.state, self._users = State.NEW, users
         self._mechanism, self._failure_count = PLAIN, 0
+        self.is_told = False
+        """Whether one of our own clients was told that it needs a user."""
         self._exchange: Exchange | None = None
 
     def may_ask(self, api_key: int) -> bool:
@@ -132,11 +136,22 @@ class SaslSession:
         return user
 
 
-def check_known(call: Call) -> None:
-    """NotAuthenticated, which ends the connection, for a request that is not answered to somebody unknown."""
-    session = _session(call)
-    if not session.may_ask(call.request.api_key):
-        raise NotAuthenticated(call.request.api_key)
+def refusal_to_stranger(call: Call) -> Answer:
+    """The answer to a request that is answered only after a login; None if this one may be answered now.
+
+    Our own client is told once that it needs a user. Other requests, which have no place for saying so, raise
+    NotAuthenticated, which ends the connection.
+    """
+    session, key, version = _session(call), call.request.api_key, call.request.version
+    if session.may_ask(key):
+        return None
+    error = NotAuthenticated(key)
+    if key < OwnKey.OPEN_SESSION or session.state is not State.NEW or session.is_told:
+        raise error
+    served(key, version)
+    session.is_told = True
+    LOGGER.warning("%s was not answered: %s", call.peer, error)
+    return encode_response(key, version, {"error": error_values(error)})
 
 
 def is_known(peer: Peer) -> bool:
@@ -198,7 +213,9 @@ def failed_login(broker: Broker, peer: Peer, user: str, error: WarrenError) -> W
     broker.logins.tries.failed(peer.host, user)
     if not isinstance(error, AuthenticationFailed):
         LOGGER.error("users cannot be read: %s", error)
-    LOGGER.warning("authentication failed: %s", peer)
+    # A name that is no user's is not shown, because people type passwords in the place of names.
+    tried = f"user {user!r}" if broker.users.is_known(user) else "an unknown user"
+    LOGGER.warning("authentication failed: %s from %s:%d", tried, peer.host, peer.port)
     return AuthenticationFailed()
 
 

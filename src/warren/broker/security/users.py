@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,7 @@ class Users:
         self._path, self._filesystem = store_paths.users_file(path), filesystem
         self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
         self._secret = secrets.token_hex(SECRET_SIZE)
+        self._last_read: Mapping[str, Any] = {}
 
     def names(self) -> list[str]:
         """All users, sorted."""
@@ -87,11 +89,16 @@ class Users:
         given = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
         return hmac.compare_digest(given.stored_key, kept.stored_key)
 
+    def is_known(self, name: str) -> bool:
+        """Whether the file named this user when it was last read, such as for a password that was just checked."""
+        return name in self._last_read
+
     def _read(self) -> Kept:
         data = read_json(self._filesystem, self._path) or {}
         users, secret = data.get("users", {}), data.get("secret", self._secret)
         if not isinstance(users, dict) or not isinstance(secret, str):
             raise CorruptSettings(self._path, "there are no users in it")
+        self._last_read = users
         return Kept(users, secret)
 
     def _write(self, kept: Kept) -> None:

@@ -1,0 +1,272 @@
+"""First contact of our own client: what is wrong is said at once, in words, and not tried again and again."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import warren
+from tests.broker.calls import Caller
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.simulated_clock import SimulatedClock
+from tests.unit.patience import run
+from warren.broker.security.tls import tls_context
+from warren.broker.settings import BrokerSettings
+from warren.cli.main import app
+from warren.client.calls import Calls, same
+from warren.client.connection import Connection
+from warren.config import CLIENT_BACKOFF_S_MAX
+from warren.errors import (
+    BadInput,
+    ConnectionLost,
+    LoginFailed,
+    NotAuthenticated,
+    UserWanted,
+    WrongTransport,
+)
+from warren.protocol.api import ApiKey
+from warren.protocol.own_api import checked
+from warren.protocol.own_schemas import OwnKey
+
+trustme = pytest.importorskip("trustme")
+ENDLESS_S = 3600.0
+"""A client that tried again for so long would not end in the time that a test has."""
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    authority, pem = trustme.CA(), tmp_path / "broker.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    return pem
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True)) as running:
+        running.broker.users.create("ann", "the password")
+        yield running
+
+
+@pytest.fixture
+def private(tmp_path: Path, certificate: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data", tls=tls_context(str(certificate))) as running:
+        yield running
+
+
+def nowhere() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+# --- Nobody there ---
+
+
+@pytest.mark.parametrize(("wait_s", "least_s", "most_s"), [(0.0, 0.0, 0.0), (60.0, 58.0, 60.0)])
+def test_a_refused_connection_is_tried_again_only_for_as_long_as_is_said(
+    wait_s: float, least_s: float, most_s: float
+) -> None:
+    clock = SimulatedClock()
+    begun_s = clock.steady_s()
+    calls = Calls(nowhere(), timeout_s=ENDLESS_S, first_wait_s=wait_s, tls=None, login=None, clock=clock)
+
+    with pytest.raises(ConnectionLost, match="Connection refused") as raised:
+        calls.call(OwnKey.LIST_TOPICS, {}, repeat=same)
+
+    assert least_s <= clock.steady_s() - begun_s <= most_s + CLIENT_BACKOFF_S_MAX
+    assert "Errno" not in str(raised.value)
+    assert raised.value.retryable
+
+
+def test_connect_fails_at_once_if_nobody_listens() -> None:
+    with pytest.raises(ConnectionLost, match=r"no answer from the broker at 127\.0\.0\.1:\d+: Connection refused"):
+        warren.connect(nowhere(), timeout=ENDLESS_S)
+    with pytest.raises(BadInput, match="wait"):
+        warren.connect(nowhere(), wait=-1.0)
+
+
+def test_connect_of_asyncio_fails_at_once_if_nobody_listens() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLost):
+            await warren.aio.connect(nowhere(), timeout=ENDLESS_S)
+
+    run(main())
+
+
+def test_a_client_that_was_connected_keeps_trying(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    with running_broker(tmp_path / "data") as running:
+        calls = Calls(running.address, timeout_s=60.0, tls=None, login=None, clock=clock)
+        calls.call(OwnKey.LIST_TOPICS, {}, repeat=same)
+    begun_s = clock.steady_s()
+
+    with pytest.raises(ConnectionLost):
+        calls.call(OwnKey.LIST_TOPICS, {}, repeat=same)
+
+    assert clock.steady_s() - begun_s >= 60.0 - CLIENT_BACKOFF_S_MAX
+    calls.close()
+
+
+# --- A user is wanted ---
+
+
+def test_a_client_without_a_user_is_told_once_that_the_broker_wants_one(
+    secured: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "warren.broker"),
+        pytest.raises(UserWanted, match=f"the broker at {secured.address} wants a user") as raised,
+    ):
+        warren.connect(secured.address, timeout=ENDLESS_S, wait=ENDLESS_S)
+
+    assert isinstance(raised.value, LoginFailed)
+    assert not raised.value.retryable
+    (record,) = caplog.records
+    assert "this broker wants a user" in record.getMessage()
+
+
+def test_a_stranger_who_asks_again_is_not_answered_again(secured: RunningBroker) -> None:
+    session = {"session": b"s" * 16, "software": "test"}
+    connection = Connection(secured.address, None, PATIENCE_S)
+    told = connection.call(OwnKey.OPEN_SESSION, 0, session, PATIENCE_S)
+
+    with pytest.raises(NotAuthenticated):
+        checked(told)
+    with pytest.raises(ConnectionLost):
+        connection.call(OwnKey.OPEN_SESSION, 0, session, PATIENCE_S)
+
+
+def test_a_kafka_client_without_a_user_is_disconnected(secured: RunningBroker) -> None:
+    with Caller(secured) as caller, pytest.raises((AssertionError, ConnectionError)):
+        caller.call(ApiKey.METADATA, 9, {"topics": None})
+
+
+def test_a_user_at_a_broker_that_wants_none_is_told_so(tmp_path: Path) -> None:
+    with (
+        running_broker(tmp_path / "data") as running,
+        pytest.raises(LoginFailed, match="it asks nobody for a user: connect without"),
+    ):
+        warren.connect(running.address, user="ann", password="the password", timeout=ENDLESS_S)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize(("name", "shown"), [("ann", "user 'ann'"), ("a password?", "an unknown user")])
+def test_a_failed_login_is_logged_with_the_user_that_was_tried_if_there_is_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mechanism: str, name: str, shown: str
+) -> None:
+    settings = BrokerSettings(sasl=True, mechanisms=("PLAIN", "SCRAM-SHA-256"))
+    with (
+        running_broker(tmp_path / "data", settings=settings) as running,
+        caplog.at_level(logging.WARNING, "warren.broker"),
+    ):
+        running.broker.users.create("ann", "the password")
+        with pytest.raises(LoginFailed):
+            warren.connect(running.address, user=name, password="guess", mechanism=mechanism, timeout=PATIENCE_S)
+
+    (record,) = [record for record in caplog.records if "authentication failed" in record.getMessage()]
+    assert record.getMessage().startswith(f"authentication failed: {shown} from 127.0.0.1:")
+    assert "guess" not in caplog.text
+
+
+# --- TLS on one side ---
+
+
+def test_a_client_without_tls_is_told_that_the_broker_uses_it(private: RunningBroker) -> None:
+    with pytest.raises(WrongTransport, match="answers with TLS, and this client does not use it") as raised:
+        warren.connect(private.address, timeout=ENDLESS_S, wait=ENDLESS_S)
+
+    assert not raised.value.retryable
+
+
+def test_a_client_without_tls_is_told_so_also_if_the_broker_wants_a_certificate(
+    tmp_path: Path, certificate: Path
+) -> None:
+    context = tls_context(str(certificate), client_ca=str(tmp_path / "ca.pem"))
+    with running_broker(tmp_path / "data", tls=context) as running, pytest.raises(WrongTransport):
+        warren.connect(running.address, timeout=ENDLESS_S)
+
+
+@pytest.mark.parametrize("sasl", [False, True])
+def test_a_client_with_tls_is_told_that_the_broker_does_not_use_it(tmp_path: Path, sasl: bool) -> None:
+    with (
+        running_broker(tmp_path / "data", settings=BrokerSettings(sasl=sasl)) as running,
+        pytest.raises(WrongTransport, match="answers without TLS, and this client uses it"),
+    ):
+        warren.connect(running.address, tls=True, timeout=ENDLESS_S, wait=ENDLESS_S)
+
+
+@pytest.mark.parametrize("tls", [None, True])
+def test_a_server_that_closes_every_connection_is_taken_for_neither(tls: bool | None) -> None:
+    def close_all(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    thread = threading.Thread(target=close_all, args=(listener,))
+    thread.start()
+    try:
+        with pytest.raises(ConnectionLost) as raised:
+            warren.connect(address, tls=tls, timeout=ENDLESS_S)
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(PATIENCE_S)
+
+    assert type(raised.value) is ConnectionLost
+
+
+# --- On the command line ---
+
+
+def told(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    return str(line)
+
+
+def test_a_command_says_which_option_is_missing(secured: RunningBroker) -> None:
+    said = told("topic", "list", "--server", secured.address, "--timeout", "1h")
+
+    assert said == f"the broker at {secured.address} wants a user, and none was given: give --user, or WARREN_USER"
+
+
+def test_a_command_says_that_tls_is_missing_or_too_much(private: RunningBroker, tmp_path: Path) -> None:
+    said = told("topic", "list", "--server", private.address, "--timeout", "1h")
+    pinged = told("ping", private.address)
+    with running_broker(tmp_path / "plain") as plain:
+        other = told("topic", "list", "--server", plain.address, "--tls", "--timeout", "1h")
+
+    assert said.endswith("answers with TLS, and this client does not use it: give --tls or --ca")
+    assert "answers with TLS" in pinged
+    assert other.endswith("answers without TLS, and this client uses it: leave --tls and --ca away")
+
+
+def test_a_command_fails_at_once_if_nobody_listens() -> None:
+    said: Any = told("topic", "list", "--server", nowhere(), "--timeout", "1h")
+
+    assert said.endswith("Connection refused")
+
+
+def test_a_command_keeps_trying_for_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def connect(address: str, **options: Any) -> Any:
+        given.update(options)
+        raise ConnectionLost(address, "nobody")
+
+    monkeypatch.setattr(warren, "connect", connect)
+    told("topic", "list", "--server", "127.0.0.1:1", "--connect-wait", "90s")
+
+    assert given["wait"] == 90.0

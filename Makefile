@@ -58,7 +58,7 @@ bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark
 crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
 	$(BIN)/python -m tests.crash.forever $(ARGS)
 
-soak: $(VENV)/.dev ## kill processes in a mixed run, then brokers for an hour, and check the histories; ARGS=--broker: brokers alone
+soak: $(VENV)/.dev ## kill processes in a mixed run, then brokers for an hour, and check the histories; ARGS=--broker: brokers alone, with --hostile under attack
 	$(BIN)/python -m tests.soak $(ARGS)
 
 fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped

@@ -18,7 +18,19 @@ def test_a_mixed_run_over_the_network_with_kills_and_cuts_keeps_every_promise(tm
     figures = tmp_path / "figures.json"
     # In a process of its own: clients that are cut off leave threads and warnings behind.
     command = [sys.executable, "-m", "tests.soak", "--broker", "--seed", "1", "--rounds", "1", "--kills", str(KILLS)]
-    arguments = ["--minutes", "0.07", "--alone", "0", "--calm", "0", "--durability", "os", "--json", str(figures)]
+    arguments = [
+        "--minutes",
+        "0.07",
+        "--alone",
+        "0",
+        "--calm",
+        "0",
+        "--durability",
+        "os",
+        "--hostile",
+        "--json",
+        str(figures),
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (SOURCE, ROOT)))}
 
     ended = subprocess.run(

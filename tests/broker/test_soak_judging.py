@@ -9,6 +9,7 @@ pytest.importorskip("kafka")
 pytest.importorskip("aiokafka")
 
 from tests.broker.watched import Usage
+from tests.soak.network.hostile import SAMPLES_MIN, Waits, judged_waits
 from tests.soak.network.run import Stretch, judged
 
 MB = 1 << 20
@@ -39,3 +40,18 @@ def test_one_that_is_watched_for_longer_is_compared_with_itself_alone() -> None:
 
 def test_a_time_that_was_too_short_tells_nothing() -> None:
     assert judged([stretch(0, USUAL, USUAL._replace(files=1000), 5.0)]) == []
+
+
+def test_a_broker_under_attack_may_grow_at_first_but_not_for_long() -> None:
+    grown = USUAL._replace(private=USUAL.private + 9 * MB)
+
+    assert judged([Stretch(0, 72.0, USUAL, grown, is_attacked=True)]) == []
+    assert [fault.kind for fault in judged([Stretch(0, 1200.0, USUAL, grown, is_attacked=True)])] == ["grown"]
+
+
+def test_a_witness_that_waits_a_tenth_of_a_second_longer_under_attack_is_a_fault() -> None:
+    calm = Waits(SAMPLES_MIN, 0.001, 0.02, 0.3)
+
+    assert judged_waits(calm, calm._replace(p99_s=0.119)) == []
+    assert judged_waits(calm, calm._replace(p99_s=0.121)) == ["p99 of the witness: 20.0 ms, and 121.0 ms under attack"]
+    assert judged_waits(calm, Waits(SAMPLES_MIN - 1, 1.0, 1.0, 1.0)) == []

@@ -36,8 +36,8 @@ class Login(NamedTuple):
 class Wire:
     """One connection of an attacker. Whatever the broker does to it is no error."""
 
-    def __init__(self, port: int, login: Login | None = None) -> None:
-        self._socket = socket.create_connection((HOST, port), ANSWER_S_MAX)
+    def __init__(self, port: int, login: Login | None = None, source: str = HOST) -> None:
+        self._socket = socket.create_connection((HOST, port), ANSWER_S_MAX, (source, 0))
         self._count = 0
         if login is not None:
             self.ask(APIS[ApiKey.SASL_HANDSHAKE], 1, encode_request(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}))
@@ -51,6 +51,12 @@ class Wire:
     def send(self, data: bytes) -> None:
         with suppress(*CLOSED):
             self._socket.sendall(data)
+
+    def send_for(self, data: bytes, seconds: float) -> None:
+        """As much of it as the broker takes in that time."""
+        self._socket.settimeout(seconds)
+        self.send(data)
+        self._socket.settimeout(ANSWER_S_MAX)
 
     def frame(self, content: bytes) -> None:
         self.send(INT32.pack(len(content)) + content)
@@ -92,8 +98,8 @@ class Wire:
 class Attacker:
     """Draws attacks from a seed. `count` tells how many requests and pieces it has sent."""
 
-    def __init__(self, port: int, chance: random.Random, login: Login | None = None) -> None:
-        self._port, self._chance, self._login = port, chance, login
+    def __init__(self, port: int, chance: random.Random, login: Login | None = None, source: str = HOST) -> None:
+        self._port, self._chance, self._login, self._source = port, chance, login, source
         self._known, self._silent = Knowledge(), list[Wire]()
         self.count = 0
         self.kinds: Sequence[Callable[[], None]] = (
@@ -123,7 +129,7 @@ class Attacker:
             wire.close()
 
     def _wire(self) -> Wire:
-        return Wire(self._port, self._login)
+        return Wire(self._port, self._login, self._source)
 
     def _request(self, api: Api, version: int) -> bytes:
         self.count += 1

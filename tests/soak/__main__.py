@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROUND_S: Final = 120.0
 CALM_SHARE: Final = 0.6
 ALONE_SHARE: Final = 1 / 3
+WAITS: Final = ("p50", "p99", "most")
 CONSOLE: Final = Console(highlight=False)
 
 
@@ -50,6 +51,7 @@ def main() -> int:
     parser.add_argument("--calm", type=float, default=CALM_SHARE, help="of the broker: the share without kills")
     parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
     parser.add_argument("--durability", default="commit", help="of the broker: of the topic")
+    parser.add_argument("--hostile", action="store_true", help="of the broker: a client attacks it all the while")
     parser.add_argument("--json", type=Path, default=None, help="of the broker: where the figures are written")
     arguments = parser.parse_args()
     CONSOLE.print(f"seed {arguments.seed}")
@@ -95,6 +97,7 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
         calm_s=round_s * arguments.calm,
         pace_s=arguments.pace,
         durability=arguments.durability,
+        is_attacked=arguments.hostile,
     )
     plans = [plan] * rounds + ([plan._replace(kills=1, chaos_s=1.0, calm_s=alone_s)] if alone_s else [])
     begun = time.monotonic()
@@ -104,6 +107,11 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
 
     outcome = network.run(directory, arguments.seed, plans=plans, progress=show)
     CONSOLE.print(table_of(outcome.stretches))
+    for name, waits in (("without", outcome.calm), ("under", outcome.attacked)):
+        if waits is not None:
+            times = ", ".join(f"{what} {each * 1e3:.1f} ms" for what, each in zip(WAITS, waits[1:], strict=True))
+            CONSOLE.print(f"The witness {name} attack: {waits.answers:,} answers, {times}")
+    CONSOLE.print(f"The most memory that a broker ever took: {outcome.resident_max / 1e6:.0f} MB")
     for fault in outcome.faults[:100]:
         CONSOLE.print(fault.kind, fault.detail, markup=False)
     CONSOLE.print(
@@ -114,6 +122,8 @@ def over_network(directory: Path, arguments: argparse.Namespace) -> int:
     )
     if arguments.json is not None:
         facts = outcome._asdict() | {
+            "calm": None if outcome.calm is None else outcome.calm._asdict(),
+            "attacked": None if outcome.attacked is None else outcome.attacked._asdict(),
             "seed": arguments.seed,
             "seconds": time.monotonic() - begun,
             "stretches": [

@@ -14,6 +14,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from tests.soak.network.async_side import AsyncSide
+from tests.soak.network.logins import OF_PYTHON
 from tests.soak.network.producers import FLUSH_S, Place, quiet_config
 from tests.soak.worker import Row
 
@@ -121,6 +122,7 @@ class OfKafkaPython(Noting):
             reconnect_backoff_max_ms=500,
             request_timeout_ms=15_000,
             partition_assignment_strategy=[RangePartitionAssignor],
+            **OF_PYTHON,
         )
 
     def step(self) -> None:
@@ -158,6 +160,7 @@ class OfAiokafka(Noting):
             heartbeat_interval_ms=500,
             request_timeout_ms=10_000,
             partition_assignment_strategy=[RangeOfAiokafka],
+            **OF_PYTHON,
         )
         await consumer.start()
         return consumer

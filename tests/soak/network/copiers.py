@@ -9,6 +9,7 @@ import confluent_kafka
 
 import warren
 from tests.soak.network.consumers import SESSION_MS, WAIT_S
+from tests.soak.network.logins import OF_WARREN
 from tests.soak.network.producers import Place, quiet_config
 
 COPIED_MAX: Final = 100
@@ -81,7 +82,7 @@ class OfWarren:
 
     def __init__(self, place: Place, group: str, timeout_s: float) -> None:
         self._place, self._copy = place, copy_of(place.topic, group)
-        store: Any = warren.connect(place.address, timeout=timeout_s)
+        store: Any = warren.connect(place.address, timeout=timeout_s, **OF_WARREN)
         self._store = store
         try:
             topic: Any = store.topic(place.topic)

@@ -23,6 +23,7 @@ import kafka.errors
 import warren
 from tests.soak.history import Writer
 from tests.soak.network import consumers, copiers, producers
+from tests.soak.network.logins import OF_WARREN
 from tests.soak.network.producers import Place, Role
 from tests.soak.worker import QUEUE, STREAM, Producer, ReaderOverNetwork, TakerOverNetwork
 from warren.errors import WarrenError
@@ -57,7 +58,7 @@ class OfWarren:
     """A client of `warren.connect`: what the embedded run does, over the network."""
 
     def __init__(self, place: Place, kind: str) -> None:
-        store: Any = warren.connect(place.address, timeout=CALL_S)
+        store: Any = warren.connect(place.address, timeout=CALL_S, **OF_WARREN)
         self._store = store
         try:
             topic: Any = store.topic(place.topic)

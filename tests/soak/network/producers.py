@@ -13,6 +13,7 @@ import kafka
 
 from tests.soak.history import Writer
 from tests.soak.network.async_side import AsyncSide
+from tests.soak.network.logins import OF_CONFLUENT, OF_PYTHON
 
 FLUSH_S: Final = 60.0
 IN_FLIGHT_MAX: Final = 300
@@ -51,7 +52,8 @@ class Numbered:
 
 def quiet_config(address: str, **config: Any) -> dict[str, Any]:
     """What every client of librdkafka is told: not to tell of each connection that is lost."""
-    return {"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500, **config}
+    quiet = {"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500}
+    return {**quiet, **OF_CONFLUENT, **config}
 
 
 class OfConfluent:
@@ -122,7 +124,11 @@ class OfKafkaPython:
     def __init__(self, place: Place) -> None:
         self._place, self._numbered = place, Numbered(place)
         self._producer = kafka.KafkaProducer(
-            bootstrap_servers=place.address, enable_idempotence=True, linger_ms=5, reconnect_backoff_max_ms=500
+            bootstrap_servers=place.address,
+            enable_idempotence=True,
+            linger_ms=5,
+            reconnect_backoff_max_ms=500,
+            **OF_PYTHON,
         )
 
     def step(self) -> None:
@@ -147,7 +153,11 @@ class OfAiokafka:
 
     async def _started(self) -> Any:
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=self._place.address, enable_idempotence=True, linger_ms=5, request_timeout_ms=10_000
+            bootstrap_servers=self._place.address,
+            enable_idempotence=True,
+            linger_ms=5,
+            request_timeout_ms=10_000,
+            **OF_PYTHON,
         )
         await producer.start()
         return producer

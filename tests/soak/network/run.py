@@ -15,35 +15,51 @@ from typing import Final, NamedTuple
 
 import warren
 from tests.broker.watched import Usage, WatchedBroker
+from tests.fuzz.valid import TOPICS
 from tests.soak.checker import Fault, Stored, check, check_copy
 from tests.soak.history import Event, read_all
 from tests.soak.network.copiers import COPIES, copy_of
 from tests.soak.network.crew import CONSUMERS, FAULT, GROUPS, OURS, PREFETCHING, PRODUCERS, STEP_S_MAX, Job, Worker
+from tests.soak.network.hostile import Hostile, Waits, Witness, judged_waits
+from tests.soak.network.logins import MALLORY, PREFIX, SETTINGS, SOAK
 from tests.soak.network.progress import Progress
 from tests.soak.network.proxy import HOST, Proxy
+from warren.broker.security.rights import EVERY, USER, Kind, Operation, Pattern, Permission, Right, RightsFile
+from warren.broker.security.users import Users
 from warren.queue.positions import stored_position
 from warren.queue.topic import Topic
 
 PARTITIONS: Final = 4
 DRAIN_S_MAX: Final = 60.0 + STEP_S_MAX
 SAMPLE_S: Final = 0.5
+WINDOW_S: Final = 15.0
+"""How long the broker is watched with attacks, and then without."""
+SETTLE_S: Final = 5.0
+"""What is left of the attack before, or of the time without one, is over by then."""
 MEMORY_GROWTH_MAX: Final = 40 << 20
 PRIVATE_GROWTH_MAX: Final = 8 << 20
 FILES_GROWTH_MAX: Final = 40
 STRETCH_S_MIN: Final = 30.0
 """In less time nothing settles that could be judged."""
+ATTACKED_STRETCH_S_MIN: Final = 300.0
+"""The same if the broker is attacked: the first attacks make its heap larger, and the later ones must not."""
 GENTLE_SHARE: Final = 0.2
 """How many of the ends of a broker are by SIGTERM."""
 
 
 class Plan(NamedTuple):
-    """How long a round kills brokers and how long it leaves them alone, and how hard clients work."""
+    """How long a round kills brokers and how long it leaves them alone, and how hard clients work.
+
+    With `is_attacked` a hostile client attacks the broker while brokers are killed, and in every other period of the
+    time without kills.
+    """
 
     kills: int = 3
     chaos_s: float = 8.0
     calm_s: float = 0.0
     pace_s: float = 0.02
     durability: str = "os"
+    is_attacked: bool = False
 
 
 class Stretch(NamedTuple):
@@ -53,6 +69,7 @@ class Stretch(NamedTuple):
     seconds: float
     middle: Usage
     last: Usage
+    is_attacked: bool = False
 
 
 class Outcome(NamedTuple):
@@ -65,20 +82,23 @@ class Outcome(NamedTuple):
     connections: dict[str, int]
     crashes: dict[str, int]
     stretches: list[Stretch]
+    calm: Waits | None
+    attacked: Waits | None
+    resident_max: int
     faults: list[Fault]
 
 
 class Served:
     """The broker, at one address whoever serves there; errors that it logs are faults."""
 
-    def __init__(self, path: Path, advertised: str, port: int, durability: str) -> None:
+    def __init__(self, path: Path, advertised: str, port: int, http_port: int, durability: str) -> None:
         self._path, self._port = path, port
-        self._flags = ("--advertise", advertised, "--durability", durability)
-        self.kills, self.faults = 0, list[Fault]()
+        self._flags = ("--advertise", advertised, "--durability", durability, "--http-port", str(http_port))
+        self.kills, self.resident_max, self.faults = 0, 0, list[Fault]()
         self.broker = self._start()
 
     def _start(self) -> WatchedBroker:
-        settings = {"WARREN_BROKER_AUTO_CREATE_TOPICS": "false"}
+        settings = {"WARREN_BROKER_AUTO_CREATE_TOPICS": "false", **SETTINGS}
         return WatchedBroker(self._path, *self._flags, port=self._port, variables=settings)
 
     def restart(self, how: signal.Signals) -> None:
@@ -87,6 +107,7 @@ class Served:
         self.broker = self._start()
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self.resident_max = max(self.resident_max, self.broker.usage().resident_max)
         code = self.broker.end(how)
         if code != (0 if how is signal.SIGTERM else -how):
             self.faults.append(Fault("died", f"the broker ended with {code} on {how.name}"))
@@ -105,36 +126,83 @@ def run(
     There is one for each plan.
     """
     draw = random.Random(seed)
-    with socket.create_server((HOST, 0)) as free:
-        port = free.getsockname()[1]
+    with socket.create_server((HOST, 0)) as free, socket.create_server((HOST, 0)) as free_for_http:
+        port, http_port = free.getsockname()[1], free_for_http.getsockname()[1]
     proxy = Proxy(port, seed)
-    served = Served(directory / "store", proxy.address, port, plans[0].durability)
+    _admit(directory / "store")
+    served = Served(directory / "store", proxy.address, port, http_port, plans[0].durability)
+    witness = Witness(port, directory / "waits")
+    hostile = Hostile(port, http_port, seed) if any(plan.is_attacked for plan in plans) else None
     done: list[Round] = []
     try:
         for number, plan in enumerate(plans):
-            one = Round(directory / f"round-{number}", number, served, proxy, draw, plan)
+            one = Round(directory / f"round-{number}", number, served, proxy, draw, plan, hostile)
             done.append(one)
             one.go(lambda what, number=number: progress(number, what))  # type: ignore[misc]
             if one.faults:
                 break
     finally:
+        if hostile is not None:
+            hostile.close()
+        witness.close()
         served.broker.close() if done and done[-1].faults else served.end()
         proxy.close()
     stretches = [one.stretch for one in done if one.stretch is not None]
+    calm, attacked = (
+        witness.waits(window for one in done for window in one.windows[is_attacked]) for is_attacked in (False, True)
+    )
     faults = [*served.faults, *(fault for one in done for fault in one.faults), *judged(stretches)]
+    faults += [Fault("slow", what) for what in judged_waits(calm, attacked)]
     messages, events = sum(one.messages for one in done), sum(one.events for one in done)
     outages = sum(one.outages for one in done)
     crashes = dict(sum((one.crashes for one in done), Counter[str]()))
-    return Outcome(served.kills, messages, events, outages, dict(proxy.counts), crashes, stretches, faults)
+    return Outcome(
+        served.kills,
+        messages,
+        events,
+        outages,
+        dict(proxy.counts),
+        crashes,
+        stretches,
+        calm,
+        attacked,
+        served.resident_max,
+        faults,
+    )
+
+
+def _admit(path: Path) -> None:
+    """The users of the run; one of them may do nothing but to its own topics, groups and transactions."""
+    with warren.open(path) as store:
+        for name in TOPICS:
+            store.topic(name)
+    users, rights = Users(str(path)), RightsFile(str(path))
+    for login in (SOAK, MALLORY):
+        users.create(login.user, login.password)
+    rights.add(
+        [
+            Right(kind, PREFIX, Pattern.PREFIXED, USER + MALLORY.user, EVERY, Operation.ALL, Permission.ALLOW)
+            for kind in (Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID)
+        ]
+    )
 
 
 class Round:
     """One topic, from the first put to the last message consumed."""
 
     def __init__(
-        self, directory: Path, number: int, served: Served, proxy: Proxy, draw: random.Random, plan: Plan
+        self,
+        directory: Path,
+        number: int,
+        served: Served,
+        proxy: Proxy,
+        draw: random.Random,
+        plan: Plan,
+        hostile: Hostile | None,
     ) -> None:
         directory.mkdir()
+        self._hostile = hostile if plan.is_attacked else None
+        self.windows: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
         self._directory, self._number, self._served, self._proxy = directory, number, served, proxy
         self._draw, self._plan = draw, plan
         self._topic = f"soak-{number}"
@@ -151,10 +219,12 @@ class Round:
         makers, takers = self._crew(PRODUCERS), self._crew(CONSUMERS)
         try:
             progress("kills")
+            self._turn(is_attacked=True)
             self._kill()
             progress("calm")
             self._watch()
             progress("draining")
+            self._turn(is_attacked=False)
             self._proxy.is_calm = True
             stored = self._drained(makers)
         finally:
@@ -189,17 +259,30 @@ class Round:
             self._served.restart(signal.SIGTERM if is_gentle else signal.SIGKILL)
         time.sleep(self._draw.random() * self._plan.chaos_s / max(1, self._plan.kills))
 
+    def _turn(self, *, is_attacked: bool) -> None:
+        if self._hostile is not None:
+            self._hostile.turn(is_on=is_attacked)
+
     def _watch(self) -> None:
-        """Leave the broker alone, and look at what it takes."""
+        """Leave the broker alone, by turns with and without attacks, and look at what it takes when it has settled."""
         begun = time.monotonic()
-        samples = []
+        samples, is_attacked = [], False
         while time.monotonic() < begun + self._plan.calm_s:
-            samples.append(self._served.broker.usage())
-            time.sleep(SAMPLE_S)
+            self._turn(is_attacked=is_attacked)
+            if self._hostile is not None:
+                time.sleep(SETTLE_S)
+            window = time.monotonic_ns()
+            end = min(time.monotonic() + WINDOW_S, begun + self._plan.calm_s)
+            while time.monotonic() < end:
+                usage = self._served.broker.usage()
+                samples += [] if is_attacked else [usage]
+                time.sleep(SAMPLE_S)
+            self.windows[is_attacked].append((window, time.monotonic_ns()))
+            is_attacked = self._hostile is not None and not is_attacked
         if len(samples) >= 4:
             half = len(samples) // 2
             middle, last = _typical(samples[half // 2 : half]), _typical(samples[half + half // 2 :])
-            self.stretch = Stretch(self._number, time.monotonic() - begun, middle, last)
+            self.stretch = Stretch(self._number, time.monotonic() - begun, middle, last, self._hostile is not None)
 
     # --- Coming to an end ---
 
@@ -293,7 +376,11 @@ def judged(stretches: Sequence[Stretch]) -> list[Fault]:
     """Whether the broker takes more at the end than in the middle of the first stretch, or within one stretch."""
     faults = []
     stretches = [one for one in stretches if one.seconds >= STRETCH_S_MIN]
-    pairs = [(one.middle, one.last, f"within round {one.round_number}") for one in stretches]
+    pairs = [
+        (one.middle, one.last, f"within round {one.round_number}")
+        for one in stretches
+        if not one.is_attacked or one.seconds >= ATTACKED_STRETCH_S_MIN
+    ]
     # A broker that is watched for longer is older.
     alike = [one for one in stretches if one.seconds < 2 * stretches[0].seconds]
     if len(alike) > 1:

@@ -1,0 +1,235 @@
+"""A client that means harm beside the long run, and a witness of how long the broker keeps others waiting."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import statistics
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.fuzz.attacks import ANSWER_S_MAX, CLOSED, UNREADABLE, Attacker, Login, Wire
+from tests.fuzz.valid import GROUPS, TOPICS, framed
+from tests.soak.network.logins import MALLORY, SOAK
+from warren.protocol.api import APIS, ApiKey
+from warren.protocol.codec import INT32
+from warren.protocol.kafka_codec import encode_request
+
+HOSTILE_ADDRESS: Final = "127.0.0.2"
+"""From where it attacks: limits for an address are not to fall on the others."""
+MANY: Final = 10_000
+PARTIAL_FRAME: Final = 90 << 20
+PARTIAL_SENT: Final = 8 << 20
+PARTIAL_COUNT: Final = 8
+STRANGERS: Final = 200
+HELD_S: Final = 3.0
+PERIOD_S: Final = 0.01
+"""How often the witness asks."""
+SAMPLE: Final = struct.Struct("<qq")
+"""When the witness asked, on the steady clock, and how long it waited, both in nanoseconds."""
+WAIT_GROWTH_S_MAX: Final = 0.1
+SAMPLES_MIN: Final = 200
+
+
+class Hostile:
+    """Attacks as a user with few rights and as a stranger, over and over, in a process of its own while it `is_on`."""
+
+    def __init__(self, port: int, http_port: int, seed: int) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self._is_on, self._is_over = context.Event(), context.Event()
+        given = (port, http_port, seed, self._is_on, self._is_over)
+        self._process = context.Process(target=attack, args=given, daemon=True)
+        self._process.start()
+
+    def turn(self, *, is_on: bool) -> None:
+        """Begin to attack, or pause after the attack that is under way."""
+        if is_on:
+            self._is_on.set()
+        else:
+            self._is_on.clear()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._is_on.set()
+        self._process.join(ANSWER_S_MAX * 3)
+        self._process.kill()
+
+
+def attack(port: int, http_port: int, seed: int, is_on: Event, is_over: Event) -> None:
+    """In the process of the attacker: one attack after the other until it is over."""
+    draw = random.Random(seed)
+    fuzzers = [Attacker(port, draw, login, source=HOSTILE_ADDRESS) for login in (MALLORY, None)]
+    heavy = Heavy(port, http_port, draw)
+    while not is_over.is_set():
+        is_on.wait()
+        with suppress(*CLOSED, *UNREADABLE, OSError):
+            draw.choice([draw.choice(fuzzers).step, heavy.step])()
+    os._exit(0)
+
+
+class Heavy:
+    """Requests that are as large as they may be, and connections that take places and memory and give nothing."""
+
+    def __init__(self, port: int, http_port: int, draw: random.Random) -> None:
+        self._port, self._http_port, self._draw = port, http_port, draw
+        self._kinds: Sequence[Callable[[], None]] = (
+            self.large_requests,
+            self.large_requests,
+            self.partial_frames,
+            self.strangers,
+            self.half_requests_over_http,
+            self.wrong_passwords,
+        )
+
+    def step(self) -> None:
+        self._draw.choice(self._kinds)()
+
+    def _wire(self, login: Login | None = MALLORY) -> Wire:
+        return Wire(self._port, login, source=HOSTILE_ADDRESS)
+
+    def large_requests(self) -> None:
+        """Many names, keys and partitions in one request, of several kinds; some answers are never read."""
+        wire = self._wire()
+        key, version, values = self._draw.choice(list(large_values()))
+        if self._draw.random() < 0.3:
+            wire.frame(framed(key, version, encode_request(key, version, values)))
+            time.sleep(self._draw.random())
+        else:
+            wire.ask(APIS[key], version, encode_request(key, version, values))
+        wire.close()
+
+    def partial_frames(self) -> None:
+        """Large frames that are begun and not ended."""
+        wires = [self._wire() for _ in range(PARTIAL_COUNT)]
+        for wire in wires:
+            wire.send_for(INT32.pack(PARTIAL_FRAME) + bytes(PARTIAL_SENT), HELD_S / PARTIAL_COUNT)
+        time.sleep(HELD_S)
+        for wire in wires:
+            wire.close()
+
+    def strangers(self) -> None:
+        """Connections that say nothing."""
+        wires = [self._wire(None) for _ in range(STRANGERS)]
+        time.sleep(HELD_S)
+        for wire in wires:
+            wire.close()
+
+    def half_requests_over_http(self) -> None:
+        wires = [Wire(self._http_port, source=HOSTILE_ADDRESS) for _ in range(STRANGERS)]
+        for wire in wires:
+            wire.send(b"GET /healthz HTTP/1.1\r\nX: ")
+        time.sleep(HELD_S)
+        for wire in wires:
+            wire.close()
+
+    def wrong_passwords(self) -> None:
+        for _ in range(5):
+            self._wire(Login(SOAK.user, f"{self._draw.random()}")).close()
+
+
+def large_values() -> Iterable[tuple[ApiKey, int, dict[str, Any]]]:
+    """Requests with as many entries as are taken, most of them for what mallory may see."""
+    names = [f"{TOPICS[0]}-{number}" for number in range(MANY)]
+    parts = range(MANY)
+    yield ApiKey.METADATA, 9, {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+    yield ApiKey.METADATA, 9, {"topics": [{"name": TOPICS[0]}] * MANY, "allow_auto_topic_creation": False}
+    yield ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": names}
+    yield ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"{GROUPS[0]}-{number}" for number in parts]}
+    resources = [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in names]
+    yield ApiKey.DESCRIBE_CONFIGS, 4, {"resources": resources}
+    listed = [{"partition_index": each, "current_leader_epoch": -1, "timestamp": -1} for each in parts]
+    yield (
+        ApiKey.LIST_OFFSETS,
+        6,
+        {"replica_id": -1, "isolation_level": 0, "topics": [{"name": TOPICS[0], "partitions": listed}]},
+    )
+    put = [{"index": each, "records": None} for each in parts]
+    yield (
+        ApiKey.PRODUCE,
+        9,
+        {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": TOPICS[0], "partition_data": put}]},
+    )
+    fetched = [{"partition": each, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for each in parts]
+    yield (
+        ApiKey.FETCH,
+        11,
+        {
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_bytes": 1 << 20,
+            "topics": [{"topic": TOPICS[0], "partitions": fetched}],
+        },
+    )
+
+
+# --- The witness ---
+
+
+class Waits(NamedTuple):
+    """How long the witness waited for its answers, in seconds."""
+
+    answers: int
+    middle_s: float
+    p99_s: float
+    most_s: float
+
+
+class Witness:
+    """Asks the broker for its versions every PERIOD_S in a process of its own, and writes down how long that took."""
+
+    def __init__(self, port: int, path: Path) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self._is_over, self._path = context.Event(), path
+        self._process = context.Process(target=witness, args=(port, str(path), self._is_over), daemon=True)
+        self._process.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._process.join(ANSWER_S_MAX * 2)
+        self._process.kill()
+
+    def waits(self, windows: Iterable[tuple[int, int]]) -> Waits | None:
+        """Those that began within the windows of the steady clock; None if there were none."""
+        data = self._path.read_bytes()
+        whole = data[: len(data) // SAMPLE.size * SAMPLE.size]
+        spans = list(windows)
+        found = sorted(
+            waited for asked, waited in SAMPLE.iter_unpack(whole) if any(start <= asked < end for start, end in spans)
+        )
+        if not found:
+            return None
+        p99 = found[min(len(found) - 1, len(found) * 99 // 100)]
+        return Waits(len(found), statistics.median(found) / 1e9, p99 / 1e9, found[-1] / 1e9)
+
+
+def witness(port: int, path: str, is_over: Event) -> None:
+    """In the process of the witness. A broker that is killed ends a connection: that is not a wait."""
+    api = APIS[ApiKey.API_VERSIONS]
+    body = encode_request(ApiKey.API_VERSIONS, 0, {})
+    with open(path, "ab", buffering=0) as file:
+        while not is_over.is_set():
+            with suppress(*CLOSED, OSError):
+                wire = Wire(port, SOAK)
+                while not is_over.wait(PERIOD_S):
+                    asked = time.monotonic_ns()
+                    if wire.ask(api, 0, body) is None:
+                        break
+                    file.write(SAMPLE.pack(asked, time.monotonic_ns() - asked))
+                wire.close()
+            is_over.wait(PERIOD_S * 10)
+    os._exit(0)
+
+
+def judged_waits(calm: Waits | None, attacked: Waits | None) -> list[str]:
+    """What is wrong with the waits: one of a hundred is WAIT_GROWTH_S_MAX longer while the broker is attacked."""
+    if calm is None or attacked is None or min(calm.answers, attacked.answers) < SAMPLES_MIN:
+        return []
+    if attacked.p99_s - calm.p99_s <= WAIT_GROWTH_S_MAX:
+        return []
+    return [f"p99 of the witness: {calm.p99_s * 1e3:.1f} ms, and {attacked.p99_s * 1e3:.1f} ms under attack"]

@@ -105,7 +105,9 @@ class TransactionLife:
             self.store.topic(name, partitions=partitions, durability=durability, version=version, block_size=64 << 10)
         source = self.store.topic("source", partitions=2, block_size=64 << 10)
         self.stream = source.group("billing")
-        self.work = self.store.topic("jobs", block_size=64 << 10).group("workers", mode="queue", lease=LEASE_S)
+        self.work = self.store.topic("jobs", block_size=64 << 10).group(
+            "workers", mode="queue", lease=LEASE_S, backoff=0.0
+        )
 
     def _fill(self) -> None:
         for partition in (0, 1):

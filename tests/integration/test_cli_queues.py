@@ -754,6 +754,9 @@ def test_nothing_to_take_is_told_from_an_empty_message(run: Run) -> None:
 
 @both
 def test_what_is_not_acknowledged_comes_again_and_dies_in_the_end(run: Run) -> None:
+    run("put", "jobs", "good")
+    run("take", "jobs", "workers")
+    run("group", "configure", "jobs", "workers", "--backoff", "0s")
     run("put", "jobs", "bad", "--tag", "x", "-H", "trace=7")
 
     attempts = [objects(run("take", "jobs", "workers", "--no-ack", "--json"))[0]["attempt"] for _ in range(5)]
@@ -792,7 +795,7 @@ def test_what_could_not_be_written_is_handed_out_again(run: Run, place: Path) ->
         taking.wait(60)
 
     assert b"Traceback" not in complaint
-    found = objects(run("take", "jobs", "workers", "-n", "999", "--json"))
+    found = objects(run("take", "jobs", "workers", "-n", "999", "--wait", "30s", "--json"))
     assert [each["attempt"] for each in found] == [2] * 500
 
 

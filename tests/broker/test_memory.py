@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
+import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import warren
 from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S, running_broker
 from tests.broker.test_hot_paths import batch, fetched, wait_until
 from warren.broker.budget import Kind
 from warren.broker.kafka_errors import Code
 from warren.broker.limits import Limits
+from warren.broker.own.groups import HeldStream, Try
 from warren.protocol.api import ApiKey
 from warren.protocol.codec import INT32
 from warren.protocol.heads import Request, request_frame
 from warren.protocol.kafka_codec import encode_request
+from warren.protocol.own_api import position_values, positions_of
+from warren.protocol.own_schemas import OwnKey
 
 MIB = 1 << 20
 LIMITS = Limits(memory_size_max=32 * MIB, frame_size_max=12 * MIB)
@@ -136,3 +143,72 @@ def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_drop
         assert broker.budget.drops > 0
         clients.close()
         wait_until(lambda: broker.budget.size == 0)
+
+
+# --- Reads of our own clients ---
+
+
+def held_bytes(work: Callable[[], object]) -> tuple[int, int]:
+    """How many bytes Python holds more after `work`, and at most meanwhile."""
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    work()
+    gc.collect()
+    after, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return after - before, peak - before
+
+
+def test_reads_that_may_be_asked_for_again_are_remembered_without_their_messages(tmp_path: Path) -> None:
+    with warren.open(tmp_path / "data", durability="os", keeps=False) as store:
+        topic = store.topic("orders", 2)
+        for number in range(40):
+            topic.put(bytes(MIB), partition=number % 2)
+        held, last = HeldStream(topic.group("billing")), Try()
+
+        def read() -> None:
+            for serial in range(1, 11):
+                held.begin(serial, last, is_retry=False)
+                assert len(held.read(serial, last, 1000, 2 * MIB)["numbers"]) <= 3
+
+        kept, peak = held_bytes(read)
+
+        assert kept < MIB
+        assert peak < 12 * MIB
+        # What the last read gave is read again.
+        before = held.group.read_positions()
+        held.begin(10, Try(), is_retry=True)
+        assert sum(before.values()) - sum(held.group.read_positions().values()) == 2
+        held.close()
+
+
+def test_a_read_backwards_gives_no_more_bytes_than_were_asked_for(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as running, warren.connect(running.address) as client:
+        topic = running.broker.store.topic("orders")
+        for number in range(20):
+            topic.put(b"%d" % number * (MIB // 4), tag="even" if number % 2 == 0 else "odd")
+        values = {"topic": "orders", "limit": 256, "is_backwards": True, "bytes_max": 1000, "tag": "even"}
+
+        found = client.calls.call(OwnKey.READ, values | {"positions": position_values({0: 19})})
+        numbers = [message.number for message in client.topic("orders").partition(0).backwards()]
+
+        assert list(found.messages.numbers) == [18]
+        assert positions_of(found.positions) == {0: 17}
+        assert numbers == list(range(20))[::-1]
+        nothing = client.calls.call(OwnKey.READ, values | {"positions": position_values({0: 0}), "tag": "odd"})
+        assert list(nothing.messages.numbers) == []
+        assert positions_of(nothing.positions) == {0: -1}
+
+
+def test_going_backwards_reads_few_large_messages_at_once(tmp_path: Path) -> None:
+    with warren.open(tmp_path / "data", durability="os", keeps=False) as store:
+        log = store.topic("orders").partition(0)
+        for _ in range(30):
+            log.append(bytes(MIB))
+        for _ in range(3):
+            log.append(b"small")
+
+        _, peak = held_bytes(lambda: [message.number for message in log.backwards()])
+
+        assert peak < 10 * MIB

@@ -154,13 +154,13 @@ class Ownership:
 
     # --- Reading ---
 
-    def read(self, limit: int, tag: TagFilter | None) -> list[Message]:
-        """Up to `limit` messages, of one partition after the other."""
+    def read(self, limit: int, tag: TagFilter | None, bytes_max: int | None = None) -> list[Message]:
+        """Up to `limit` messages, and about `bytes_max` bytes of them, of one partition after the other."""
         with self._mutex:
-            collected = Collected(limit)
+            collected = Collected(limit, bytes_max)
             for _ in range(len(self._owned)):
                 try:
-                    found = self._rotation.next_page(self._topic.logs, collected.room, tag)
+                    found = self._rotation.next_page(self._topic.logs, collected.room, tag, collected.bytes_room)
                 except WarrenError:
                     if not collected.messages:
                         raise

@@ -57,8 +57,12 @@ class Rotation(Generic[AnyCursor]):
         """Read these from now on."""
         self._cursors, self._turn = sorted(cursors, key=lambda cursor: cursor.partition), 0
 
-    def next_page(self, logs: Sequence[Log], limit: int, tag: TagFilter | None) -> tuple[AnyCursor, Page] | None:
+    def next_page(
+        self, logs: Sequence[Log], limit: int, tag: TagFilter | None, bytes_max: int | None = None
+    ) -> tuple[AnyCursor, Page] | None:
         """Up to `limit` messages of the partition whose turn it is, among those that have any; its cursor stays.
+
+        With `bytes_max`, of about so many bytes.
 
         FellBehind, or what else is wrong with a partition, when it is its turn: the next call goes on with the others.
         """
@@ -71,7 +75,7 @@ class Rotation(Generic[AnyCursor]):
                 continue
             self._turn = (place + 1) % count
             try:
-                page = log.read_page(cursor.position, limit=limit, tag=tag, wait=0.0)
+                page = log.read_page(cursor.position, limit=limit, tag=tag, wait=0.0, bytes_max=bytes_max)
             except NumberRetired as error:
                 raise FellBehind(self._topic, cursor.partition, error.number, error.first) from error
             if page.messages:
@@ -91,13 +95,17 @@ class Rotation(Generic[AnyCursor]):
 
 
 class Collected:
-    """Messages of several pages, up to `limit`."""
+    """Messages of several pages, up to `limit`, and up to `bytes_max` bytes of bodies if that is given."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, bytes_max: int | None = None) -> None:
         self.messages: list[Message] = []
-        self.room = limit
+        self.room, self.bytes_room = limit, bytes_max
 
     def add(self, page: Page) -> None:
         # The first page is most often the only one, and not copied.
         self.messages = self.messages + page.messages if self.messages else page.messages
         self.room -= len(page.messages)
+        if self.bytes_room is not None:
+            self.bytes_room -= sum(len(message.body) for message in page.messages)
+            if self.bytes_room <= 0:
+                self.room = 0

@@ -92,10 +92,14 @@ class StreamGroup:
             messages = self._read(limit)
         return messages
 
-    def _read(self, limit: int) -> list[Message]:
+    def read_within(self, limit: int, bytes_max: int) -> list[Message]:
+        """The same without a wait, and no more than about `bytes_max` bytes of bodies: one message in any case."""
+        return self._read(checked_limit(limit), bytes_max)
+
+    def _read(self, limit: int, bytes_max: int | None = None) -> list[Message]:
         try:
             self._look_if_due(is_asking=True)
-            return self._ownership.read(limit, self._filter)
+            return self._ownership.read(limit, self._filter, bytes_max)
         except GONE as error:
             raise self._meaning(error) from error
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from warren.clock import SYSTEM_CLOCK, Clock, microseconds
 from warren.config import (
@@ -59,8 +59,6 @@ from warren.storage.view import LogView
 
 if TYPE_CHECKING:
     import pyarrow
-
-BACKWARDS_STEP: Final = 256
 
 
 class Log:
@@ -274,10 +272,7 @@ class Log:
         end = self.end if number is None else min(number + 1, self.end)
         if number is not None and number < self.first:
             raise NumberRetired(number, self.first)
-        while end > self.first:
-            start = max(self.first, end - BACKWARDS_STEP)
-            yield from reversed(self.read(start, limit=end - start))
-            end = start
+        yield from read.read_backwards(self._view, self._label, end)
 
     def last(self, count: int = 1) -> list[Message]:
         """The last `count` messages, in order."""
@@ -316,11 +311,13 @@ class Log:
             view, start, end, columns=columns, tag=wanted, since=since, until=until, rows_min=rows_min, skips=skips
         )
 
-    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page:
+    def read_page(
+        self, number: int, *, limit: int, tag: TagFilter | None, wait: float, bytes_max: int | None = None
+    ) -> Page:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
         deadline = self._clock.steady_s() + min(wait, WAIT_S_MAX)
         while True:
-            page = read.read(self._view, self._label, number, limit=limit, tag=tag)
+            page = read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag)
             left_s = deadline - self._clock.steady_s()
             if page.messages or left_s <= 0:
                 return page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,9 @@ from warren.storage.walk import walk
 
 RUN_SIZE_MIN: Final = 64 << 10
 RUN_SIZE_MAX: Final = 4 << 20
+BACKWARDS_STEP: Final = 256
+BACKWARDS_SIZE: Final = 1 << 20
+"""Going backwards, so many messages are read at once, or fewer of about so many bytes."""
 
 
 class Label(NamedTuple):
@@ -65,6 +68,19 @@ def read(
         block, block_limit, end_number = view.locate(number, end)
         number = filling.take_from(block, block_limit, number, min(end, end_number))
     return Page(filling.messages, number)
+
+
+def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
+    """The messages before number `end`, down to the first."""
+    step = 1
+    while end > view.first:
+        start = max(view.first, end - step)
+        messages = read(view, label, start, limit=end - start).messages
+        yield from reversed(messages)
+        # A log is read forwards: how large the next messages may be is known only by those that were met.
+        size = max(1, sum(len(message.body) for message in messages))
+        step = max(1, min(2 * step, BACKWARDS_STEP, step * BACKWARDS_SIZE // size))
+        end = start
 
 
 class Filling:

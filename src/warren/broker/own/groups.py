@@ -56,6 +56,7 @@ class HeldStream(Held):
     def __init__(self, group: StreamGroup) -> None:
         self.group = group
         self._given: OrderedDict[int, list[Message]] = OrderedDict()
+        """By the serial of a read, the first message that it gave of each partition, without its body."""
         self._tries: dict[int, Try] = {}
         self._named: dict[int, int] = {}
         """By partition, the number of the message that the client was told of because it is too large."""
@@ -81,7 +82,7 @@ class HeldStream(Held):
         with self._mutex:
             if self._tries.get(serial) is not attempt:
                 raise NoSuchHandle(0)
-            messages = self.group.read(limit)
+            messages = self.group.read_within(limit, size_max)
             try:
                 values, given = self._carried(messages, size_max)
             except BaseException:
@@ -91,7 +92,8 @@ class HeldStream(Held):
                 places = {(message.partition, message.number) for message in given}
                 self.group.unread([each for each in messages if (each.partition, each.number) not in places])
             if given:
-                self._given[serial] = given
+                first = {message.partition: message.number for message in reversed(given)}
+                self._given[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
                 while len(self._given) > READS_REMEMBERED:
                     self._given.popitem(last=False)
             return values
@@ -330,7 +332,7 @@ async def read_group(call: Call, asked: Fields) -> Values:
     """Messages of the partitions that the member owns; where there is none, waits."""
     session = session_of(call)
     held, serial, this = session.find(asked.handle, HeldStream), asked.serial, Try()
-    limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked), wait_of(asked)
+    limit, size, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(call, asked), wait_of(asked)
     await call.broker.in_thread(held.begin, serial, this, is_retry=asked.is_retry)
 
     async def attempt(is_rung: bool) -> Values:
@@ -374,12 +376,13 @@ async def take(call: Call, asked: Fields) -> Values:
     session = session_of(call)
     held = session.find(asked.handle, HeldWork)
     limit, wait_s = min(limit_of(asked), READ_LIMIT_DEFAULT), wait_of(asked)
+    size_max = call.broker.budget.answer_size_max(OWN_ANSWER_SIZE_TARGET)
     topic, what = held.group.topic, (str(held.group.topic.name), held.group.name)
     messages: list[Message] = []
 
     async def attempt(is_rung: bool) -> Values:
         nonlocal messages
-        values, messages = await call.broker.in_thread(held.take, limit, OWN_ANSWER_SIZE_TARGET)
+        values, messages = await call.broker.in_thread(held.take, limit, size_max)
         if messages and not is_rung:
             # There may be more that nobody has told of.
             for log in topic.logs:

@@ -50,7 +50,7 @@ async def park(call: Call, asked: Fields) -> Values:
 async def list_parked(call: Call, asked: Fields) -> Values:
     """What is parked in a topic by due time, behind the one with the id `after`."""
     topic = call.broker.topics.find(asked.topic)
-    limit, size = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(asked)
+    limit, size = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(call, asked)
     after = _order(asked.after) if asked.after else None
     found = await call.broker.in_thread(_listed, topic, after, limit, size)
     values, count = carried([_message(each) for each in found])

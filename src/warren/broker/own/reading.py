@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.call import Call
@@ -17,6 +18,7 @@ from warren.protocol.own_arrow import scan_padding
 from warren.protocol.own_records import carried
 from warren.queue.topic import Topic
 from warren.storage import Log
+from warren.storage.tags import TagFilter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,11 +31,11 @@ SCAN_OVERHEAD_MAX: Final = 256 << 10
 """What an Arrow stream has beside the bytes of its columns, at most."""
 
 
-def size_of(asked: Fields) -> int:
-    """About how many bytes of bodies an answer holds."""
+def size_of(call: Call, asked: Fields) -> int:
+    """About how many bytes of bodies an answer holds: fewer while clients do not take their answers."""
     if asked.bytes_max < 0:
         raise BadInput(f"bytes_max {asked.bytes_max}: expected 0 or more, 0 for as many as there may be")
-    return min(asked.bytes_max or OWN_ANSWER_SIZE_TARGET, OWN_ANSWER_SIZE_TARGET)
+    return call.broker.budget.answer_size_max(min(asked.bytes_max or OWN_ANSWER_SIZE_TARGET, OWN_ANSWER_SIZE_TARGET))
 
 
 def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
@@ -43,13 +45,13 @@ def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
     """
     topic = call.broker.topics.find(asked.topic)
     positions = positions_of(asked.positions)
-    limit, size, wait_s = limit_of(asked), size_of(asked), wait_of(asked)
+    limit, size, wait_s = limit_of(asked), size_of(call, asked), wait_of(asked)
     for partition, number in positions.items():
         topic.partition(partition)
         if number < 0:
             raise BadInput(f"number {number}: expected 0 or more")
     if asked.is_backwards:
-        return _backwards(topic, positions, min(limit, BACKWARDS_MAX), asked.tag)
+        return _backwards(topic, positions, min(limit, BACKWARDS_MAX), size, asked.tag)
     messages = _read(topic, positions, limit, size, asked.tag)
     if messages or wait_s <= 0 or call.broker.is_stopping:
         return _answer(topic, messages, positions)
@@ -58,7 +60,7 @@ def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
 
 async def _waited(call: Call, topic: Topic, positions: dict[int, int], asked: Fields, wait_s: float) -> Values:
     async def attempt(is_rung: bool) -> list[Message]:
-        return _read(topic, positions, limit_of(asked), size_of(asked), asked.tag)
+        return _read(topic, positions, limit_of(asked), size_of(call, asked), asked.tag)
 
     logs = [topic.partition(number) for number in positions]
     # A log tells of everything that a read could find: there is nothing to look for in between.
@@ -85,14 +87,21 @@ def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: s
     return messages
 
 
-def _backwards(topic: Topic, positions: dict[int, int], limit: int, tag: str | None) -> Values:
+def _backwards(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: str | None) -> Values:
+    """Up to `limit` messages from the number down, of about `size` bytes, without those that the filter leaves out."""
     ((partition, number),) = list(positions.items())[:1] or [(0, 0)]
-    log = topic.partition(partition)
-    end = min(number + 1, log.end)
-    start = max(log.first, end - limit)
-    messages = log.read(start, limit=end - start, tag=tag) if start < end else []
-    found = [message for message in messages if message.number < end]
-    return _answer(topic, found[::-1], {partition: start - 1})
+    log, wanted = topic.partition(partition), TagFilter.parse(tag) if tag is not None else None
+    found: list[Message] = []
+    following = min(number, log.end - 1)
+    if number >= log.first:
+        for message in islice(log.backwards(number), limit):
+            following = message.number - 1
+            if wanted is None or wanted.matches(message.tag):
+                found.append(message)
+                size -= len(message.body)
+                if size <= 0:
+                    break
+    return _answer(topic, found, {partition: following})
 
 
 def _answer(topic: Topic, messages: list[Message], positions: dict[int, int]) -> Values:
@@ -117,7 +126,7 @@ async def find_time(call: Call, asked: Fields) -> Values:
 async def scan(call: Call, asked: Fields) -> Values:
     """Messages of a partition as an Arrow stream, about as many bytes as were asked for; the number to go on from."""
     log = call.broker.topics.find(asked.topic).partition(asked.partition)
-    return await call.broker.in_thread(_scanned, log, asked, size_of(asked))
+    return await call.broker.in_thread(_scanned, log, asked, size_of(call, asked))
 
 
 def _pieces(batch: pyarrow.RecordBatch, size_max: int) -> Iterator[pyarrow.RecordBatch]:

@@ -54,7 +54,7 @@ async def list_dead(call: Call, asked: Fields) -> Values:
     if not call.may(Operation.READ, Kind.TOPIC, name):
         raise NotAllowed(call.request.api_key, str(call.peer))
     limit, positions = min(limit_of(asked), READ_LIMIT_DEFAULT), positions_of(asked.positions)
-    found = await call.broker.in_thread(_letters, topic, asked.group, positions, limit, size_of(asked))
+    found = await call.broker.in_thread(_letters, topic, asked.group, positions, limit, size_of(call, asked))
     values, count = carried(found)
     # Letters come partition by partition: of those before the last one nothing is left.
     following = {**positions, **{message.partition: message.number + 1 for message in found[:count]}}

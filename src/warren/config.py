@@ -130,11 +130,21 @@ REQUEST_ARRAY_COUNT_MAX: Final = 10_000
 """The most elements of one array of a request, unless the array has a limit of its own: topics, keys, partitions."""
 REQUEST_ELEMENTS_MAX: Final = 50_000
 """The most elements of all arrays that lie within the elements of another array of a request."""
+LOOP_REQUEST_SIZE_MAX: Final = 16 << 10
+"""Up to this size a request is decoded on the event loop, and above it by a thread."""
+LOOP_ROWS_AT_ONCE: Final = 64
+"""Up to so many rows a request is carried out, and an answer encoded, without letting other requests in between."""
+LOOP_BUILT_MAX: Final = 1_000
+"""Up to so many messages of Warren's own are made into a batch for a Kafka client on the event loop."""
+LOOP_SLICE_S: Final = 0.01
+"""How long a request with more rows works on the event loop before others get their turn."""
 TAGGED_FIELDS_MAX: Final = 32
 """The most tagged fields of one struct of a request: Kafka's own messages have fewer than ten."""
 PRODUCE_PARTITIONS_MAX: Final = 10_000
 FETCH_PARTITIONS_MAX: Final = 10_000
 """The most partitions, over all topics, that one Produce or one Fetch names."""
+PRODUCE_BATCHES_MAX: Final = 100
+"""The most batches that one Produce may have for one partition. Kafka's clients send one."""
 
 SPARK_STAGING_TIMEOUT_S: Final = 86_400.0
 """How long a task of the Spark sink may take, and how long what it staged waits for its query to commit it."""

@@ -34,11 +34,13 @@ from warren.broker.settings import BrokerSettings
 from warren.broker.standings import Standings
 from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
+from warren.broker.turns import Turns
 from warren.broker.unpacking import Unpacking
 from warren.config import BROKER_THREADS, STRANGERS_PART
 from warren.errors import UnsupportedRequest
 from warren.protocol.deliver_at import NAME
 from warren.protocol.own_schemas import OwnKey
+from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
@@ -79,6 +81,9 @@ class Broker:
         self.progress = Progress(self.connections, limits.stalled_s_max)
         self.unpacking = Unpacking()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
+        self.turns = Turns(store.clock.steady_s)
+        # One thread: each that computes makes the event loop wait for the interpreter, some milliseconds a turn.
+        self._aside = ThreadPoolExecutor(1, "warren-aside")
 
     def _asked_rights(self) -> Rights | None:
         """Whom to ask what somebody may do; None where everybody may do everything."""
@@ -152,6 +157,23 @@ class Broker:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
 
+    async def opened_topic(self, name: str) -> Topic:
+        """The topic `name`; NoSuchTopic if there is none.
+
+        If this process has it not open yet, a thread opens it, because that takes long if it has many partitions.
+        """
+        if self.store.opened_topic(name) is None and self.store.has_topic(name):
+            await self.in_thread(self.store.existing_topic, name)
+        return self.topics.find(name)
+
+    async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What `work` gives, done by the one thread that computes for requests which are too long for the event loop.
+
+        It must not touch what belongs to the event loop.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._aside, lambda: work(*arguments, **named))
+
     def stop(self) -> None:
         """Take no more requests: what was taken is answered."""
         self.is_stopping = True
@@ -171,5 +193,6 @@ class Broker:
         self.producers.close()
         self._threads.shutdown()
         self.logins.close()
+        self._aside.shutdown(cancel_futures=True)
         self.unpacking.close()
         self.coordinator.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ async def _described(call: Call, asked: Fields) -> dict[str, Any]:
             found = _broker_rows(call)
     except WarrenError as error:
         return {**named, "error_code": code_of(error), "error_message": str(error), "configs": []}
-    wanted = asked.configuration_keys
+    wanted = None if asked.configuration_keys is None else frozenset(asked.configuration_keys)
     return {**named, "configs": [row for row in found if wanted is None or row["name"] in wanted]}
 
 
@@ -115,9 +116,9 @@ async def incremental_alter_configs(call: Call, request: Fields) -> Values:
 
 def _problem(changes: Sequence[Fields]) -> str:
     """What is wrong with the changes as such; empty where nothing is."""
-    names = [each.name for each in changes]
-    if len(set(names)) < len(names):
-        return f"a setting is named more than once: {', '.join(sorted({n for n in names if names.count(n) > 1}))}"
+    repeated = sorted(name for name, count in Counter(each.name for each in changes).items() if count > 1)
+    if repeated:
+        return f"a setting is named more than once: {', '.join(repeated)}"
     lists = [each.name for each in changes if each.config_operation not in (SET, DELETE)]
     return f"{', '.join(lists)}: not a list, and can only be set or deleted" if lists else ""
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from warren.broker import admin, configs, fetch, metadata, offsets, produce, versions
 from warren.broker.call import Answer, AnyHandler, Call, Handler
-from warren.broker.error_codes import tells_of_error
+from warren.broker.error_codes import is_long, tells_of_error
 from warren.broker.groups import commits, consumer_requests, listing, membership, share_requests
 from warren.broker.own.handlers import OWN_HANDLERS
+from warren.broker.request_rows import RequestRows, rows_of
 from warren.broker.security import acls, sasl
 from warren.broker.security.guards import guarded
 from warren.broker.transactions import requests as transactions
+from warren.config import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 
@@ -23,27 +25,72 @@ Plain = Callable[[Call, Fields], Values | Awaitable[Values]]
 
 
 def plain(handle: Plain) -> Handler:
-    """The same as a handler of bytes."""
+    """The same as a handler of bytes. What is named twice is answered once, and long requests are done in turns."""
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
-        asked = decode_request(request.api_key, request.version, request.body)
-        found = handle(call, asked) if call.broker.rights is None else guarded(call, asked, handle)
-        if inspect.isawaitable(found):
-            return _encoded(call, found)
-        return _counted(call, found)
+        if len(request.body) > LOOP_REQUEST_SIZE_MAX:
+            return _answered_aside(call, handle)
+        asked, refused = _read(call)
+        return _answered(call, asked, refused, handle)
 
     return answer
 
 
+async def _answered_aside(call: Call, handle: Plain) -> Answer:
+    asked, refused = await call.broker.aside(_read, call)
+    found = _answered(call, asked, refused, handle)
+    return await found if inspect.isawaitable(found) else found
+
+
+def _read(call: Call) -> tuple[Fields, list[Values]]:
+    """The request, in which nothing is named twice, and the answers to what was refused because it was."""
+    request = call.request
+    asked = decode_request(request.api_key, request.version, request.body)
+    rows = rows_of(request.api_key, request.version)
+    return asked, [] if rows is None else rows.tidy(asked)
+
+
+def _answered(call: Call, asked: Fields, refused: Sequence[Values], handle: Plain) -> Answer | Awaitable[Answer]:
+    rows = rows_of(call.request.api_key, call.version)
+    if rows is not None and (refused or (rows.is_cut and rows.count(asked) > LOOP_ROWS_AT_ONCE)):
+        return _encoded(call, _in_turns(call, asked, rows, refused, handle))
+    found = _handled(call, asked, handle)
+    return _encoded(call, found) if inspect.isawaitable(found) else _counted(call, found)
+
+
+def _handled(call: Call, asked: Fields, handle: Plain) -> Values | Awaitable[Values]:
+    return handle(call, asked) if call.broker.rights is None else guarded(call, asked, handle)
+
+
+async def _in_turns(call: Call, asked: Fields, rows: RequestRows, refused: Sequence[Values], handle: Plain) -> Values:
+    """What `handle` answers to the request, asked piece by piece: other requests are answered in between."""
+    answers = []
+    async for piece in call.broker.turns.over(list(rows.pieces(asked))):
+        found = _handled(call, piece, handle)
+        answers.append(await found if inspect.isawaitable(found) else found)
+    return rows.joined(answers, refused)
+
+
 async def _encoded(call: Call, values: Awaitable[Values]) -> Answer:
-    return _counted(call, await values)
+    found = await values
+    if not is_long(found):
+        return _counted(call, found)
+    answer, is_error = await call.broker.aside(_encode, call, found)
+    if is_error:
+        call.broker.metrics.failed(call.request.api_key)
+    return answer
+
+
+def _encode(call: Call, values: Values) -> tuple[Answer, bool]:
+    return encode_response(call.request.api_key, call.version, values), tells_of_error(values)
 
 
 def _counted(call: Call, values: Values) -> Answer:
-    if tells_of_error(values):
+    answer, is_error = _encode(call, values)
+    if is_error:
         call.broker.metrics.failed(call.request.api_key)
-    return encode_response(call.request.api_key, call.request.version, values)
+    return answer
 
 
 HANDLERS: Final[Mapping[int, AnyHandler]] = MappingProxyType(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from warren.broker.call import Call
@@ -26,7 +27,8 @@ async def metadata(call: Call, request: Fields) -> Values:
     may_make = request.allow_auto_topic_creation and broker.settings.auto_create_topics
     asked = request.topics
     if asked is None or (call.version == 0 and not asked):
-        found = [_described(call, broker.topics.find(name)) for name in broker.topics.names()]
+        names = await broker.in_thread(broker.topics.names)
+        found = [each async for name in broker.turns.over(names) if (each := await _listed(call, name)) is not None]
     else:
         found = [await _asked(call, topic, may_make=may_make) for topic in asked]
     return {
@@ -38,13 +40,20 @@ async def metadata(call: Call, request: Fields) -> Values:
     }
 
 
+async def _listed(call: Call, name: str) -> dict[str, Any] | None:
+    """A topic; None if it was deleted since all were listed."""
+    with suppress(NoSuchTopic):
+        return _described(call, await call.broker.opened_topic(name))
+    return None
+
+
 async def _asked(call: Call, asked: Fields, *, may_make: bool) -> dict[str, Any]:
     broker, name = call.broker, asked.name
     try:
         if name is None or (call.version >= TOPIC_IDS_FROM and asked.topic_id not in (NO_ID, None)):
             return _described(call, broker.topics.find_by_id(asked.topic_id))
         try:
-            return _described(call, broker.topics.find(name))
+            return _described(call, await broker.opened_topic(name))
         except NoSuchTopic:
             if not may_make:
                 raise

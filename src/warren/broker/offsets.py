@@ -55,10 +55,11 @@ def offset_for_leader_epoch(call: Call, request: Fields) -> Values:
     topics = []
     for topic in request.topics:
         partitions = []
+        find = _finder(call, topic.topic)
         for asked in topic.partitions:
             found: dict[str, Any] = {"partition": asked.partition}
             try:
-                log = call.broker.topics.find(topic.topic).partition(asked.partition)
+                log = find(asked.partition)
                 is_known = asked.leader_epoch == LEADER_EPOCH
                 found |= {"leader_epoch": LEADER_EPOCH, "end_offset": log.end} if is_known else {}
             except WarrenError as error:
@@ -93,14 +94,28 @@ def _retired(log: Log, before: int) -> int:
     return log.retire(before=before, exactly=log.version > 1)
 
 
+def _finder(call: Call, name: str) -> Callable[[int], Log]:
+    """Finds the logs of a topic, which is looked for once. What it gives raises the error if there is none."""
+    try:
+        return call.broker.topics.find(name).partition
+    except WarrenError as error:
+        failure = error
+
+    def fail(partition: int) -> Log:
+        raise failure
+
+    return fail
+
+
 def _for_each(call: Call, request: Fields, find: Callable[[Log, Fields], dict[str, Any]]) -> Values:
     topics = []
     for topic in request.topics:
         partitions = []
+        log_of = _finder(call, topic.name)
         for asked in topic.partitions:
             found: dict[str, Any] = {"partition_index": asked.partition_index}
             try:
-                found |= find(call.broker.topics.find(topic.name).partition(asked.partition_index), asked)
+                found |= find(log_of(asked.partition_index), asked)
             except WarrenError as error:
                 found |= {"error_code": code_of(error), "timestamp": NONE, "offset": NONE}
             partitions.append(found)

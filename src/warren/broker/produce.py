@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Answer, Call, Later
@@ -11,8 +11,10 @@ from warren.broker.delays import put_delayed
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.lone_produce import produce_lone
 from warren.broker.looking import is_looked_into_next
+from warren.broker.partition_rows import TWICE, once_each, pieces_of
 from warren.broker.refusals import refusal, refused
 from warren.broker.security.rights import Kind, Operation
+from warren.config import LOOP_ROWS_AT_ONCE
 from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import (
@@ -53,13 +55,35 @@ def produce(call: Call) -> Answer | Awaitable[Answer] | Later:
 
 
 def _produced(call: Call, request: ProduceRequest) -> Answer | Awaitable[Answer]:
-    if not _may_use_id(call, request.transactional_id):
-        topics: list[tuple[ProducedTopic, list[Stored]]] = [(topic, _refused_id(topic)) for topic in request.topics]
-    else:
-        topics = [_topic(call, request, topic) for topic in request.topics]
+    if sum(len(topic.partitions) for topic in request.topics) > 1:
+        wanted, repeated = once_each(request.topics)
+        request = request._replace(topics=wanted)
+        if repeated or sum(len(topic.partitions) for topic in wanted) > LOOP_ROWS_AT_ONCE:
+            return _in_turns(call, request, repeated)
+    topics = _begun(call, request, request.topics)
     if all(type(each) is PartitionStored for _, parts in topics for each in parts):
         return _answer(call, request, topics)  # type: ignore[arg-type]
     return _later(call, request, topics)
+
+
+def _begun(
+    call: Call, request: ProduceRequest, wanted: Sequence[ProducedTopic]
+) -> list[tuple[ProducedTopic, list[Stored]]]:
+    """What becomes of these topics of the request, now or later."""
+    if not _may_use_id(call, request.transactional_id):
+        return [(topic, _refused_id(topic)) for topic in wanted]
+    return [_topic(call, request, topic) for topic in wanted]
+
+
+async def _in_turns(call: Call, request: ProduceRequest, repeated: Mapping[int, Sequence[int]]) -> Answer:
+    """Many partitions are stored some at a time, so that other requests are answered in between."""
+    done: list[list[PartitionStored]] = [[] for _ in request.topics]
+    async for place, piece in call.broker.turns.over(list(pieces_of(request.topics))):
+        for _, parts in _begun(call, request, [piece]):
+            done[place] += await asyncio.gather(*(_done(call, each) for each in parts))
+    for place, numbers in repeated.items():
+        done[place] += [refused(number, Code.INVALID_REQUEST, TWICE) for number in numbers]
+    return _answer(call, request, list(zip(request.topics, done, strict=True)))
 
 
 def _may_use_id(call: Call, transactional_id: str | None) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from warren.errors import GONE, NoSuchTopic
+from warren.errors import GONE, NoSuchTopic, WarrenError
 from warren.queue import store_paths
 from warren.queue.json_file import read_json
 from warren.queue.topic import Topic
@@ -25,6 +25,8 @@ NAMES_SWEPT_FROM: Final = 10_000
 """Of so many names that stand for ids it is looked for those of topics that nobody has open."""
 LOOK_S: Final = 1.0
 """How often all topics are looked through for an id that nobody knows, whoever asks and how often."""
+LOOK_SLICE_S: Final = 0.01
+"""How long a look takes at most; the next request for an unknown id goes on with it."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class Topics:
         self._ids_swept_at = self._found_swept_at = SWEPT_FROM
         self._names_swept_at = NAMES_SWEPT_FROM
         self._look_again_s = 0.0
+        self._unseen: list[str] = []
 
     def names(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -131,10 +134,14 @@ class Topics:
 
     def _look_through(self) -> None:
         """Learn the ids of all topics: of those that other processes made nobody may have asked before."""
-        for name in self.names():
-            with suppress(NoSuchTopic):
-                self.id_of(self.find(name))
-        self._look_again_s = self._now_s() + LOOK_S
+        if not self._unseen:
+            self._unseen = [name for name in self.names() if name not in self._ids]
+        until_s = self._now_s() + LOOK_SLICE_S
+        while self._unseen and self._now_s() < until_s:
+            with suppress(WarrenError):
+                self.id_of(self.find(self._unseen.pop()))
+        if not self._unseen:
+            self._look_again_s = self._now_s() + LOOK_S
 
     def make(self, name: str) -> Topic:
         """The topic `name`, made where there is none."""

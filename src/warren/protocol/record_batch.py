@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from warren.config import BODY_SIZE_MAX, KAFKA_BATCH_COUNT_MAX, QUICK_SIZE_MAX, RAW_SIZE_MAX
+from warren.config import BODY_SIZE_MAX, KAFKA_BATCH_COUNT_MAX, PRODUCE_BATCHES_MAX, QUICK_SIZE_MAX, RAW_SIZE_MAX
 from warren.errors import BadBatch, TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.protocol.codec import CONTROL_KEY, CONTROL_VALUE
@@ -72,8 +72,11 @@ def split(records: memoryview, wanted: bytes = b"") -> list[Batch]:
 
     BadBatch where one does not check. Whoever will look for a name in it says so: large ones are searched now.
     """
-    batches, position = [], 0
+    batches: list[Batch] = []
+    position = 0
     while position < len(records):
+        if len(batches) == PRODUCE_BATCHES_MAX:
+            raise BadBatch(f"more than {PRODUCE_BATCHES_MAX} batches for one partition")
         batch = _cut(records[position:], None, wanted)
         batches.append(batch)
         position += len(batch.data)

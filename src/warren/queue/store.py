@@ -184,7 +184,9 @@ class Store:
         """The topic `name`; NoSuchTopic where there is none."""
         if not self.has_topic(name):
             raise NoSuchTopic(name)
-        return self.topic(name)
+        # Without the mutex: a thread that makes or deletes a topic of many partitions holds it for seconds.
+        topic = self._topics.get(name)
+        return self.topic(name) if topic is None else topic
 
     def opened_topic(self, name: str) -> Topic | None:
         """The topic `name` as this process has it open, whatever others did to it; None where it has not."""

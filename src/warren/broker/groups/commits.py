@@ -127,7 +127,11 @@ async def _found(call: Call, asked: _Asked) -> list[dict[str, Any]]:
         names = await call.broker.in_thread(_topics_of, call, asked.group)
         found = [await _topic_found(call, asked, name, None) for name in names]
         return [topic for topic in found if topic["partitions"]]
-    return [await _topic_found(call, asked, topic.name, list(topic.partition_indexes)) for topic in asked.topics]
+    partitions: dict[str, dict[int, None]] = {}
+    for topic in asked.topics:
+        # What is named twice is answered once.
+        partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return [await _topic_found(call, asked, name, list(numbers)) for name, numbers in partitions.items()]
 
 
 def _topics_of(call: Call, group: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, Final
 
 from warren.broker.call import Call
@@ -56,7 +56,8 @@ def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
 
 async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
     coordinator = call.broker.coordinator
-    seen = seen_topics(call, _wanted(_matched(call, group, said), group, said))
+    known = await call.broker.in_thread(_matched, call, _patterns(group, said))
+    seen = await seen_topics(call, _wanted(known, group, said))
     # Held already, and as it was: nobody else can have come.
     news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as refused:
@@ -69,10 +70,12 @@ async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Va
                 return _refused(found, f"group {group.name!r} is of another kind")
             group = found
         # Others may have come in between, with topics of theirs that were held for them.
-        patterns = _matched(call, group, said)
+        patterns = _patterns(group, said)
+        known |= _matched(call, patterns - known.keys())
+        patterns_matched = {pattern: known[pattern] for pattern in patterns}
         held = {**group.seen, **{name: topic for name, topic in seen.items() if name not in refused}}
-        wanted = _wanted(patterns, group, said)
-        group.see({name: topic for name, topic in held.items() if name in wanted}, patterns)
+        wanted = _wanted(patterns_matched, group, said)
+        group.see({name: topic for name, topic in held.items() if name in wanted}, patterns_matched)
         return _beaten(call, group, said)
 
 
@@ -81,19 +84,23 @@ def _wanted(patterns: Mapping[str, frozenset[str]], group: ConsumerGroup, said: 
     return (said.names or frozenset()).union(*patterns.values(), *(each.names for each in group.members.values()))
 
 
-def _matched(call: Call, group: ConsumerGroup, said: Beat) -> dict[str, frozenset[str]]:
-    """What the patterns of all members stand for."""
-    wanted = {member.pattern for member in group.members.values()} | {said.pattern or ""}
-    names = call.broker.topics.names() if wanted != {""} else []
-    return {pattern: matching(pattern, names) for pattern in wanted if pattern}
+def _patterns(group: ConsumerGroup, said: Beat) -> set[str]:
+    """The patterns of all members, and of the one that says this."""
+    return {member.pattern for member in group.members.values() if member.pattern} | {said.pattern or ""} - {""}
 
 
-def seen_topics(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
+def _matched(call: Call, patterns: Set[str]) -> dict[str, frozenset[str]]:
+    """The names of topics that each of the patterns stands for."""
+    names = call.broker.topics.names() if patterns else []
+    return {pattern: matching(pattern, names) for pattern in patterns}
+
+
+async def seen_topics(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
     """Those of the topics that are there, as they are now."""
     topics, seen = call.broker.topics, {}
-    for name in names:
+    async for name in call.broker.turns.over(list(names)):
         try:
-            topic = topics.find(name)
+            topic = await call.broker.opened_topic(name)
             seen[name] = SeenTopic(topics.id_of(topic), topic.partition_count)
         except (NoSuchTopic, BadInput):
             # It may be made later.
@@ -171,12 +178,12 @@ def by_topic(partitions: Iterable[Partition], *, with_names: bool = False) -> li
     ]
 
 
-def consumer_group_describe(call: Call, request: Fields) -> Values:
+async def consumer_group_describe(call: Call, request: Fields) -> Values:
     """Who is in consumer groups, what each owns, and what it should."""
-    return {"groups": [_described(call, name) for name in request.group_ids]}
+    return {"groups": [await _described(call, name) for name in request.group_ids]}
 
 
-def _described(call: Call, name: str) -> dict[str, Any]:
+async def _described(call: Call, name: str) -> dict[str, Any]:
     group = call.broker.coordinator.find_consumer(name)
     if group is None:
         message = f"group {name!r} is no consumer group with members"
@@ -197,7 +204,7 @@ def _described(call: Call, name: str) -> dict[str, Any]:
             },
             "member_type": CONSUMER_MEMBER,
         }
-        for member in group.members.values()
+        async for member in call.broker.turns.over(list(group.members.values()))
     ]
     return {
         "group_id": name,

@@ -69,7 +69,8 @@ def _stored(call: Call) -> dict[str, bool]:
 async def describe_groups(call: Call, request: Fields) -> Values:
     """Who is in classic groups, and what they own. Consumer groups have a request of their own."""
     stored = await call.broker.in_thread(_stored, call)
-    return {"groups": [_described(call, name, is_stored=stored.get(name) is False) for name in request.groups]}
+    names = call.broker.turns.over(request.groups)
+    return {"groups": [_described(call, name, is_stored=stored.get(name) is False) async for name in names]}
 
 
 def _described(call: Call, name: str, *, is_stored: bool) -> dict[str, Any]:

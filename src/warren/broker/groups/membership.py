@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 from warren.broker.call import Call
@@ -17,6 +17,7 @@ from warren.config import (
     GROUP_SESSION_S_MAX,
     GROUP_SESSION_S_MIN,
     GROUP_SUBSCRIPTIONS_MAX,
+    LOOP_REQUEST_SIZE_MAX,
 )
 from warren.errors import BadName
 from warren.protocol.consumer_protocol import assigned_topics, subscribed_topics
@@ -52,7 +53,9 @@ def asked(ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
 
 async def join_group(call: Call, request: Fields) -> Values:
     """Become a member; answered when the group has a new generation."""
-    coordinator, said = call.broker.coordinator, _joining(call, request)
+    coordinator = call.broker.coordinator
+    is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
+    said = await call.broker.aside(_joining, call, request) if is_large else _joining(call, request)
     error = _join_error(request, said)
     if error is not Code.NONE:
         return _joined_fields(call, Joined(error=error, member_id=request.member_id))
@@ -129,7 +132,7 @@ async def sync_group(call: Call, request: Fields) -> Values:
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
         assignments=assignments,
-        topics=NO_TOPICS.union(*map(assigned_topics, assignments.values())) if is_consumer else NO_TOPICS,
+        topics=await _assigned(call, assignments.values()) if is_consumer else NO_TOPICS,
     )
     async with coordinator.holdings.held_for(request.group_id, said.topics - group.topics) as refused:
         if refused:
@@ -144,6 +147,15 @@ async def sync_group(call: Call, request: Fields) -> Values:
         "protocol_name": synced.protocol,
         "assignment": synced.assignment,
     }
+
+
+async def _assigned(call: Call, assignments: Collection[bytes]) -> frozenset[str]:
+    """The topics of which the leader gives out partitions; read by a thread if it says much."""
+
+    def read() -> frozenset[str]:
+        return NO_TOPICS.union(*map(assigned_topics, assignments))
+
+    return await call.broker.aside(read) if len(call.request.body) > LOOP_REQUEST_SIZE_MAX else read()
 
 
 def heartbeat(call: Call, request: Fields) -> Values:

@@ -65,7 +65,7 @@ async def share_group_heartbeat(call: Call, request: Fields) -> Values:
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
     if said.epoch >= JOIN_EPOCH and group.must_look(said):
         wanted = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
-        seen = seen_topics(call, wanted)
+        seen = await seen_topics(call, wanted)
         try:
             await shares.open_queues(group, set(seen))
         except SettingsDiffer as failure:
@@ -101,12 +101,12 @@ def _refused(error: Code, message: str) -> Values:
     return {"error_code": error, "error_message": message}
 
 
-def share_group_describe(call: Call, request: Fields) -> Values:
+async def share_group_describe(call: Call, request: Fields) -> Values:
     """Who is in share groups."""
-    return {"groups": [_described(call, name) for name in request.group_ids]}
+    return {"groups": [await _described(call, name) for name in request.group_ids]}
 
 
-def _described(call: Call, name: str) -> dict[str, Any]:
+async def _described(call: Call, name: str) -> dict[str, Any]:
     group = call.broker.coordinator.shares.find(name)
     if group is None:
         message = f"group {name!r} is no share group with members"
@@ -121,7 +121,7 @@ def _described(call: Call, name: str) -> dict[str, Any]:
             "subscribed_topic_names": sorted(member.names),
             "assignment": {"topic_partitions": by_topic(member.given, with_names=True)},
         }
-        for member in group.members.values()
+        async for member in call.broker.turns.over(list(group.members.values()))
     ]
     return {
         "group_id": name,
@@ -146,7 +146,7 @@ async def share_fetch(call: Call, request: Fields) -> Values:
     asked = [(bytes(topic.topic_id), part) for topic in request.topics for part in topic.partitions]
     forgotten = [(bytes(each.topic_id), number) for each in request.forgotten_topics_data for number in each.partitions]
     answers: Answers = defaultdict(dict)
-    session.change(_added(call, asked, answers), forgotten)
+    session.change(await _added(call, asked, answers), forgotten)
     for verdict, error in await _settled(call, group, session, asked):
         answers[verdict.topic_id, verdict.partition]["acknowledge_error_code"] = error
     if request.share_session_epoch == LEAVE_EPOCH:
@@ -174,16 +174,18 @@ async def share_acknowledge(call: Call, request: Fields) -> Values:
     return {"responses": _by_topic(answers)}
 
 
-def _added(call: Call, asked: Iterable[tuple[bytes, Fields]], answers: Answers) -> Iterator[tuple[bytes, int]]:
+async def _added(call: Call, asked: Sequence[tuple[bytes, Fields]], answers: Answers) -> list[tuple[bytes, int]]:
     """The partitions that are there of those that were asked for; the others are answered with an error."""
-    for topic_id, part in asked:
+    added = []
+    async for topic_id, part in call.broker.turns.over(asked):
         try:
             call.broker.topics.find_by_id(topic_id).partition(part.partition_index)
-            yield topic_id, part.partition_index
+            added.append((topic_id, part.partition_index))
         except NoSuchTopic:
             answers[topic_id, part.partition_index]["error_code"] = Code.UNKNOWN_TOPIC_ID
         except NoSuchPartition:
             answers[topic_id, part.partition_index]["error_code"] = Code.UNKNOWN_TOPIC_OR_PARTITION
+    return added
 
 
 def _session(call: Call, request: Fields) -> tuple[ShareGroup, ShareSession] | Code:
@@ -198,7 +200,8 @@ async def _settled(
     call: Call, group: ShareGroup, session: ShareSession, asked: Sequence[tuple[bytes, Fields]]
 ) -> list[tuple[Verdicts, Code]]:
     verdicts = []
-    for topic_id, part in asked:
+    left = SHARE_TAKEN_MAX
+    async for topic_id, part in call.broker.turns.over(asked):
         if not part.acknowledgement_batches:
             continue
         try:
@@ -206,7 +209,9 @@ async def _settled(
         except NoSuchTopic:
             verdicts.append(Verdicts("", topic_id, part.partition_index, (), Code.UNKNOWN_TOPIC_ID))
             continue
-        said, error = session.give_back(name, part.partition_index, _numbers(part.acknowledgement_batches))
+        numbers = list(_numbers(part.acknowledgement_batches, left))
+        left -= len(numbers)
+        said, error = session.give_back(name, part.partition_index, numbers)
         verdicts.append(Verdicts(name, topic_id, part.partition_index, said, error))
     if not verdicts:
         return []
@@ -215,14 +220,14 @@ async def _settled(
     return list(zip(verdicts, errors, strict=True))
 
 
-def _numbers(batches: Iterable[Fields]) -> Iterator[tuple[int, int]]:
-    """Each number, and what is said of it. Of no more than a member can have."""
-    left = SHARE_TAKEN_MAX
+def _numbers(batches: Iterable[Fields], left: int) -> Iterator[tuple[int, int]]:
+    """Each number, and what is said of it: `left` of them at most. One request says no more than a member can have."""
     for batch in batches:
         kinds = batch.acknowledge_types
-        for place, number in enumerate(range(batch.first_offset, batch.last_offset + 1)[:left]):
+        numbers = range(batch.first_offset, batch.last_offset + 1)[:left]
+        for place, number in enumerate(numbers):
             yield number, kinds[place] if place < len(kinds) and len(kinds) > 1 else kinds[0] if kinds else -1
-        left = max(0, left - (batch.last_offset + 1 - batch.first_offset))
+        left -= len(numbers)
 
 
 async def _ended(call: Call, group: ShareGroup, member_id: str, session: ShareSession) -> None:

@@ -74,10 +74,14 @@ async def _for_producer(
 
 async def add_partitions_to_txn(call: Call, request: Fields) -> Values:
     """Partitions take part in a transaction: all of them, or none."""
-    asked = [Partition(topic.name, number) for topic in request.v3_and_below_topics for number in topic.partitions]
+    numbers: dict[str, dict[int, None]] = {}
+    for topic in request.v3_and_below_topics:
+        # What is named twice takes part, and is answered, once.
+        numbers.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    asked = [Partition(name, number) for name, partitions in numbers.items() for number in partitions]
     found: dict[Partition, Topic] = {}
     errors: dict[Partition, Code] = {}
-    for partition in asked:
+    async for partition in call.broker.turns.over(asked):
         try:
             topic = call.broker.topics.find(partition.topic)
             topic.partition(partition.number)
@@ -96,13 +100,13 @@ async def add_partitions_to_txn(call: Call, request: Fields) -> Values:
         errors = dict.fromkeys(asked, code)
     topics = [
         {
-            "name": topic.name,
+            "name": name,
             "results_by_partition": [
-                {"partition_index": number, "partition_error_code": errors[Partition(topic.name, number)]}
-                for number in topic.partitions
+                {"partition_index": number, "partition_error_code": errors[Partition(name, number)]}
+                for number in partitions
             ],
         }
-        for topic in request.v3_and_below_topics
+        for name, partitions in numbers.items()
     ]
     return {"results_by_topic_v3_and_below": topics}
 

@@ -40,7 +40,7 @@ def _run(first_seed: int, seconds: float, lives: int) -> int:
         except LifeFailed as error:
             _say(f"\n{error}\n")
             return 1
-        cuts += life.world.crashes["power cut"]
+        cuts += life.world.loss_count
         elapsed = time.monotonic() - started
         _say(f"\rseed {seed}: {cuts:,} power cuts, {cuts / elapsed:,.0f} a second ")
     _say("\n")

@@ -16,7 +16,8 @@ STEPS_BETWEEN_CUTS_MAX: Final = 5
 MESSAGES_MAX: Final = 150
 BLOCK_SIZE_LARGE: Final = 64 << 10
 CUT_AGAIN_CHANCE: Final = 0.35
-KILL_CHANCE: Final = 0.15
+CRASHES: Final[dict[Crash, int]] = {"power cut": 55, "loss": 30, "kill": 15}
+"""The ways to die, and how often each is drawn of a hundred."""
 PEEK_CHANCE: Final = 0.2
 
 
@@ -42,10 +43,10 @@ class Life:
         self._sent = 0
 
     def run(self, cuts: int) -> None:
-        """Live through `cuts` power cuts. LifeFailed at the first broken promise."""
+        """Live through `cuts` crashes that take what was not synced. LifeFailed at the first broken promise."""
         try:
             self._reopen()
-            while self.world.crashes["power cut"] < cuts:
+            while self.world.loss_count < cuts:
                 self._live_until_crash()
                 self._reopen()
         except Exception as error:
@@ -75,7 +76,8 @@ class Life:
         assert finished
 
     def _draw_crash(self) -> Crash:
-        return "kill" if self.random.random() < KILL_CHANCE else "power cut"
+        (crash,) = self.random.choices(list(CRASHES), weights=list(CRASHES.values()))
+        return crash
 
     def _draw_step(self) -> Step:
         names = ("append", "append_many", "retire", "commit", "background", "reopen")

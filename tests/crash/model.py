@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from warren.config import Compression
 from warren.message import NO_HEADERS, Message
 
-Crash = Literal["power cut", "kill"]
+Crash = Literal["power cut", "loss", "kill"]
+"""The power is cut; what was not synced is lost without a restart of the machine; or the process is killed."""
 
 
 class Sent(NamedTuple):
@@ -89,21 +90,21 @@ class Model:
 
     def settle_position(self, crash: Crash, reader: str, position: int) -> None:
         """After `crash` the reader was found at `position`: on disk, or, after a kill, perhaps still on its way."""
-        if crash == "power cut":
+        if crash != "kill":
             self.commit(reader, position)
         else:
             self.positions[reader] = (self.positions[reader][0], position)
 
     def end_bounds(self, crash: Crash) -> tuple[int, int]:
         """The least and the greatest end that the log may have after `crash`."""
-        return (self.durable if crash == "power cut" else self.acknowledged), len(self.messages)
+        return (self.durable if crash != "kill" else self.acknowledged), len(self.messages)
 
     def unchecked(self, crash: Crash) -> int:
         """The number from which on messages may come back with bytes missing after `crash`.
 
         Version 1 has no checksums: of what was not yet on disk when the power failed only the structure is checked.
         """
-        return self.durable if crash == "power cut" and self.setup.version == 1 else len(self.messages)
+        return self.durable if crash != "kill" and self.setup.version == 1 else len(self.messages)
 
     def first_bounds(self, crash: Crash) -> tuple[int, int]:
         """The least and the greatest first number that the log may have after `crash`."""
@@ -120,7 +121,7 @@ class Model:
             # Without checksums the body of a message in flight may be a mixture, but from now on it stays the same.
             self.messages[first:end] = [Sent.of(message) for message in found]
         self.acknowledged = end
-        if crash == "power cut" or self.setup.keeps_commits:
+        if crash != "kill" or self.setup.keeps_commits:
             self.durable = end
         self.durable = min(self.durable, end)
         self.first = self.first_in_flight = first

@@ -94,6 +94,27 @@ MUTANTS: Final[Sequence[Mutant]] = (
         [Edit("writer.py", r"self\._files\.filesystem\.sync_directory\(self\._files\.directory\)", "pass")],
         ["power cuts"],
     ),
+    Mutant(
+        "the published end believed because the boot id is the same",
+        [
+            Edit(
+                "recovery.py",
+                r"files\.is_vouched_by_anyone\(self\._index\)",
+                "self._index.boot_id == files.filesystem.boot_id()",
+            )
+        ],
+        ["power cuts"],
+    ),
+    Mutant(
+        "a log used as it lies though no process has it open",
+        [Edit("commit.py", r"is_left_whole and index\.is_vouched\(\) is not False", "is_left_whole")],
+        ["power cuts"],
+    ),
+    Mutant(
+        "what a failed sync left is not stored again",
+        [Edit("recovery.py", r"self\._rewrites = self\._index\.boot_id == [^\n]+", "self._rewrites = False")],
+        ["failed syncs"],
+    ),
 )
 
 

@@ -37,7 +37,8 @@ LINES_MIN: Final = 1000
 CALLS_MIN: Final = 30
 """How long an operation is thought to be before it was seen to its end."""
 
-Crash = Literal["power cut", "kill"]
+Crash = Literal["power cut", "loss", "kill"]
+"""As in the model: with a loss the machine is not started anew."""
 
 
 class Sent(NamedTuple):
@@ -211,10 +212,11 @@ class DelayLife:
     def crash(self) -> None:
         self.stores.clear()
         seed = self.random.getrandbits(32)
-        if self.random.choice(self.crashes) == "kill":
+        crash = self.random.choice(self.crashes)
+        if crash == "kill":
             self.disk = self.disk.after_process_kill(seed)
         else:
-            self.disk = self.disk.after_power_cut(seed)
+            self.disk = self.disk.after_power_cut(seed, same_boot=crash == "loss")
         self.cuts += 1
 
     # --- What must hold ---
@@ -271,10 +273,10 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("durability", "version", "crashes"),
     [
-        ("commit", 2, ("power cut", "kill")),
+        ("commit", 2, ("power cut", "loss", "kill")),
         ("os", 2, ("kill",)),
-        ("os", 2, ("power cut", "kill")),
-        ("commit", 1, ("power cut", "kill")),
+        ("os", 2, ("power cut", "loss", "kill")),
+        ("commit", 1, ("power cut", "loss", "kill")),
     ],
 )
 def test_delayed_messages_keep_their_promise_through_crashes(

@@ -37,7 +37,7 @@ def deliver_all(store: Store) -> list[bytes]:
 
 def ways_to_end(disk: SimulatedFileSystem) -> Iterator[SimulatedFileSystem]:
     yield disk.after_process_kill()
-    yield from map(disk.after_power_cut, SEEDS)
+    yield from (disk.after_power_cut(seed, same_boot=is_same) for seed in SEEDS for is_same in (False, True))
 
 
 def run_mover(store: Store, disk: SimulatedFileSystem, at: int) -> bool:

@@ -176,7 +176,7 @@ class QueueLife:
         if self.random.random() < 0.3:
             self.disk = self.disk.after_process_kill(seed)
         else:
-            self.disk = self.disk.after_power_cut(seed)
+            self.disk = self.disk.after_power_cut(seed, same_boot=self.random.random() < 0.4)
         self.cuts += 1
 
     def recover(self) -> None:

@@ -78,7 +78,7 @@ MESSAGES = st.builds(
     st.text("abc", max_size=5),
 )
 SEED = st.integers(0, 2**32 - 1)
-CRASHES = st.sampled_from(("power cut", "kill"))
+CRASHES = st.sampled_from(("power cut", "loss", "kill"))
 
 
 class PowerCutMachine(RuleBasedStateMachine):

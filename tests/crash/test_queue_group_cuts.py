@@ -210,14 +210,17 @@ class GroupLife:
         return Moment(kind, self.random.randint(1, longest))
 
     def crash(self) -> None:
-        """The power is cut, or every process killed. Without syncs only a kill leaves what was promised."""
+        """The power is cut, or what was not synced is lost, or every process killed.
+
+        Without syncs only a kill leaves what was promised.
+        """
         self.openers.clear()
         self.handles.clear()
         seed = self.random.getrandbits(32)
         if self.durability == "os" or self.random.random() < 0.4:
             self.disk = self.disk.after_process_kill(seed)
         else:
-            self.disk = self.disk.after_power_cut(seed)
+            self.disk = self.disk.after_power_cut(seed, same_boot=self.random.random() < 0.4)
         self.clock.pass_ns(NS_PER_MS)
         self.cuts += 1
 

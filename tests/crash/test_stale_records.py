@@ -36,7 +36,7 @@ def _fill_first_page(log: Log) -> None:
 
 
 @pytest.mark.parametrize("durability", ["commit", "os"])
-@pytest.mark.parametrize("crash_first", ["power cut", "kill"])
+@pytest.mark.parametrize("crash_first", ["power cut", "loss", "kill"])
 def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str, durability: str) -> None:
     came_close = 0
     for seed in SEEDS:
@@ -54,8 +54,13 @@ def test_a_whole_record_behind_a_torn_one_does_not_come_back(crash_first: str, d
         if not kept:
             continue
         log.append(b"A" * PAGE_BODY)
-        disk = disk.after_power_cut(seed + 1) if crash_first == "power cut" else disk.after_process_kill()
-        recovered = _open(disk.after_power_cut(seed + 2), clock, durability)
+        is_same_boot = crash_first != "power cut"
+        disk = (
+            disk.after_process_kill()
+            if crash_first == "kill"
+            else disk.after_power_cut(seed + 1, same_boot=is_same_boot)
+        )
+        recovered = _open(disk.after_power_cut(seed + 2, same_boot=is_same_boot), clock, durability)
 
         names = [body[:1] for body in _bodies(recovered)]
         before = [b"-", *NAMES][:kept]

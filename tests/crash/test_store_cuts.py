@@ -28,7 +28,7 @@ def cut_at_each_call(
         try:
             act(disk)
         except PowerCut:
-            found += [open_store(disk.after_power_cut(call * 10 + seed)) for seed in range(3)]
+            found += [open_store(disk.after_power_cut(call * 10 + seed, same_boot=seed > 1)) for seed in range(4)]
             found.append(open_store(disk.after_process_kill(call)))
         else:
             break

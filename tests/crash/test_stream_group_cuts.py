@@ -95,8 +95,8 @@ def check(life: Life, disk: SimulatedFileSystem) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("is_power_cut", [True, False], ids=["power cut", "kill"])
-def test_a_group_stands_where_it_committed_after_any_crash(part: int, is_power_cut: bool) -> None:
+@pytest.mark.parametrize("crash", ["power cut", "loss", "kill"])
+def test_a_group_stands_where_it_committed_after_any_crash(part: int, crash: str) -> None:
     first, last = calls_of_a_life()
     for call in range(first + part, last + 1, PARTS):
         disk = SimulatedFileSystem(seed=call)
@@ -105,7 +105,8 @@ def test_a_group_stands_where_it_committed_after_any_crash(part: int, is_power_c
         with pytest.raises(PowerCut):
             life.run()
 
-        survivor = disk.after_power_cut(call) if is_power_cut else disk.after_process_kill(call)
+        is_killed = crash == "kill"
+        survivor = disk.after_process_kill(call) if is_killed else disk.after_power_cut(call, same_boot=crash == "loss")
 
         try:
             check(life, survivor)

@@ -134,12 +134,15 @@ class TransactionLife:
         self._check()
 
     def _crash(self) -> None:
-        kind = self.random.choice(("kill", "power cut", "power cut"))
+        kind = self.random.choice(("kill", "power cut", "loss"))
         seed = self.random.getrandbits(32)
         # Whatever leads to the dead disk is dead as well.
         self.store.session._lock = None
-        self.disk = self.disk.after_power_cut(seed) if kind == "power cut" else self.disk.after_process_kill(seed)
-        self.had_power_cut |= kind == "power cut"
+        if kind == "kill":
+            self.disk = self.disk.after_process_kill(seed)
+        else:
+            self.disk = self.disk.after_power_cut(seed, same_boot=kind == "loss")
+        self.had_power_cut |= kind != "kill"
         self.crashes[kind] += 1
 
     def _perform(self, name: str, step: Callable[[], None], moment: tuple[str, int] | None) -> bool:

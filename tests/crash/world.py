@@ -53,7 +53,7 @@ class World:
         self.clock = SimulatedClock()
         self.background = SimulatedBackground()
         self.model = Model(setup)
-        self.crashes: dict[Crash, int] = {"power cut": 0, "kill": 0}
+        self.crashes: dict[Crash, int] = {"power cut": 0, "loss": 0, "kill": 0}
         self.measured: dict[tuple[str, str], int] = {}
         self._last_crash: Crash = "kill"
         self._log: Log | None = None
@@ -64,6 +64,11 @@ class World:
     def log(self) -> Log:
         assert self._log is not None, "the log is open between a reopen and the next crash"
         return self._log
+
+    @property
+    def loss_count(self) -> int:
+        """How many crashes took what was not synced."""
+        return self.crashes["power cut"] + self.crashes["loss"]
 
     @property
     def is_open(self) -> bool:
@@ -96,17 +101,20 @@ class World:
         return Moment(kind, self.random.randint(1, longest + longest // 8 + 1))
 
     def crash(self, crash: Crash, seed: int) -> None:
-        """The power is cut, or the process killed, unless that has happened already; the log is closed since."""
+        """What was not synced is lost, or the process killed, unless that has happened already; the log is closed."""
         self._log = self._second_log = None
         self._readers.clear()
         self.background.forget()
         if self.disk.is_cut and crash == "kill" and self.random.random() < 0.5:
             crash = "power cut"
-        self.disk = self.disk.after_power_cut(seed) if crash == "power cut" else self.disk.after_process_kill(seed)
+        if crash == "kill":
+            self.disk = self.disk.after_process_kill(seed)
+        else:
+            self.disk = self.disk.after_power_cut(seed, same_boot=crash == "loss")
         self.crashes[crash] += 1
         # Two crashes in a row are the worse one of them.
-        self._last_crash = "power cut" if "power cut" in (crash, self._last_crash) else "kill"
-        if crash == "power cut" and self.random.random() < 0.2:
+        self._last_crash = crash if self._last_crash == "kill" else self._last_crash
+        if crash != "kill" and self.random.random() < 0.2:
             self.clock.set_back_ns(self.random.randrange(10**10))
 
     def _measure(self, step: str, kind: str, length: int) -> None:
@@ -239,7 +247,7 @@ class World:
                 assert 0 <= first <= end <= greatest, f"read only, the log goes from {first} to {end} of {greatest}"
                 self._compare(log.read(first, limit=LIMIT), self.model.unchecked(self._last_crash))
         except StorageError:
-            assert self._last_crash == "power cut" or not self.disk.exists(LOG_PATH + "/index")
+            assert self._last_crash != "kill" or not self.disk.exists(LOG_PATH + "/index")
         assert self.disk.contents() == before, "reading changed a file"
 
     def check_backwards(self) -> None:

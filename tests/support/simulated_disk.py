@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
+from weakref import WeakSet
 
 from tests.support.volatile import PAGE_SIZE, Fate, FrozenFile, NameChange, VolatileDirectory, VolatileFile, round_up
 from warren.errors import StorageFull, SyncFailed
@@ -53,12 +54,16 @@ class FrozenDisk:
         }
         return replace(self, files=files)
 
-    def after_power_cut(self, seed: int) -> SimulatedFileSystem:
-        """The disk as the next boot finds it. The seed decides what was lost."""
+    def after_power_cut(self, seed: int, *, same_boot: bool = False) -> SimulatedFileSystem:
+        """The disk as the next boot finds it. The seed decides what was lost.
+
+        With `same_boot` the machine was not started anew: a snapshot of the disk was mounted, or the disk was gone for
+        a moment, and what was not synced is lost all the same.
+        """
         random = Random(seed)
         fate = Fate(random.choice(KEEP_CHANCES), random.choice(TORN_CHANCES))
         disk = SimulatedFileSystem(seed=seed, map_capacity=self.map_capacity, size_max=self.size_max)
-        disk._boots = self.boots + 1
+        disk._boots = self.boots + (not same_boot)
         for path, directory in self.directories.items():
             names = directory.after_power_cut(random, fate)
             disk._directories[path] = VolatileDirectory(dict(names), dict(names))
@@ -139,8 +144,15 @@ class SimulatedFile:
             raise SyncFailed(self.path, "Input/output error")
         self._inode.sync()
 
+    def vouch(self) -> None:
+        self._disk.vouching.setdefault(id(self._inode), WeakSet()).add(self)
+
+    def is_vouched(self) -> bool:
+        return any(file is not self for file in self._disk.vouching.get(id(self._inode), ()))
+
     def close(self) -> None:
         """Nothing is lost or kept by closing."""
+        self._disk.vouching.get(id(self._inode), WeakSet()).discard(self)
 
     def _change(self, call: str) -> None:
         self._disk.enter(call)
@@ -188,6 +200,7 @@ class SimulatedFileSystem:
     def __init__(self, *, seed: int = 0, map_capacity: int = MAP_CAPACITY_DEFAULT, size_max: int | None = None) -> None:
         self.random = Random(seed)
         self.holders: dict[int, SimulatedLock] = {}
+        self.vouching: dict[int, WeakSet[SimulatedFile]] = {}
         self.size_max = size_max
         self.calls = 0
         self.cut_at_call: int | None = None
@@ -223,8 +236,8 @@ class SimulatedFileSystem:
         """What programs see of every file, durable or not."""
         return {number: inode.memory[: inode.length] for number, inode in self._inodes.items()}
 
-    def after_power_cut(self, seed: int) -> SimulatedFileSystem:
-        return self.freeze().after_power_cut(seed)
+    def after_power_cut(self, seed: int, *, same_boot: bool = False) -> SimulatedFileSystem:
+        return self.freeze().after_power_cut(seed, same_boot=same_boot)
 
     def after_process_kill(self, seed: int = 0) -> SimulatedFileSystem:
         return self.freeze().after_process_kill(seed)

@@ -19,6 +19,7 @@ from warren.errors import CorruptRecord
 from warren.storage import Log
 from warren.storage.block import BlockHeader, first_bytes
 from warren.storage.checksum import crc32c
+from warren.storage.filesystem import SystemFile, SystemFileSystem
 from warren.storage.index import Blocks, index_bytes
 from warren.storage.layout import END_OF_BLOCK, META_DATA, NOT_READY, SIZE_MASK, Slot
 from warren.storage.record import pack_single, stamp
@@ -494,3 +495,35 @@ def test_no_header_where_a_block_starts_is_damage(singles: Path) -> None:
 
     with Log.open(singles, read_only=True) as log, pytest.raises(CorruptRecord, match="no header at the start"):
         log.at(0)
+
+
+class SealedMeanwhile(SystemFileSystem):
+    """Another process seals the block between the question for its size and the map of so many bytes."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> SystemFile:
+        file = super().open(path, writable=writable, create=create)
+        if path.endswith(".block"):
+            size = file.size
+
+            def size_before_sealing() -> int:
+                self.left -= 1
+                return size() + (4096 if self.left >= 0 else 0)
+
+            file.size = size_before_sealing  # type: ignore[method-assign]
+        return file
+
+
+def test_a_block_that_is_sealed_while_it_is_opened_is_read(singles: Path) -> None:
+    with Log.open(singles, read_only=True, filesystem=SealedMeanwhile(times=2)) as log:
+        assert [message.number for message in log.last(3)] == [COUNT - 3, COUNT - 2, COUNT - 1]
+
+
+def test_a_block_that_can_never_be_mapped_is_damage(singles: Path) -> None:
+    with (
+        Log.open(singles, read_only=True, filesystem=SealedMeanwhile(times=10_000)) as log,
+        pytest.raises(CorruptRecord, match="does not hold still"),
+    ):
+        log.last(3)

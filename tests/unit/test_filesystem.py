@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gc
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -298,3 +301,62 @@ def test_the_start_of_the_machine_has_a_name_of_sixteen_bytes() -> None:
     assert DISK.boot_id() == DISK.boot_id()
     assert re.fullmatch(r"[0-9a-f]{32}", DISK.boot_id().hex())
     assert any(DISK.boot_id())
+
+
+# --- Vouching ---
+
+
+def test_a_file_is_vouched_for_as_long_as_another_opening_of_it_lasts(tmp_path: Path) -> None:
+    one, other = new_file(tmp_path, b"content"), DISK.open(str(tmp_path / "file"), writable=True)
+    assert (one.is_vouched(), other.is_vouched()) == (False, False)
+
+    one.vouch()
+
+    assert (one.is_vouched(), other.is_vouched()) == (False, True)
+    DISK.open(str(tmp_path / "file"), writable=True).close()
+    assert other.is_vouched()
+    one.close()
+    assert other.is_vouched() is False
+
+
+def test_a_map_keeps_a_file_vouched_for(tmp_path: Path) -> None:
+    """Its file system cannot go away while the map is there."""
+    one, other = new_file(tmp_path, b"content"), DISK.open(str(tmp_path / "file"), writable=True)
+    view = one.map(7, writable=True)
+    one.vouch()
+
+    one.close()
+
+    assert other.is_vouched()
+    view.close()
+    assert other.is_vouched() is False
+
+
+def test_a_process_that_died_vouches_for_nothing(tmp_path: Path) -> None:
+    file = new_file(tmp_path, b"content")
+    code = (
+        "import os, sys; from warren.storage.filesystem import SYSTEM_FILE_SYSTEM as disk;"
+        "disk.open(sys.argv[1], writable=True).vouch();"
+        "file = disk.open(sys.argv[1], writable=True); file.vouch(); print('vouched', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, file.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"vouched\n"
+        assert file.is_vouched()
+
+        process.kill()
+        process.wait()
+
+    assert file.is_vouched() is False
+
+
+@pytest.mark.parametrize("name", ["F_OFD_SETLK", "F_OFD_GETLK"])
+def test_a_system_without_such_locks_cannot_tell(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = new_file(tmp_path, b"content"), DISK.open(str(tmp_path / "file"), writable=True)
+    monkeypatch.delattr(fcntl, name)
+
+    one.vouch()
+
+    assert other.is_vouched() is (False if name == "F_OFD_SETLK" else None)

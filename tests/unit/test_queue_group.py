@@ -802,9 +802,10 @@ def test_what_was_retired_is_dropped(tmp_path: Path) -> None:
         group.ack_many(messages)
 
 
+@pytest.mark.parametrize("same_boot", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_messages_in_the_place_of_lost_ones_are_new(seed: int) -> None:
-    """Without syncs the power takes messages, and the ledger may still say that they were acknowledged."""
+def test_messages_in_the_place_of_lost_ones_are_new(seed: int, same_boot: bool) -> None:
+    """Without syncs a crash takes messages, and the ledger may still say that they were acknowledged."""
     bench = Bench.__new__(Bench)
     bench.path, bench.topic_settings, bench._bodies = "/data", {"durability": "os"}, count()
     bench.clock, bench.disk = SimulatedClock(), SimulatedFileSystem(seed=seed)
@@ -816,7 +817,7 @@ def test_messages_in_the_place_of_lost_ones_are_new(seed: int) -> None:
     bench.put(5)
     group.ack_many(group.take(5))
     group._ledger.sync()
-    bench.disk = bench.disk.after_power_cut(seed)
+    bench.disk = bench.disk.after_power_cut(seed, same_boot=same_boot)
     bench.wait(1.0)
     bench.store = bench.open()
     kept = bench.topic.partition(0).end

@@ -6,13 +6,17 @@ Each test leaves a log as a crash would: the blocks as they are, and in the inde
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.support.line_cutter import LineCutter
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from tests.unit.fakes import VERSIONS, quick_log
@@ -96,17 +100,20 @@ def numbers(log: Log) -> list[int]:
     return [message.number for message in messages]
 
 
-# --- A process died, the machine went on ---
+# --- A process died, and another one had the log open all the time ---
 
 
-def test_a_log_left_open_between_two_appends_needs_nothing(tmp_path: Path, version: int) -> None:
+def test_a_log_left_open_between_two_appends_needs_nothing_while_another_process_has_it_open(
+    tmp_path: Path, version: int
+) -> None:
     fill(tmp_path, version)
+    survivor = reopen(tmp_path)
     leave(tmp_path)
     before = [file.read_bytes() for file in blocks(tmp_path)]
 
     with reopen(tmp_path) as log:
         assert log.recovery is None
-        assert numbers(log) == list(range(COUNT))
+        assert numbers(log) == numbers(survivor) == list(range(COUNT))
 
     assert [file.read_bytes() for file in blocks(tmp_path)] == before
 
@@ -116,6 +123,7 @@ def test_what_was_laid_and_not_published_is_cut_and_cleared(tmp_path: Path, vers
     """Twelve of the messages are in sealed blocks; the last block has two."""
     fill(tmp_path, version)
     cut_at = offset_of(tmp_path, end) if end < COUNT else None
+    survivor = reopen(tmp_path)
     leave(tmp_path, writing=DEAD, end=end)
     last = blocks(tmp_path)[-1]
     base = int(last.stem)
@@ -124,7 +132,7 @@ def test_what_was_laid_and_not_published_is_cut_and_cleared(tmp_path: Path, vers
         report = log.recovery
         assert report is not None
         assert (report.message_count, report.cut_path, report.removed_paths) == (end, str(last), ())
-        assert numbers(log) == list(range(end))
+        assert numbers(log) == numbers(survivor) == list(range(end))
         if cut_at is not None:
             # The index message before the first record of a block goes with it.
             assert cut_at - base - 72 <= report.cut_position <= cut_at - base
@@ -140,6 +148,116 @@ def test_what_was_laid_and_not_published_is_cut_and_cleared(tmp_path: Path, vers
     with reopen(tmp_path) as log:
         assert log.recovery is None
         assert numbers(log) == list(range(end + 1))
+
+
+def test_a_survivor_cuts_what_a_killed_process_had_not_published(tmp_path: Path, version: int) -> None:
+    """It may have looked for that message already, and found none: it must not come back behind its back."""
+    fill(tmp_path, version)
+    survivor = reopen(tmp_path)
+    assert survivor.end == COUNT
+    leave(tmp_path, writing=DEAD, end=COUNT - 1)
+
+    assert survivor.append(body(COUNT - 1)).number == COUNT - 1
+
+    assert survivor.recovery is not None
+    assert numbers(survivor) == list(range(COUNT))
+
+
+# --- No process had the log open, and the machine was not started anew ---
+
+
+@pytest.mark.parametrize("writing", [0, DEAD])
+@pytest.mark.parametrize("end", [0, 2, 5, 12, 13, 14])
+def test_records_behind_an_old_published_end_are_kept_though_the_boot_id_is_the_same(
+    tmp_path: Path, version: int, end: int, writing: int
+) -> None:
+    """As a snapshot of the disk leaves them: the records were synced, and the page of the index was not."""
+    fill(tmp_path, version)
+    leave(tmp_path, end=end, synced=min(end, 3), writing=writing)
+
+    with reopen(tmp_path) as log:
+        assert log.recovery is not None
+        assert numbers(log) == list(range(COUNT))
+        assert (log.flag, log.extension) == (7, {"topic": "orders"})
+        assert log.append(body(COUNT)).number == COUNT
+        assert log.verify().messages == COUNT + 1
+
+
+def test_an_old_copy_of_the_whole_index_costs_no_message(tmp_path: Path, version: int) -> None:
+    log = quick_log(tmp_path / "log", version=version, durability="commit")
+    log.append(body(0))
+    old = (tmp_path / "log" / "index").read_bytes()
+    for number in range(1, COUNT):
+        log.append(body(number))
+    shutil.copytree(tmp_path / "log", tmp_path / "snapshot")
+    (tmp_path / "snapshot" / "index").write_bytes(old)
+
+    with quick_log(tmp_path / "snapshot") as found:
+        assert numbers(found) == list(range(COUNT))
+
+
+def test_a_torn_record_ends_the_log_also_on_the_same_boot(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    last = blocks(tmp_path)[-1]
+    wound(last, offset_of(tmp_path, 12) - int(last.stem) + 500)
+    leave(tmp_path, end=12, synced=12)
+
+    with reopen(tmp_path) as log:
+        assert log.recovery is not None
+        assert numbers(log) == list(range(12))
+        assert not any(last.read_bytes()[log.recovery.cut_position :])
+        log.verify()
+
+
+def test_a_published_end_ahead_of_the_records_is_believed_as_far_as_it_was_synced(tmp_path: Path) -> None:
+    """Without syncs the page of the index may reach the disk, and the messages not."""
+    fill(tmp_path, 2)
+    last = blocks(tmp_path)[-1]
+    wound(last, offset_of(tmp_path, 13) - int(last.stem) + 500)
+    leave(tmp_path, synced=13)
+
+    with reopen(tmp_path) as log:
+        assert numbers(log) == list(range(13))
+
+    wound(last, offset_of(tmp_path, 12) - int(last.stem) + 500)
+    leave(tmp_path, synced=13)
+    with pytest.raises(CorruptRecord, match="13 were on disk"):
+        reopen(tmp_path)
+
+
+def test_a_log_that_gave_up_its_files_looks_again_before_it_appends(tmp_path: Path, version: int) -> None:
+    """While no file was open the volume may have been mounted anew, from before what was not synced."""
+    fill(tmp_path, version)
+    log = reopen(tmp_path)
+    assert numbers(log) == list(range(COUNT))
+    assert log._files.rest()
+    leave(tmp_path, end=12, synced=12)
+
+    assert log.append(body(COUNT)).number == COUNT
+
+    assert numbers(log) == list(range(COUNT + 1))
+
+
+def test_a_message_of_version_1_that_was_half_stored_is_no_message() -> None:
+    """Version 1 has no checksum: a process that is killed in the middle of a put must not leave half of its message."""
+    ends = set()
+    for seed, line in product(range(3), range(40, 260)):
+        disk = SimulatedFileSystem(seed=seed * 1000 + line)
+        log = Log.open("/log", version=1, durability="os", block_size=BLOCK_SIZE, filesystem=disk)
+        sent = [body(number)[: 700 + number] for number in range(seed % 3)]
+        for each in sent:
+            log.append(each, id="before")
+        with suppress(PowerCut), LineCutter(disk, line):
+            log.append(body(9), id="half", tag="of.it")
+            disk.cut()
+
+        with Log.open("/log", filesystem=disk.after_process_kill(seed)) as found:
+            messages = found.read(0)
+            assert [message.body for message in messages] in (sent, [*sent, body(9)])
+            assert [(message.id, message.tag) for message in messages[len(sent) :]] in ([], [("half", "of.it")])
+            assert all(message.timestamp for message in messages)
+            ends.add(len(messages) - len(sent))
+    assert ends == {0, 1}
 
 
 def test_a_killed_process_costs_no_look_at_what_lies_before(tmp_path: Path, version: int) -> None:

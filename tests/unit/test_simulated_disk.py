@@ -227,6 +227,20 @@ def test_a_cut_frees_the_locks_and_changes_the_boot_id() -> None:
     assert killed.boot_id() == disk.boot_id()
 
 
+def test_what_was_not_synced_can_be_lost_without_a_restart() -> None:
+    disk, file = _disk_with_file(OLD * PAGE_SIZE)
+    file.write(0, NEW * PAGE_SIZE)
+    file.vouch()
+    other = disk.open(file.path, writable=True)
+    assert (file.is_vouched(), other.is_vouched()) == (False, True)
+
+    lost = [disk.after_power_cut(seed, same_boot=True) for seed in SEEDS]
+
+    assert {cut.boot_id() for cut in lost} == {disk.boot_id()}
+    assert not any(cut.open(file.path, writable=True).is_vouched() for cut in lost)
+    assert {_content(cut) for cut in lost} == set(_after_cuts(disk))
+
+
 def test_a_lock_names_its_holder_and_is_free_after_release() -> None:
     disk, _ = _disk_with_file()
     first, second = disk.lock("/log/writer.lock"), disk.lock("/log/writer.lock")

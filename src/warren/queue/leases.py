@@ -88,6 +88,7 @@ class Leases:
         self._handlers: Mapping[str, Callable[[Event], None]] = {
             "begin": self._begin,
             "boot": self._boot,
+            "recovered": self._recovered,
             "take": self._take,
             "done": self._done,
             "nack": self._nack,
@@ -112,6 +113,8 @@ class Leases:
         self.outstanding: dict[int, dict[int, Lease]] = {partition: {} for partition in self.next}
         self.keys: dict[int, KeyOrder] = {partition: KeyOrder() for partition in self.next}
         self.boot: str = snapshot.get("boot", "")
+        self.recovered: str = snapshot.get("recovered", "")
+        """Which recoveries of the topic's logs the group knows of."""
         self.taken_us: int = snapshot.get("taken", 0)
         self.gap_us: int = snapshot.get("gap", 0)
         self.held: dict[str, list[Span]] = dict(snapshot.get("held", {}))
@@ -137,6 +140,7 @@ class Leases:
         return {
             "next": list(self.next.items()),
             "boot": self.boot,
+            "recovered": self.recovered,
             "taken": self.taken_us,
             "gap": self.gap_us,
             "leases": [[*lease, spans_of_it] for lease, spans_of_it in spans.items()],
@@ -238,11 +242,20 @@ class Leases:
             self.outstanding[partition], self.keys[partition] = {}, KeyOrder()
 
     def _boot(self, event: Event) -> None:
-        """The machine was started anew: leases go by its new clock. If a log lost messages, the next ones are new."""
+        """The machine was started anew: leases go by its new clock."""
         self.boot = event["boot"]
         if "steady" in event:
             self._go_by(event["at"] - event["steady"])
-        for partition, end in event["ends"]:
+        self._lose(event["ends"])
+
+    def _recovered(self, event: Event) -> None:
+        """Logs were recovered since the group looked, and those of `ends` lost messages that were handed out."""
+        self.recovered = event["recovered"]
+        self._lose(event["ends"])
+
+    def _lose(self, ends: Iterable[tuple[int, int]]) -> None:
+        """Each partition of `ends` lost what came from that number on: what takes its place is new."""
+        for partition, end in ends:
             self.next[partition] = end
             self._remove(spans_of((partition, number) for number in self.outstanding[partition] if number >= end))
 

@@ -76,6 +76,7 @@ class QueueGroup:
         with self._changing():
             is_new = self._taking.begin()
             self._taking.look_for_restart()
+            self._taking.look_for_loss()
         if is_new:
             # Where the group began is not forgotten: what comes from now on is for it.
             self._ledger.sync()

@@ -88,20 +88,27 @@ class Taking:
         return True
 
     def look_for_restart(self) -> None:
-        """Tells the ledger if the machine was started anew since the group was used: its leases go by another clock.
-
-        A topic may also have lost, with the power, messages that were handed out: what takes their place is new.
-        Whatever came later than the last take was not handed out. With durability `commit` nothing is ever lost.
-        """
+        """Tells the ledger if the machine was started anew since the group was used: its leases go by another clock."""
         leases, boot, clock = self._leases, self._topic.filesystem.boot_id().hex(), self._topic.clock
-        if boot == leases.boot and leases.gap_us:
+        if boot != leases.boot or not leases.gap_us:
+            event = {"boot": boot, "ends": [], "at": clock.now_ns() // 1000, "steady": steady_us(clock)}
+            self._ledger.add("boot", event)
+
+    def look_for_loss(self) -> None:
+        """A topic may lose, in a crash, messages that were handed out already: what takes their place is new.
+
+        Each log tells when it was last recovered; if one was since the group looked, messages may be lost. Whatever
+        came later than the last take was not handed out. With durability `commit` nothing is ever lost.
+        """
+        leases, logs = self._leases, self._topic.logs
+        recovered = " ".join(str(log.recovered_us) for log in logs)
+        if recovered == leases.recovered:
             return
         ends: list[tuple[int, int]] = []
-        if leases.boot not in ("", boot) and self._topic.settings.durability != "commit":
-            found = [(partition, log.find_time(leases.taken_us + 1)) for partition, log in enumerate(self._topic.logs)]
+        if leases.taken_us and self._topic.settings.durability != "commit":
+            found = [(partition, log.find_time(leases.taken_us + 1)) for partition, log in enumerate(logs)]
             ends = [(partition, end) for partition, end in found if end < leases.next[partition]]
-        event = {"boot": boot, "ends": ends, "at": clock.now_ns() // 1000, "steady": steady_us(clock)}
-        self._ledger.add("boot", event)
+        self._ledger.add("recovered", {"recovered": recovered, "ends": ends})
 
     # --- Choosing ---
 

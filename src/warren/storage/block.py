@@ -29,6 +29,8 @@ from warren.storage.record import Damage, DiskMessage, Packed, read_packed
 HEADER_SIZE_MAX = 1024
 FETCH_SIZE: Final = 1 << 20
 """So much is asked for at once: of more, some systems would fetch only the start."""
+MAP_TRIES_MAX: Final = 100
+"""A block is cut once or twice in its life: so many tries to map it fail only if something else is wrong."""
 VERIFIED_MAX: Final = 1024
 """Of so many records a block remembers that they match their checksums: of a full block of batches of 64 KiB, all."""
 
@@ -122,15 +124,26 @@ class Block:
 
     def map(self) -> None:
         """See the file as long as it is now."""
-        size = self.file.size()
-        if not size:
-            raise CorruptRecord(self.path, 0, "an empty block")
-        self.view = self.file.map(size, writable=self.writable)
+        size, view = self._mapped()
+        self.view = view
         self.mapped_size = size
         self._verified.clear()
         self._size_words = memoryview(self.view)[: size - size % SIZE_WORD.size].cast("I")
         if self.index is not None:
             self.index.remap(self.view)
+
+    def _mapped(self) -> tuple[int, mmap]:
+        """The size of the file, and a map of so many bytes."""
+        for _ in range(MAP_TRIES_MAX):
+            size = self.file.size()
+            if not size:
+                raise CorruptRecord(self.path, 0, "an empty block")
+            try:
+                return size, self.file.map(size, writable=self.writable)
+            except ValueError:
+                # A writer in another process cut the block to its length in between: sealing it, or a recovery.
+                continue
+        raise CorruptRecord(self.path, 0, "the length of the block does not hold still")
 
     def _open_header(self) -> None:
         try:

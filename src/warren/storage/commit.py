@@ -60,6 +60,7 @@ class Commit:
         self._max_block_count = max_block_count
         self.pid = os.getpid()
         self._held: Lock | None = None
+        self._is_usable: Callable[[], bool] = lambda: False
         self.is_ready = False
         """Whether the shortcut may use the writer as it stands."""
         self._closed_because = ""
@@ -251,6 +252,11 @@ class Commit:
         """The index, fit for appending: made anew where the log was not left as it should be. The lock is held."""
         index = self.files.index()
         is_ours = self._exclusive and index.writing == self.pid
+        if not self.files.is_vouched:
+            # The files were given up in between, and who knows what became of them: as when the log is opened.
+            if not is_ours and not self._is_usable():
+                index = self.recover(self._readable_index())
+            self.files.vouch()
         if index.state == STATE_OPEN and not self._is_torn and (is_ours or not index.writing):
             return index
         if self._is_torn or not index.is_clean():
@@ -269,7 +275,9 @@ class Commit:
 
     def open(self, is_usable: Callable[[], bool], *, force: bool = False) -> None:
         """Take the lock where it is kept, or where the log has to be recovered before anybody uses it."""
+        self._is_usable = is_usable
         if not self._exclusive and not force and is_usable():
+            self.files.vouch()
             return
         with self.files.mutex:
             self._acquire()
@@ -279,6 +287,7 @@ class Commit:
                 # Asked again: somebody else may have recovered while we waited for the lock.
                 if force or not is_usable():
                     self.recover(self._readable_index(), force=force)
+                self.files.vouch()
                 if self._exclusive:
                     index = self._settled()
                     index.writing = self.pid
@@ -446,7 +455,12 @@ def _is_alive(pid: int) -> bool:
 
 
 def is_sound(index: Index, boot_id: bytes) -> bool:
-    """Whether the log can be used as it lies, without a recovery."""
+    """Whether the log can be used as it lies, without a recovery.
+
+    If it was not closed, another process must have had it open since it was whole. That the machine was not started
+    since proves nothing: what was not synced may be lost all the same.
+    """
     if index.is_clean():
         return True
-    return index.state == STATE_OPEN and index.boot_id == boot_id and not index.writing
+    is_left_whole = index.state == STATE_OPEN and index.boot_id == boot_id and not index.writing
+    return is_left_whole and index.is_vouched() is not False

@@ -51,6 +51,8 @@ class LogFiles:
         self.writable, self.is_closed = True, False
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
+        self.is_vouched = False
+        """Whether this opening saw the log whole, and has had its index open ever since."""
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._last_used = -1
@@ -101,11 +103,24 @@ class LogFiles:
         except FileNotFoundError as error:
             raise NotALog(self.directory, "it has no index; opening it for writing makes one") from error
         index = Index(file, writable=self.writable)
+        if self.is_vouched:
+            # Replaced under our eyes, by a holder of the writer lock.
+            index.vouch()
         self.format = FORMATS[index.version]
         self._blocks.clear()
         self._index = index
         self._residents.admit(self)
         return index
+
+    def vouch(self) -> None:
+        """The log is whole: as long as its index stays open, its published end is known to be the true one."""
+        if not self.is_vouched:
+            self.index().vouch()
+            self.is_vouched = True
+
+    def is_vouched_by_anyone(self, index: Index) -> bool:
+        """Whether this or another process has had the log open since it was whole: then nothing of it can be lost."""
+        return self.is_vouched or index.is_vouched() is True
 
     def replace_index(self, data: bytes) -> Index:
         """Put a whole new index in the place of the one there is, atomically. The holder of the lock alone may."""
@@ -150,6 +165,7 @@ class LogFiles:
             state=index.state,
             # From its first moment on: whoever dies right after it took its place is in the middle of an append.
             writing=index.writing,
+            recovered_us=index.recovered_us,
         )
         blocks = self._blocks.copy()
         new_index = self.replace_index(data)
@@ -252,7 +268,7 @@ class LogFiles:
         return True
 
     def _drop(self) -> None:
-        self._index = None
+        self._index, self.is_vouched = None, False
         self._lock = None
         self._blocks.clear()
         self._readers.clear()

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from warren.errors import StorageFull, SyncFailed
+from warren.storage.layout import LOCK_REQUEST
 
 FILE_MODE: Final = 0o644
 ZEROS: Final = bytes(1 << 16)
@@ -26,7 +27,12 @@ FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):
-    """One open file. A map stays valid after `close`, and is given up with its last reference."""
+    """One open file. A map stays valid after `close`, and is given up with its last reference.
+
+    `vouch` marks the file until this opening of it ends, with `close` or with the process. `is_vouched` tells whether
+    another opening, in this or any other process, holds such a mark; it is None if the system cannot tell. While a
+    process has a file open its file system cannot go away, so that nothing which the process saw is lost.
+    """
 
     path: str
 
@@ -38,6 +44,8 @@ class File(Protocol):
     def write(self, position: int, data: bytes | memoryview) -> None: ...
     def clear(self, start: int, end: int) -> None: ...
     def sync(self) -> None: ...
+    def vouch(self) -> None: ...
+    def is_vouched(self) -> bool | None: ...
     def close(self) -> None: ...
 
 
@@ -53,7 +61,11 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """What the engine needs of a disk. `boot_id` changes whenever unsynced bytes may have been lost."""
+    """What the engine needs of a disk.
+
+    A new `boot_id` means that unsynced bytes may have been lost. The same one does not mean that they are there: a
+    snapshot that is mounted, or a disk that dropped out and came back, loses them without a restart of the machine.
+    """
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> File: ...
     def lock(self, path: str) -> Lock: ...
@@ -127,6 +139,18 @@ class SystemFile:
             _sync_descriptor(self._fd)
         except OSError as error:
             raise SyncFailed(self.path, os.strerror(error.errno or errno.EIO)) from error
+
+    def vouch(self) -> None:
+        # A lock of the open file description, not of the process: closing another opening of the file leaves it alone.
+        with suppress(OSError):
+            _lock_first_byte(self._fd, "F_OFD_SETLK", fcntl.F_RDLCK)
+
+    def is_vouched(self) -> bool | None:
+        try:
+            found = _lock_first_byte(self._fd, "F_OFD_GETLK", fcntl.F_WRLCK)
+        except OSError:
+            return None
+        return found != fcntl.F_UNLCK
 
     def close(self) -> None:
         descriptor, self._fd = self._fd, -1
@@ -275,6 +299,19 @@ def _sync_descriptor(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(descriptor)
+
+
+def _lock_first_byte(descriptor: int, command: str, kind: int) -> int:
+    """Ask for a lock of the first byte, or whether one could be had; the kind that the system answers with.
+
+    Raises OSError if the operating system or the file system does not know locks of open file descriptions.
+    """
+    number: int | None = getattr(fcntl, command, None)
+    if number is None:
+        raise OSError(errno.ENOTSUP, "no locks of open file descriptions")
+    answer = fcntl.fcntl(descriptor, number, LOCK_REQUEST.pack(kind, os.SEEK_SET, 0, 1, 0))
+    found: int = LOCK_REQUEST.unpack(answer)[0]
+    return found
 
 
 @functools.cache

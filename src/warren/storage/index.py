@@ -29,6 +29,7 @@ from warren.storage.layout import (
     STATE_OPEN,
     STATE_REPLACED,
     WORD_CHECKSUM,
+    WORD_RECOVERED,
     WORD_STATE,
     WORD_SYNCED,
     WORD_WAITING,
@@ -224,6 +225,19 @@ class Index:
     def boot_id(self) -> bytes:
         return bytes(self._map[BOOT_ID_AT : BOOT_ID_AT + BOOT_ID_SIZE])
 
+    @property
+    def recovered_us(self) -> int:
+        """When the log was last recovered with no other process to vouch for it, in µs; 0 if never."""
+        return self.words[WORD_RECOVERED]
+
+    def vouch(self) -> None:
+        """Mark the index, while this opening lasts, as that of a log which was whole and has been open since."""
+        self._file.vouch()
+
+    def is_vouched(self) -> bool | None:
+        """Whether another opening, in any process, marked the index; None if the system cannot tell."""
+        return self._file.is_vouched()
+
     def is_clean(self) -> bool:
         """Whether the log was closed as it should be, and not a byte of the index changed since."""
         return self.state == STATE_CLEAN and self.words[WORD_CHECKSUM] == self._checksum()
@@ -336,6 +350,7 @@ def index_bytes(
     boot_id: bytes,
     state: int,
     writing: int = 0,
+    recovered_us: int = 0,
 ) -> bytes:
     """A whole index file."""
     fields = FIELDS[version]
@@ -350,4 +365,4 @@ def index_bytes(
         position = number % max_block_count * fields.slot.size
         table[position : position + fields.slot.size] = _slot_bytes(fields, slot)
     checksum = crc32c(head + NATIVE_WORD.pack(synced) + bytes(table)) if state == STATE_CLEAN else 0
-    return head + layout.INDEX_STATE.pack(state, checksum, synced, writing, 0, boot_id, 0) + bytes(table)
+    return head + layout.INDEX_STATE.pack(state, checksum, synced, writing, 0, boot_id, recovered_us) + bytes(table)

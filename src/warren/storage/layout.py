@@ -56,7 +56,8 @@ class IndexState(NamedTuple):
 
     `state` is one of the STATE values; `checksum` covers a cleanly closed index; `synced` is the number below which
     every message is on disk; `writing` is the process in the middle of an append; `waiting` is the time in µs until
-    which somebody waits to be woken; `boot_id` tells the start of the machine that the rest belongs to.
+    which somebody waits to be woken; `boot_id` tells the start of the machine that the rest belongs to; `recovered` is
+    the time in µs of the last recovery at which no other process had the log open: what was not synced may be lost.
     """
 
     state: int
@@ -65,7 +66,7 @@ class IndexState(NamedTuple):
     writing: int
     waiting: int
     boot_id: bytes
-    spare: int
+    recovered: int
 
 
 class SlotV1(NamedTuple):
@@ -124,6 +125,7 @@ WORD_CHECKSUM: Final = WORD_STATE + 1
 WORD_SYNCED: Final = WORD_STATE + 2
 WORD_WRITING: Final = WORD_STATE + 3
 WORD_WAITING: Final = WORD_STATE + 4
+WORD_RECOVERED: Final = WORD_STATE + 7
 BOOT_ID_AT: Final = INDEX_STATE_AT + 40
 BOOT_ID_SIZE: Final = 16
 MESSAGE_COUNT_LOW_AT: Final = 24
@@ -164,6 +166,8 @@ class RecordHead(NamedTuple):
 
 
 RECORD_HEAD_V1: Final = Struct(">QQ40sqQ128sI")
+RECORD_START_V1: Final = Struct(">QQ")
+"""Offset and time, with which a record of version 1 starts. Stored last: a record without them is unfinished."""
 RECORD_HEAD: Final = Struct("<IIQQQIIqBBBBHH")
 STAMP: Final = Struct("<QQQ")
 STAMP_AT: Final = 8
@@ -400,6 +404,8 @@ class DelayedRecordHead(NamedTuple):
     expires_ms: int
 
 
+LOCK_REQUEST: Final = Struct("hhqqi4x")
+"""Not on disk: what the system call `fcntl` takes and answers for a lock of bytes of a file."""
 QUEUE_POINTERS: Final = Struct(">ii")
 QUEUE_RECORDS_AT: Final = QUEUE_POINTERS.size
 QUEUE_RECORD_HEAD: Final = Struct(">i")

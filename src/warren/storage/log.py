@@ -105,7 +105,6 @@ class Log:
         if read_only and (exclusive or repair):
             raise BadInput("a log opened read_only can be neither exclusive nor repaired")
         level, compression_number = Durability.parse(durability), compression_code(compression)
-        is_system = filesystem is SYSTEM_FILE_SYSTEM
         files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
         files.writable = not read_only
         find_log(files, version, max_block_count)
@@ -120,12 +119,9 @@ class Log:
             exclusive=exclusive,
             max_block_count=max_block_count,
             clock=clock,
-            background=background or (process_background() if is_system else AtOnce()),
+            background=background or (process_background() if filesystem is SYSTEM_FILE_SYSTEM else AtOnce()),
         )
-        if read_only:
-            check_index(files)
-        else:
-            settle(files, commit, force=repair)
+        check_index(files) if read_only else settle(files, commit, force=repair)
         log = cls(files, commit, Label(topic, partition), clock, compression_number)
         log._is_synced = level.mode == "commit"
         return log
@@ -416,11 +412,10 @@ class Log:
         filesystem, directory = self._files.filesystem, self.path
         # The bell of a log that is gone cannot be rung.
         with suppress(NotALog), self._commit.changing() as writer:
-            index = writer.index
             filesystem.remove(paths.index_path(directory))
             filesystem.sync_directory(directory)
-            index.state = STATE_REPLACED
-            index.bell(self._clock).ring()
+            writer.index.state = STATE_REPLACED
+            writer.index.bell(self._clock).ring()
         self._let_go()
         self._files.close()
         remove_tree(filesystem, directory)
@@ -463,6 +458,11 @@ class Log:
     def recovery(self) -> Recovery | None:
         """What opening the log had to recover; None where it was left as it should be."""
         return self._commit.recovery
+
+    @property
+    def recovered_us(self) -> int:
+        """When the log was last recovered with no other process to vouch for it, in µs; 0 if never."""
+        return self._files.index().recovered_us
 
     def close(self) -> None:
         """Leave the log as the next one to open it likes it. Closing twice does no harm."""

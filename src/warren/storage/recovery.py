@@ -1,10 +1,11 @@
 """After a crash: where the log really ends, decided by checksums alone, and everything derived made anew.
 
-Two things can have happened. A process died while it held the writer lock: then the system still has every byte, the
-published end is right, and what lies behind it was never acknowledged. Or the machine went down: then any page that
-was not synced may be lost on its own, and the log goes as far as its records check. Both end the same way: the last
-block is cut there, the space behind is cleared and synced (a whole record behind a torn one must never come back),
-and a new index is put in place. Only the holder of the writer lock may recover.
+Two things can have happened. A process died while it held the writer lock, and another process has had the log open all
+the time: then the system still has every byte, the published end is right, and what lies behind it was never
+acknowledged. Or no living process can vouch for the log: then any page that was not synced may be lost on its own, that
+of the published end too, and the log goes as far as its records check. Both end the same way: the last block is cut
+there, the space behind is cleared and synced (a whole record behind a torn one must never come back), and a new index
+is put in place. Only the holder of the writer lock may recover.
 """
 
 from __future__ import annotations
@@ -86,16 +87,23 @@ class _Recoverer:
         self._extension = index.extension() if index else {}
         self._first_kept = index.first_kept if index else 0
         self._index = index if index is not None and index.is_credible() and not force else None
-        # Where the system kept running, the published end is the truth; else all that counts is what was synced.
+        # If the log was open all the time, the published end is the truth; else all that counts is what was synced.
         self._end_known: int | None = None
         self._floor, self._rewrites = 0, False
-        if self._index is not None and self._index.boot_id == files.filesystem.boot_id():
-            self._end_known = self._floor = self._index.message_count
-            if self._index.state == STATE_FAILED:
-                # The system calls pages clean that it could not write: everything since the last good sync is in doubt.
-                self._floor, self._rewrites = min(self._index.synced, self._floor), True
-        elif self._index is not None:
-            self._floor = min(self._index.synced, self._index.message_count)
+        self._recovered_us = index.recovered_us if index is not None else 0
+        if self._index is not None:
+            is_failed = self._index.state == STATE_FAILED
+            self._floor = self._index.message_count
+            if files.is_vouched_by_anyone(self._index):
+                self._end_known, self._rewrites = self._floor, is_failed
+            else:
+                # Before a restart of the machine a sync may have failed: then the system calls pages clean that it
+                # could not write, and only storing them again brings them to the disk.
+                self._rewrites = self._index.boot_id == files.filesystem.boot_id()
+            if self._end_known is None or is_failed:
+                self._floor = min(self._index.synced, self._floor)
+        if self._end_known is None:
+            self._recovered_us = max(files.now_us(), self._recovered_us + 1)
         self._old = _slots_by_base(self._index)
         # The numbers of the blocks are taken from any index that has them: the files of version 1 do not tell.
         self._numbers = {base: number for base, (number, _) in _slots_by_base(index).items()}
@@ -359,7 +367,7 @@ class _Recoverer:
                 record = format.read_record(block.view, position, limit, block.base_offset)
             except Damage:
                 return
-            if record.number != number or record.timestamp < timestamp:
+            if record.number != number or record.timestamp < timestamp or not record.timestamp:
                 return
             yield record
             position, number, timestamp = record.end, number + record.message_count, record.timestamp
@@ -408,6 +416,7 @@ class _Recoverer:
             flag=self._flag,
             # What was deleted may have been lost as well: then what comes next gets these numbers.
             extension=with_first(self._extension, min(self._first_kept, message_count)),
+            recovered_us=self._recovered_us,
             synced=message_count,
             boot_id=self._files.filesystem.boot_id(),
             state=STATE_OPEN,

@@ -21,6 +21,7 @@ from warren.storage.layout import (
     INDEX_HEADER_SIZE,
     PADDING,
     PAYLOAD_AT,
+    RECORD_START_V1,
     SLOT_WORD_END_OFFSET,
     SLOT_WORD_UPDATED,
     Slot,
@@ -187,13 +188,25 @@ class QueueWriter:
             # A store, where a second write would let go of the interpreter once more.
             block.view[position : position + len(head)] = head
             block.file.write(position + len(head), packed.payload)
-        elif self.stores_through_map:
-            data = self._format.stamp(packed, offset, number, timestamp)
-            block.view[position : position + len(data)] = data
         else:
-            block.file.write(position, self._format.stamp(packed, offset, number, timestamp))
+            self._store(block, position, self._format.stamp(packed, offset, number, timestamp))
         self.position, self.number, self.last_timestamp = position + size, number + count, timestamp
         return Receipt(number, offset, timestamp, "")
+
+    def _store(self, block: Block, position: int, data: bytes) -> None:
+        """Store a whole record."""
+        if not self._format.has_meta_data:
+            # Without a checksum nothing tells a record that is half stored, but that its start comes last.
+            start = RECORD_START_V1.size
+            self._store_bytes(block, position + start, data[start:])
+            data = data[:start]
+        self._store_bytes(block, position, data)
+
+    def _store_bytes(self, block: Block, position: int, data: bytes) -> None:
+        if self.stores_through_map:
+            block.view[position : position + len(data)] = data
+        else:
+            block.file.write(position, data)
 
     def lay_entry(self, size: int) -> bool:
         """The next record is a single one of `size` bytes, and due for an index entry: lay it where there is room."""

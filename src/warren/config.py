@@ -300,8 +300,8 @@ OWN_LOOK_SHARED_MAX: Final = 20
 OWN_SESSION_S: Final = 10.0
 """For how long a session outlasts its last connection, so that a client whose connection broke finds all it held."""
 OWN_ANSWERS_MAX: Final = 2_000
-OWN_ANSWERS_SIZE_MAX: Final = 128 << 20
-"""How many answers of a session are kept for calls that are sent again, and how many bytes of those of all sessions."""
+OWN_ANSWERS_STEP: Final = 4 << 10
+"""How many answers of a session are kept for calls that are sent again, and in which steps memory is taken for them."""
 BATCHING_LINGER_S_DEFAULT: Final = 0.005
 BATCHING_SIZE_DEFAULT: Final = 1 << 20
 BATCHING_COUNT_MAX: Final = 10_000

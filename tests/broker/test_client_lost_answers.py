@@ -12,6 +12,7 @@ import pytest
 import warren
 from tests.broker.running import RunningBroker
 from tests.unit.patience import WAIT_S, run
+from warren.broker.budget import Budget, Kind
 from warren.broker.own import sessions
 from warren.broker.own.numbered import AnswerRoom, Answers
 from warren.client.connection import Connection
@@ -203,8 +204,8 @@ def test_a_put_that_never_gets_an_answer_may_have_been_written_and_a_read_did_no
 
 def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
     async def work() -> None:
-        room, done = AnswerRoom(100), []
-        answers, others = Answers(room), Answers(room)
+        budget, done = Budget(200_000), list[int]()
+        answers, others = Answers(AnswerRoom(budget, "ann")), Answers(AnswerRoom(budget, "bob"))
 
         async def ask(session: Answers, number: int, size: int, below: int = 0) -> int:
             async def give() -> tuple[list[bytes], bool]:
@@ -215,17 +216,22 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
             found = await session.answer(OwnKey.PARK, number, below, give)
             return len((found or [b""])[0])
 
-        assert list(await asyncio.gather(ask(answers, 1, 60), ask(answers, 1, 60))) == [60, 60]
-        assert await ask(others, 1, 50) == 50
+        assert list(await asyncio.gather(ask(answers, 1, 40_000), ask(answers, 1, 40_000))) == [40_000] * 2
+        assert budget.sizes[Kind.SESSIONS] == 40_000
+        # One user has half of what may be kept.
+        assert await ask(others, 1, 60_000) == 60_000
         with pytest.raises(OutcomeUnknown):
-            await ask(others, 1, 50)
+            await ask(others, 1, 60_000)
         assert await ask(answers, 2, 10, below=2) == 10
         with pytest.raises(OutcomeUnknown):
-            await ask(answers, 1, 60)
-        assert await ask(others, 2, 80) == 80
+            await ask(answers, 1, 40_000)
+        assert budget.sizes[Kind.SESSIONS] < 10_000
+        assert await ask(others, 2, 40_000) == 40_000
         answers.close()
-        assert await ask(others, 2, 80) == 80
+        assert await ask(others, 2, 40_000) == 40_000
         assert done == [1, 1, 2, 2]
+        others.close()
+        assert (budget.size, budget.refusals) == (0, 1)
 
     run(work())
 

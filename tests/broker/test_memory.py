@@ -212,3 +212,37 @@ def test_going_backwards_reads_few_large_messages_at_once(tmp_path: Path) -> Non
         _, peak = held_bytes(lambda: [message.number for message in log.backwards()])
 
         assert peak < 10 * MIB
+
+
+# --- Transactions of our own clients ---
+
+
+def test_open_transactions_beyond_the_limit_wait_in_the_journal_and_are_committed_whole(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, warren.connect(running.address) as client:
+        budget = running.broker.budget
+        client.topic("orders")
+        opened = [client.transaction() for _ in range(30)]
+
+        for number, transaction in enumerate(opened):
+            transaction.put("orders", b"%d " % number + bytes(MIB))
+
+        assert 4 * MIB < budget.sizes[Kind.TRANSACTIONS] < 8 * MIB
+        for transaction in opened:
+            transaction.put("orders", b"last")
+            transaction.commit()
+        assert budget.sizes[Kind.TRANSACTIONS] == 0
+        messages = client.topic("orders").partition(0).read(0, limit=100)
+        bodies = [message.body[:3].strip(b"\0 ") for message in messages]
+        assert bodies == [part for number in range(30) for part in (b"%d" % number, b"las")]
+
+
+def test_transactions_of_a_client_that_is_gone_hold_no_memory(tmp_path: Path) -> None:
+    limits = Limits(memory_size_max=32 * MIB, stalled_s_max=1.0)
+    with running_broker(tmp_path / "data", limits=limits) as running:
+        with warren.connect(running.address) as client:
+            client.topic("orders")
+            for _ in range(3):
+                client.transaction().put("orders", bytes(MIB))
+            assert running.broker.budget.sizes[Kind.TRANSACTIONS] > 2 * MIB
+
+        wait_until(lambda: running.broker.budget.size == 0)

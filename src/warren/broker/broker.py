@@ -22,6 +22,7 @@ from warren.broker.metrics import Metrics
 from warren.broker.own.appending import Appends
 from warren.broker.own.looks import Looks
 from warren.broker.own.sessions import Session, Sessions
+from warren.broker.own.transaction_memory import TransactionMemory
 from warren.broker.places import Places
 from warren.broker.producers import Producers
 from warren.broker.progress import Progress
@@ -70,7 +71,8 @@ class Broker:
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
-        self.sessions, self.appends, self.looks = Sessions(self._end), Appends(), Looks()
+        self.sessions, self.appends, self.looks = Sessions(self._end, self.budget), Appends(), Looks()
+        self.transaction_memory = TransactionMemory(self.budget)
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
         self.logins = Logins(store.clock.steady_s)
@@ -78,7 +80,7 @@ class Broker:
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
-        self.progress = Progress(self.connections, limits.stalled_s_max)
+        self.progress = Progress(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
         self.unpacking = Unpacking()
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
         self.turns = Turns(store.clock.steady_s)

@@ -91,7 +91,8 @@ class Budget:
     """
 
     def __init__(self, size_max: int) -> None:
-        self.size_max, self.size = size_max, 0
+        self.size_max, self.size, self.kept = size_max, 0, 0
+        """The limit, all that is counted, and what of it stays until a client or a timeout ends it."""
         self.sizes: dict[Kind, int] = dict.fromkeys(Kind, 0)
         self.waits = self.refusals = self.drops = 0
         """How often a request for memory had to wait, was refused, or a connection that held memory was closed."""
@@ -117,11 +118,6 @@ class Budget:
     def is_short_of_answers(self) -> bool:
         """Whether what clients have not taken of their answers keeps others from getting theirs."""
         return self.is_waited_for or self.sizes[Kind.ANSWERS] >= self._answers_max // 2
-
-    @property
-    def kept(self) -> int:
-        """How many bytes stay until a client or a timeout ends them."""
-        return sum(self.sizes[kind] for kind in KEPT)
 
     # --- Requests that are not large: counted, and never kept waiting ---
 
@@ -150,12 +146,15 @@ class Budget:
         self.sizes[kind] += size - before
         self.size += size - before
         self.is_full = self.size >= self.size_max
-        owners = self._kept_by_owner if kind in KEPT else self._owners
+        if kind in KEPT:
+            owners = self._kept_by_owner
+            self.kept += size - before
+        else:
+            owners = self._owners
+            self._large += self._large_size(size) - self._large_size(before)
         owners[owner] += size - before
         if not owners[owner]:
             del owners[owner]
-        if kind not in KEPT:
-            self._large += self._large_size(size) - self._large_size(before)
         if kind is Kind.ANSWERS:
             self._see_answers()
         if size < before and self._waiting:

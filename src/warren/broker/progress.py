@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -63,8 +63,11 @@ class Mark:
 class Progress:
     """Looks at connections from time to time. For the event loop's thread alone."""
 
-    def __init__(self, connections: Iterable[Connection], stalled_s: float) -> None:
-        self._connections, self._look_s = connections, stalled_s / STALLED_LOOKS / STALLED_HURRY
+    def __init__(
+        self, connections: Iterable[Connection], stalled_s: float, recount: Callable[[], None] = lambda: None
+    ) -> None:
+        self._connections, self._recount = connections, recount
+        self._look_s = stalled_s / STALLED_LOOKS / STALLED_HURRY
         self._unsent: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -86,6 +89,7 @@ class Progress:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._look_s)
+            self._recount()
             now_s = loop.time()
             for connection in list(self._connections):
                 connection.check_progress(now_s)

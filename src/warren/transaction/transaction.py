@@ -324,6 +324,12 @@ class Transaction:
         if self.size > TRANSACTION_MEMORY_MAX:
             self._coordinator.spill(self)
 
+    def spill(self) -> None:
+        """Keep nothing of it in memory: what was put is in the journal when this returns."""
+        with self.mutex:
+            if self.size and self.last_state is State.OPEN:
+                self._coordinator.spill(self)
+
     def needs_no_journal(self) -> bool:
         """Whether all it does is one record in one partition, which is there wholly or not at all by itself.
 

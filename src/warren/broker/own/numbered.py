@@ -5,26 +5,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from warren.broker.budget import Budget, Kind
 from warren.broker.call import Answer
-from warren.config import OWN_ANSWERS_MAX, OWN_ANSWERS_SIZE_MAX
+from warren.config import OWN_ANSWERS_MAX, OWN_ANSWERS_STEP
 from warren.errors import BadInput, OutcomeUnknown
 
 
 class AnswerRoom:
-    """How many bytes of answers all sessions of a broker keep. For the event loop's thread alone."""
+    """The memory for the answers that one session keeps. For the event loop's thread alone.
 
-    def __init__(self, size_max: int = OWN_ANSWERS_SIZE_MAX) -> None:
-        self._left = size_max
+    It is taken from the budget in steps, because most answers are small and soon forgotten.
+    """
+
+    def __init__(self, budget: Budget, owner: str) -> None:
+        self._budget, self._owner = budget, owner
+        self._hold, self._size = budget.hold(Kind.SESSIONS, 0, owner), 0
 
     def take(self, size: int) -> bool:
         """Whether there is room for so many bytes more, which are taken."""
-        if size > self._left:
-            return False
-        self._left -= size
+        more = self._size + size - self._hold.size
+        if more > 0:
+            more = max(more, OWN_ANSWERS_STEP)
+            if not self._budget.may_keep(more, self._owner):
+                self._budget.refusals += 1
+                return False
+            self._hold.resize(self._hold.size + more)
+        self._size += size
         return True
 
     def give_back(self, size: int) -> None:
-        self._left += size
+        """So many bytes are not kept any more."""
+        self._size -= size
+        if self._hold.size - self._size > 2 * OWN_ANSWERS_STEP:
+            self._hold.resize(self._size + OWN_ANSWERS_STEP)
+
+    def close(self) -> None:
+        """Nothing is kept any more."""
+        self._size = 0
+        self._hold.release()
 
 
 class Answers:
@@ -92,8 +110,7 @@ class Answers:
     def close(self) -> None:
         """Keep nothing, also of what is under way."""
         self._is_closed = True
-        for answer in self._given.values():
-            self._room.give_back(size_of(answer))
+        self._room.close()
         self._given = {}
         self._keys = {}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from warren.broker.budget import Budget
 from warren.broker.own.numbered import AnswerRoom, Answers
 from warren.broker.peer import Peer
 from warren.config import OWN_HANDLES_MAX, OWN_SESSION_S
@@ -137,9 +138,8 @@ def _is_over(held: Held) -> bool:
 class Sessions:
     """The sessions of a broker. For the event loop's thread alone."""
 
-    def __init__(self, ended: Callable[[Session], None]) -> None:
-        self._ended = ended
-        self._room = AnswerRoom()
+    def __init__(self, ended: Callable[[Session], None], budget: Budget) -> None:
+        self._ended, self._budget = ended, budget
         self._sessions: dict[bytes, Session] = {}
         self._by_peer: dict[int, Session] = {}
         self._parked: dict[int, asyncio.Future[None]] = {}
@@ -149,7 +149,7 @@ class Sessions:
         """The connection of `peer` belongs to session `id`, which begins where there is none."""
         session = self._sessions.get(id)
         if session is None:
-            session = self._sessions[id] = Session(id, peer.user, Answers(self._room))
+            session = self._sessions[id] = Session(id, peer.user, Answers(AnswerRoom(self._budget, peer.owner)))
         if session.user != peer.user:
             raise BadInput("the session belongs to another user")
         if self._by_peer.get(_key(peer)) is not session:

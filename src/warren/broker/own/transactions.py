@@ -69,6 +69,10 @@ async def change_transaction(call: Call, asked: Fields) -> Values:
     transaction = session_of(call).find(asked.handle, HeldTransaction).transaction
     if asked.topic:
         await call.broker.in_thread(_put, call.broker.store, transaction, asked)
+        memory = call.broker.transaction_memory
+        if not memory.count(transaction, call.peer.owner):
+            await call.broker.in_thread(transaction.spill)
+            memory.count(transaction, call.peer.owner)
     if asked.group:
         held = held_group(call, asked.group)
         if isinstance(held, HeldStream):
@@ -110,7 +114,10 @@ async def end_transaction(call: Call, asked: Fields) -> Values:
         return {"state": str(await call.broker.in_thread(decide, asked.id))}
     transaction = session_of(call).find(asked.handle, HeldTransaction).transaction
     if action != "state":
-        await call.broker.in_thread(getattr(transaction, action))
+        try:
+            await call.broker.in_thread(getattr(transaction, action))
+        finally:
+            call.broker.transaction_memory.count(transaction, call.peer.owner)
     return {"state": str(await call.broker.in_thread(lambda: transaction.state))}
 
 

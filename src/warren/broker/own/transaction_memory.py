@@ -1,0 +1,43 @@
+"""What open transactions of our own clients hold in memory: more than the budget has room for goes to the journal."""
+
+from __future__ import annotations
+
+from warren.broker.budget import Budget, Hold, Kind
+from warren.transaction.transaction import Transaction
+
+
+class TransactionMemory:
+    """The bytes that each transaction takes from the budget. For the event loop's thread alone.
+
+    A transaction that is over holds nothing, whoever ended it: that is seen at the next `recount` at the latest.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._holds: dict[Transaction, Hold] = {}
+
+    def count(self, transaction: Transaction, owner: str) -> bool:
+        """Count what the transaction holds now; False if there is no room for that: then it is to be spilled."""
+        hold, size = self._holds.get(transaction), transaction.size
+        more = size if hold is None else size - hold.size
+        if more > 0 and not self._budget.may_keep(more, owner):
+            self.recount()
+            if not self._budget.may_keep(more, owner):
+                self._budget.refusals += 1
+                return False
+        if hold is None and size:
+            self._holds[transaction] = self._budget.hold(Kind.TRANSACTIONS, size, owner)
+        elif hold is not None:
+            self._resize(transaction, hold, size)
+        return True
+
+    def recount(self) -> None:
+        """See which transactions were ended, or spilled by themselves."""
+        for transaction, hold in list(self._holds.items()):
+            self._resize(transaction, hold, min(hold.size, transaction.size))
+
+    def _resize(self, transaction: Transaction, hold: Hold, size: int) -> None:
+        if not size:
+            del self._holds[transaction]
+        if size != hold.size:
+            hold.resize(size)

@@ -336,11 +336,17 @@ MALFORMED = {
     "nothing": packed(b"", codec=2),
     "less than a head": packed(PLAIN[:60], codec=2, count=3),
     "another count than the record": packed(PLAIN, codec=2, count=2),
-    "more records than there are": crafted(PLAIN, record_count=4),
-    "fewer records than there are": crafted(PLAIN, record_count=2),
     "another format": crafted(PLAIN, magic=1),
     "a length that is not its own": crafted(PLAIN, batch_length=len(PLAIN)),
     "a compression that nobody knows": crafted(PLAIN, attributes=5),
+    "an id": packed(b"i" + PLAIN, codec=2, count=3, id_size=1),
+    "a tag": packed(b"t" + PLAIN, codec=2, count=3, tag_size=1),
+    "a key": packed(b"k" + PLAIN, codec=2, count=3, key_size=1),
+    "a compressed record": packed(PLAIN, codec=2, count=3, compression=1),
+}
+UNREADABLE = {
+    "more records than there are": crafted(PLAIN, record_count=4),
+    "fewer records than there are": crafted(PLAIN, record_count=2),
     "not gzip": crafted(PLAIN, attributes=1),
     "not snappy": crafted(PLAIN, attributes=2),
     "not lz4": crafted(PLAIN, attributes=3),
@@ -354,11 +360,8 @@ MALFORMED = {
     "headers below zero": crafted(
         PLAIN[: KAFKA_BATCH_HEAD.size] + b"\x0e\0\0\0\1\2v\1", record_count=1, batch_length=49 + 8
     ),
-    "an id": packed(b"i" + PLAIN, codec=2, count=3, id_size=1),
-    "a tag": packed(b"t" + PLAIN, codec=2, count=3, tag_size=1),
-    "a key": packed(b"k" + PLAIN, codec=2, count=3, key_size=1),
-    "a compressed record": packed(PLAIN, codec=2, count=3, compression=1),
 }
+"""What a Kafka client may send, and nobody can read."""
 
 
 def test_headers_made_by_hand_are_read(log: Log) -> None:
@@ -381,6 +384,17 @@ def test_a_batch_that_makes_no_sense_is_damage_and_never_a_message(tmp_path: Pat
             list(log.scan())
         with pytest.raises(CorruptRecord):
             log.verify()
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_batch_that_a_client_packed_so_that_nobody_can_read_it_is_passed_over(tmp_path: Path, what: str) -> None:
+    write_log(tmp_path, [packed(b"whole"), UNREADABLE[what]])
+
+    with Log.open(tmp_path, read_only=True) as log:
+        assert [message.body for message in log.read(0)] == [b"whole"]
+        assert (log.at(1), log.read(1)) == (None, [])
+        assert sum(batch.num_rows for batch in log.scan()) == 1
+        assert [(batch.number, bool(batch.reason)) for batch in log.verify().unreadable] == [(1, True)]
 
 
 STORED_WRONG = {

@@ -32,9 +32,9 @@ def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
         return None
     try:
         topic, batch = broker.topics.recall(name), only_batch(records, head, broker.wanted_name)
+        if batch is None or not _is_fitting(call, topic, partition, batch):
+            return None
     except WarrenError:
-        return None
-    if batch is None or not _is_fitting(call, topic, partition, batch):
         return None
     peer.batch_count += 1
     log = topic.logs[partition]

@@ -47,3 +47,10 @@ def verify(path: str, *, is_json: bool) -> None:
             f"[green]whole[/]: {found.messages:,} messages in {found.records:,} records and {blocks}, "
             f"{size_text(found.bytes)}"
         )
+        if found.unreadable_count:
+            count = "1 batch" if found.unreadable_count == 1 else f"{found.unreadable_count:,} batches"
+            console.print(f"[yellow]unreadable records put by a client[/]: {count}, which readers pass over")
+        for batch in found.unreadable:
+            last = batch.number + batch.message_count - 1
+            place = f"messages {batch.number:,} to {last:,}, at byte {batch.position} of {batch.path}"
+            console.print(f"  {place}: {batch.reason}", markup=False)

@@ -108,9 +108,9 @@ class RemoteLog:
         return found
 
     def at(self, number: int) -> Message | None:
-        """Message `number`; None past the end."""
+        """Message `number`; None past the end, and if it is in a batch that nobody can read."""
         messages = self.read(number, limit=1)
-        return messages[0] if messages else None
+        return messages[0] if messages and messages[0].number == number else None
 
     def read(
         self, number: int, *, limit: int = READ_LIMIT_DEFAULT, bytes_max: int | None = None, tag: str | None = None

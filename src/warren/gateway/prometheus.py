@@ -121,6 +121,9 @@ def _standing_families(standing: Standing) -> Iterator[Metric]:
     first = GaugeMetricFamily("warren_partition_first_number", "The first message that is there", labels=place)
     end = GaugeMetricFamily("warren_partition_end_number", "The number that the next message gets", labels=place)
     size = GaugeMetricFamily("warren_partition_bytes", "Bytes on disk", labels=place)
+    passed_over = CounterMetricFamily(
+        "warren_partition_batches_passed_over", "Batches that a reader passed over as unreadable", labels=place
+    )
     parked = GaugeMetricFamily("warren_topic_parked", "Delayed messages that are not due yet", labels=["topic"])
     damaged = GaugeMetricFamily("warren_topic_damaged", "1 where something is wrong with the topic", labels=["topic"])
     lag = GaugeMetricFamily("warren_group_lag", "Messages that are not done with", labels=[*whose, "partition"])
@@ -134,6 +137,7 @@ def _standing_families(standing: Standing) -> Iterator[Metric]:
             first.add_metric(where, part.first)
             end.add_metric(where, part.end)
             size.add_metric(where, part.bytes)
+            passed_over.add_metric(where, part.passed_over)
     for group in standing.groups:
         name = [group.topic, group.group]
         for each in group.partitions:
@@ -142,7 +146,7 @@ def _standing_families(standing: Standing) -> Iterator[Metric]:
             leased.add_metric(name, group.leased)
         if group.members is not None:
             members.add_metric(name, len(group.members))
-    yield from (first, end, size, parked, damaged, lag, leased, members)
+    yield from (first, end, size, passed_over, parked, damaged, lag, leased, members)
 
 
 def _gauge(name: str, what: str, value: float) -> Metric:

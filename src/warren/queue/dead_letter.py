@@ -210,7 +210,7 @@ class DeadLetters:
     def _redrive_page(self, partition: int, log: Log, end: int, limit: int | None) -> int | None:
         """Put back some letters of one partition; None where there are none left before `end`."""
         start = self._start(partition, log)
-        page = self._letters(log, start, min(end, start + REDRIVE_COUNT_MAX))
+        page = self._letters(log, start, end)
         if not page:
             return None
         ours = self._left(partition, log, page)[:limit]
@@ -253,7 +253,10 @@ class DeadLetters:
     def _letters(self, log: Log, start: int, end: int) -> list[Message]:
         """The letters from `start` up to `end` that are still there, or the first of them where they are many bytes."""
         start = max(start, log.first)
-        return log.read(start, limit=end - start, bytes_max=REDRIVE_BYTES_MAX) if start < end else []
+        if start >= end:
+            return []
+        letters = log.read(start, limit=min(end - start, REDRIVE_COUNT_MAX), bytes_max=REDRIVE_BYTES_MAX)
+        return [letter for letter in letters if letter.number < end]
 
     def _left(self, partition: int, log: Log, letters: Sequence[Message]) -> list[Message]:
         """Those of the letters that are this group's and were not put back one by one."""

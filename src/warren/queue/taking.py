@@ -17,6 +17,7 @@ from warren.queue.group_settings import GroupSettings
 from warren.queue.lease_order import Run
 from warren.queue.leases import FREED, LEASED, WAITING, Leases
 from warren.queue.ledger import Event, Ledger
+from warren.queue.spans import spans_of
 from warren.queue.supply import Filtered, Offer, Supply, Unread
 from warren.storage import Log
 
@@ -204,30 +205,55 @@ class Taking:
         log = self._topic.logs[partition]
         messages: list[Message] = []
         while start < end:
+            found: list[Message] = []
             try:
-                found = log.read(start, limit=end - start) if end - start > 1 else _at(log, start)
+                found, stop, following = _page(log, start, end)
             except NumberRetired as error:
-                gone = min(error.first, end)
+                stop = following = min(error.first, end)
             except CorruptRecord:
                 messages += _readable(log, start, end)
                 if messages:
                     return messages
                 raise
-            else:
-                messages += found
-                start += len(found)
-                gone = start if found else end
-            if gone > start:
+            messages += found
+            if len(found) < stop - start:
+                # Retired, or in a batch that nobody can read: no worker is to wait for them.
+                gone = set(range(start, stop)).difference(message.number for message in found)
                 with self._ledger.changing():
-                    self._ledger.add("done", {"spans": [[partition, start, gone]]})
-                start = gone
+                    self._ledger.add("done", {"spans": spans_of((partition, number) for number in gone)})
+                    self._pass_over(partition, stop, following)
+            start = stop
         return messages
+
+    def _pass_over(self, partition: int, start: int, end: int) -> None:
+        """Offer none of the numbers from `start` up to `end`, which nobody can read: a batch may have a million."""
+        if start <= self._leases.next[partition] < end:
+            now_us = self._topic.clock.now_ns() // 1000
+            self._ledger.add("take", self._event(now_us, [], [(partition, Offer(end, [], [], [], []))]))
 
 
 def _start_number(log: Log, start: str | int) -> int:
     if isinstance(start, int):
         return log.find_time(start)
     return log.first if start == "start" else log.end
+
+
+def _page(log: Log, start: int, end: int) -> tuple[list[Message], int, int]:
+    """Messages from `start` up to `end`, the number to go on from, and that of the next message that can be read.
+
+    What is missing before the number to go on from nobody can read.
+    """
+    if end - start == 1 and (found := _at(log, start)):
+        return found, end, end
+    page = log.read_page(start, limit=end - start, tag=None, wait=0.0)
+    if page.next_number <= start:
+        # A log may lose, with the power, what was handed out.
+        return [], end, end
+    if page.next_number <= end:
+        return page.messages, page.next_number, page.next_number
+    inside = [message for message in page.messages if message.number < end]
+    behind = page.messages[len(inside) :]
+    return inside, end, behind[0].number if behind else page.next_number
 
 
 def _at(log: Log, number: int) -> list[Message]:

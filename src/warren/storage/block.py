@@ -103,6 +103,8 @@ class Block:
         self.start = 0
         self._known: list[int] = []
         self._verified: dict[int, int] = {}
+        self.unreadable: set[tuple[int, int, int]] = set()
+        """Batches that readers pass over, by position, number and time: another record may come to stand there."""
 
     @classmethod
     def open(

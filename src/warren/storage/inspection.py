@@ -37,7 +37,10 @@ class BlockInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogInfo:
-    """The index of a log, and what it speaks of. `writing` is the process in the middle of a change; 0 for none."""
+    """The index of a log, and what it speaks of. `writing` is the process in the middle of a change; 0 for none.
+
+    `passed_over` is how often readers in this process passed over a batch because nobody can read its records.
+    """
 
     path: str
     version: int
@@ -50,6 +53,7 @@ class LogInfo:
     writing: int
     max_block_count: int
     blocks: Sequence[BlockInfo]
+    passed_over: int
 
 
 def inspect(files: LogFiles, view: LogView) -> LogInfo:
@@ -83,6 +87,7 @@ def inspect(files: LogFiles, view: LogView) -> LogInfo:
         writing=index.writing,
         max_block_count=index.max_block_count,
         blocks=blocks,
+        passed_over=view.passed_over,
     )
 
 

@@ -105,12 +105,20 @@ def records_of(batch: Area, count: int, size_max: int = RAW_SIZE_MAX) -> bytes |
 
     UnpacksToMore where they are more than `size_max` bytes, of which no more than those were taken from memory.
     """
+    head = head_of(batch, count)
+    return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION, size_max)
+
+
+def head_of(batch: Area, count: int) -> KafkaBatchHead:
+    """The head of a batch of `count` records. Raises ValueError if it does not fit: the broker stores no such batch."""
     if len(batch) < KAFKA_BATCH_HEAD.size:
         raise ValueError("no head of a Kafka batch")
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
     if head.magic != KAFKA_MAGIC or head.batch_length != len(batch) - KAFKA_LENGTH_END or head.record_count != count:
         raise ValueError("the head of the Kafka batch does not fit its record")
-    return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION, size_max)
+    if head.attributes & KAFKA_COMPRESSION >= len(KAFKA_COMPRESSIONS):
+        raise ValueError(f"unknown compression {head.attributes & KAFKA_COMPRESSION}")
+    return head
 
 
 def decompress(data: memoryview, code: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:

@@ -11,7 +11,7 @@ from warren.config import HEADERS_SIZE_MAX, ID_SIZE_MAX, TAG_SIZE_MAX
 from warren.message import NO_CORR_OFFSET
 from warren.storage.blobs import Blobs, Positions, Rows
 from warren.storage.columns import ALL_ROWS, CORR_OFFSET, END, TAG_CODE, Columns, Ends
-from warren.storage.kafka_batch import records_of
+from warren.storage.kafka_batch import head_of, records_of
 from warren.storage.kafka_records import Places, find_places, read_varint
 from warren.storage.layout import (
     CODEC_KAFKA,
@@ -29,7 +29,7 @@ from warren.storage.layout import (
     SECTION_TAG_CODES,
     SECTION_TAGS,
 )
-from warren.storage.record import Damage, DiskMessage
+from warren.storage.record import Damage, DiskMessage, Unreadable
 
 TAG_HEADER: Final = b"warren.tag"
 ID_HEADER: Final = b"warren.id"
@@ -42,7 +42,10 @@ CORR_OFFSET_DIGITS_MAX: Final = 19
 
 
 def columns_of(record: DiskMessage) -> Columns:
-    """The columns of a record that holds a batch, whatever its codec. Damage where they make no sense."""
+    """The columns of a record that holds a batch, whatever its codec. Raises Damage if they make no sense.
+
+    Raises Unreadable if a Kafka client put what no reader can take apart.
+    """
     if record.codec == CODEC_KAFKA:
         if record.id or record.tag or record.key is not None:
             raise Damage(0, "a Kafka batch whose record has an id, a tag or a key")
@@ -56,11 +59,15 @@ class KafkaColumns(Columns):
     def __init__(self, batch: bytes | memoryview, count: int) -> None:
         self.count = count
         try:
+            head_of(batch, count)
+        except ValueError as error:
+            raise Damage(0, str(error)) from error
+        try:
             self._area = records_of(batch, count)
             self._places = places = find_places(self._area, count)
             self._made = _made_of_headers(bytes(self._area), places) if _has_headers(places) else {}
         except (ValueError, IndexError) as error:
-            raise Damage(0, str(error) or "headers that pass the end") from error
+            raise Unreadable(0, str(error) or "headers that pass the end") from error
         self._blobs = {SECTION_BODY_ENDS: _blobs(self._area, places.value_starts, places.value_ends)}
         is_null = places.key_starts < 0
         if not is_null.all():

@@ -250,7 +250,7 @@ class Log:
         return self._view.end
 
     def at(self, number: int) -> Message | None:
-        """Message `number`; None past the end."""
+        """Message `number`; None past the end, and if it is in a batch that nobody can read."""
         return look_up(self._view, self._label, number)
 
     def read(

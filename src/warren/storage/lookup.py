@@ -43,14 +43,14 @@ PLAIN_SECTION_COUNT: Final = 2
 
 
 def look_up(view: LogView, label: Label, number: int) -> Message | None:
-    """Message `number`; None past the end."""
+    """Message `number`; None past the end, and if it is in a batch that nobody can read."""
     found = view.quick(number)
     if found is not None:
         message = _find(view, found[0], found[1], number, label)
         if message is not None:
             return message
     messages = read.read(view, label, number, limit=1).messages
-    return messages[0] if messages else None
+    return messages[0] if messages and messages[0].number == number else None
 
 
 def _find(log_view: LogView, block: Block, limit: int, number: int, label: Label) -> Message | None:

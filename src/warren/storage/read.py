@@ -16,7 +16,7 @@ from warren.storage.blobs import Rows
 from warren.storage.block import Block
 from warren.storage.kafka_columns import columns_of
 from warren.storage.layout import CODEC_SINGLE, SECTION_BODY_ENDS
-from warren.storage.record import Damage, DiskMessage, unpack_headers
+from warren.storage.record import Damage, DiskMessage, Unreadable, unpack_headers
 from warren.storage.runs import Run, RunFinder
 from warren.storage.tags import TagFilter
 from warren.storage.view import LogView
@@ -27,6 +27,8 @@ RUN_SIZE_MAX: Final = 4 << 20
 BACKWARDS_STEP: Final = 256
 BACKWARDS_SIZE: Final = 1 << 20
 """Going backwards, so many messages are read at once, or fewer of about so many bytes."""
+UNREADABLE_KNOWN_MAX: Final = 1000
+"""How many batches of a block that nobody can read are known, so that they are not taken apart again and again."""
 
 
 class Label(NamedTuple):
@@ -58,7 +60,8 @@ def read(
 ) -> Page:
     """Up to `limit` messages from `number` on that pass the filter, of `bytes_max` bytes of bodies in all.
 
-    At least one is given, however large, where there is one. Past the published end the page is empty.
+    At least one is given, however large, where there is one. Past the published end the page is empty. Without a
+    filter numbers have gaps only where a batch was passed over that nobody can read.
     """
     end, first = view.end, view.first
     if number < first:
@@ -67,6 +70,7 @@ def read(
     while number < end and not filling.is_full:
         block, block_limit, end_number = view.locate(number, end)
         number = filling.take_from(block, block_limit, number, min(end, end_number))
+    view.passed_over += filling.passed_over
     return Page(filling.messages, number)
 
 
@@ -75,7 +79,9 @@ def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
     step = 1
     while end > view.first:
         start = max(view.first, end - step)
-        messages = read(view, label, start, limit=end - start).messages
+        found = read(view, label, start, limit=end - start).messages
+        # Behind a batch that nobody can read a page goes on with messages that were given before.
+        messages = [message for message in found if message.number < end]
         yield from reversed(messages)
         # A log is read forwards: how large the next messages may be is known only by those that were met.
         size = max(1, sum(len(message.body) for message in messages))
@@ -89,6 +95,8 @@ class Filling:
     def __init__(self, label: Label, limit: int, bytes_max: int | None, tag: TagFilter | None) -> None:
         self._label, self._limit, self._room, self._tag = label, limit, bytes_max, tag
         self.messages: list[Message] = []
+        self.passed_over = 0
+        """How many records were passed over because nobody can read what a client packed into them."""
         self.is_full = limit <= 0
 
     def take_from(self, block: Block, limit: int, number: int, end: int) -> int:
@@ -129,14 +137,20 @@ class Filling:
 
     def _take_record(self, record: DiskMessage, block: Block, number: int, end: int) -> int:
         try:
-            return self._take_single(record) if record.codec == CODEC_SINGLE else self._take_batch(record, number, end)
+            if record.codec == CODEC_SINGLE:
+                return self._take_single(record)
+            return self._take_batch(record, block, number, end)
+        except Unreadable:
+            self.passed_over += 1
+            # Behind all of it, also where fewer messages are wanted: it may have a million numbers.
+            return record.number + record.message_count
         except (Damage, ValueError) as error:
             reason = error.reason if isinstance(error, Damage) else str(error)
             raise block.corrupt(Damage(record.position, reason)) from error
 
-    def _take_batch(self, record: DiskMessage, number: int, end: int) -> int:
+    def _take_batch(self, record: DiskMessage, block: Block, number: int, end: int) -> int:
         every = slice(number - record.number, min(record.message_count, end - record.number))
-        batch = columns_of(record)
+        batch = _columns(record, block)
         rows = columns.passing_rows(batch, record.tag, every, self._tag)
         if rows is None:
             return record.number + every.stop
@@ -165,6 +179,19 @@ class Filling:
         is_over = self._room is not None and self._room < 0
         self.is_full = fitting < count or is_over or len(self.messages) + fitting == self._limit
         return fitting
+
+
+def _columns(record: DiskMessage, block: Block) -> columns.Columns:
+    """The columns of a batch. Raises Unreadable, at once if that was found out before."""
+    place = record.position, record.number, record.timestamp
+    if place in block.unreadable:
+        raise Unreadable(record.position, "known to be unreadable")
+    try:
+        return columns_of(record)
+    except Unreadable:
+        if len(block.unreadable) < UNREADABLE_KNOWN_MAX:
+            block.unreadable.add(place)
+        raise
 
 
 # --- Rows: a slice of them, or their places ---

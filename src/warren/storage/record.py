@@ -47,6 +47,14 @@ class Damage(Exception):
         self.position, self.reason = position, reason
 
 
+class Unreadable(Damage):
+    """A record that checks, whose content a Kafka client packed in a way that no reader can take apart.
+
+    Nothing on disk is damaged. All readers follow one rule: they pass over the record, count it, and go on behind its
+    numbers (decision 0025).
+    """
+
+
 class Packed(NamedTuple):
     """A record without its stamp: the payload, its checksum, and how many messages it holds."""
 

@@ -17,7 +17,7 @@ from warren.storage.columns import passing_rows
 from warren.storage.kafka_columns import columns_of
 from warren.storage.layout import CODEC_SINGLE
 from warren.storage.parts import BatchPart, LoosePart, Part, RunPart, SpacedPart, TrainPart
-from warren.storage.record import Damage, DiskMessage
+from warren.storage.record import Damage, DiskMessage, Unreadable
 from warren.storage.runs import Run, RunFinder
 from warren.storage.skipping import SkipFinder, Skipped
 from warren.storage.tags import TagFilter
@@ -80,7 +80,7 @@ def _batches(
     while number < numbers.stop:
         stretch = view.locate(number, numbers.stop)
         end = min(numbers.stop, stretch.end_number)
-        for part in _parts(stretch, range(number, end), tag, rows_min, skips=skips):
+        for part in _parts(view, stretch, range(number, end), tag, rows_min, skips=skips):
             is_alone = len(part) >= _alone_rows_min(part, rows_min) or part.size >= ALONE_SIZE_MIN
             if len(heap) and (is_alone or heap.is_full):
                 yield heap.take()
@@ -145,7 +145,9 @@ class Heap:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: int, *, skips: bool) -> Iterator[Part]:
+def _parts(
+    view: LogView, stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: int, *, skips: bool
+) -> Iterator[Part]:
     """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
     block, limit, _ = stretch
     runs = RunFinder(block, limit, numbers.stop, SIZE_TARGET)
@@ -170,7 +172,9 @@ def _parts(stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: in
             rows_a_batch = len(found) // len(found.wagons)
             yield SpacedPart(found) if rows_a_batch >= rows_min else TrainPart(found)
         elif isinstance(found, DiskMessage) and not is_loose:
-            yield from _batch_parts(found, block, numbers, tag)
+            part = _batch_part(view, found, block, numbers, tag)
+            if part is not None:
+                yield part
         elif isinstance(found, DiskMessage) and (tag is None or tag.matches(found.tag)):
             loose.add(found)
     if len(loose):
@@ -187,12 +191,15 @@ def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
         raise block.corrupt(Damage(RunPart(run).culprit(), str(error))) from error
 
 
-def _batch_parts(record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Iterator[Part]:
+def _batch_part(view: LogView, record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Part | None:
+    """The rows of a batch that have these numbers and pass; None if there are none, or nobody can read the batch."""
     row, row_end = max(0, numbers.start - record.number), min(record.message_count, numbers.stop - record.number)
     try:
         columns = columns_of(record)
         rows = passing_rows(columns, record.tag, slice(row, row_end), tag)
+    except Unreadable:
+        view.passed_over += 1
+        return None
     except Damage as damage:
         raise block.corrupt(Damage(record.position, damage.reason)) from damage
-    if rows is not None:
-        yield BatchPart(record, columns, rows)
+    return None if rows is None else BatchPart(record, columns, rows)

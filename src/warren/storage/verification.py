@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from warren.config import UNREADABLE_SHOWN_MAX
 from warren.errors import CorruptRecord
-from warren.storage.block import HEADER_SIZE_MAX, BlockHeader
+from warren.storage.block import HEADER_SIZE_MAX, Block, BlockHeader
 from warren.storage.kafka_columns import columns_of
 from warren.storage.layout import CODEC_SINGLE, SECTION_BODY_ENDS
-from warren.storage.record import Damage, DiskMessage
+from warren.storage.record import Damage, DiskMessage, Unreadable
 from warren.storage.view import LogView, Stretch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableBatch:
+    """A batch that is whole, and whose records nobody can read, because a Kafka client packed them so."""
+
+    path: str
+    position: int
+    number: int
+    message_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was found to be whole."""
+    """What was found to be whole. Of the batches that nobody can read the first ones are told."""
 
     messages: int
     records: int
     blocks: int
     bytes: int
+    unreadable_count: int
+    unreadable: Sequence[UnreadableBatch]
 
 
 def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Verified:
@@ -29,16 +43,50 @@ def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Veri
     # What is deleted of the first block is checked with it.
     start = slots[0].base_number if slots else first
     number, timestamp, records, blocks, size = start, 0, 0, 0, 0
+    unreadable = _Unreadable()
     for stretch, _ in view.stretches(start, end):
-        number, timestamp, count = _verify_block(stretch, number, end, timestamp, progress)
+        number, timestamp, count = _verify_block(stretch, number, end, timestamp, unreadable, progress)
         records, blocks, size = records + count, blocks + 1, size + stretch.limit
     if number != end:
         raise CorruptRecord(view.directory, 0, f"the blocks end at message {number}, the index at {end}")
-    return Verified(messages=end - first, records=records, blocks=blocks, bytes=size)
+    return Verified(
+        messages=end - first,
+        records=records,
+        blocks=blocks,
+        bytes=size,
+        unreadable_count=unreadable.count,
+        unreadable=unreadable.first,
+    )
+
+
+class _Unreadable:
+    """The batches that nobody can read: how many, and the first ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[UnreadableBatch] = []
+
+    def add(self, block: Block, record: DiskMessage, reason: str) -> None:
+        self.count += 1
+        if len(self.first) < UNREADABLE_SHOWN_MAX:
+            self.first.append(
+                UnreadableBatch(
+                    path=block.path,
+                    position=record.position,
+                    number=record.number,
+                    message_count=record.message_count,
+                    reason=reason,
+                )
+            )
 
 
 def _verify_block(
-    stretch: Stretch, number: int, end: int, timestamp: int, progress: Callable[[int], None] | None
+    stretch: Stretch,
+    number: int,
+    end: int,
+    timestamp: int,
+    unreadable: _Unreadable,
+    progress: Callable[[int], None] | None,
 ) -> tuple[int, int, int]:
     """The number and time that the block ends with, and how many records it has."""
     block, limit, end_number = stretch
@@ -51,7 +99,7 @@ def _verify_block(
             reason = f"message {record.number} of time {record.timestamp} where {number} should follow {timestamp}"
             raise block.corrupt(Damage(position, reason))
         if record.codec != CODEC_SINGLE:
-            _verify_columns(stretch, record)
+            _verify_columns(stretch, record, unreadable)
         number, timestamp = number + record.message_count, record.timestamp
         position, records = block.next_record(record.end, limit), records + 1
         if progress is not None and not records % 1024:
@@ -63,8 +111,10 @@ def _verify_block(
     return number, timestamp, records
 
 
-def _verify_columns(stretch: Stretch, record: DiskMessage) -> None:
+def _verify_columns(stretch: Stretch, record: DiskMessage, unreadable: _Unreadable) -> None:
     try:
         columns_of(record).ends(SECTION_BODY_ENDS)
+    except Unreadable as error:
+        unreadable.add(stretch.block, record, error.reason)
     except Damage as damage:
         raise stretch.block.corrupt(Damage(record.position, damage.reason)) from damage

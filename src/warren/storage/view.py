@@ -32,6 +32,8 @@ class LogView:
         self._slots: list[Slot] = []
         self._base_numbers: list[int] = []
         self._last_number = -1
+        self.passed_over = 0
+        """How often a reader passed over a batch that checks because nobody can read what a client packed into it."""
 
     def let_go(self) -> None:
         """Hold no file any more."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
     from warren.client.store import RemoteStore
+    from warren.clock import Duration
 
 __all__ = [
     "Empty",
@@ -43,8 +44,8 @@ __version__ = "0.1.0"
 def connect(
     address: str,
     *,
-    timeout: float | None = None,
-    wait: float = 0.0,
+    timeout: Duration | None = None,
+    wait: Duration = 0.0,
     tls: ssl.SSLContext | bool | None = None,
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,

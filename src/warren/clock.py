@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias, overload
+
+from warren.errors import BadInput
+
+Duration: TypeAlias = float | timedelta
+"""How long something lasts, as callers say it: in seconds, or as a timedelta."""
 
 
 class Clock(Protocol):
@@ -33,10 +38,35 @@ def steady_us(clock: Clock) -> int:
 
 
 def microseconds(when: datetime | float | int) -> int:
-    """`when` as µs since the epoch: a datetime (naive ones are local time), seconds as float, or µs as int."""
+    """Returns `when` as µs since the epoch: a datetime with a zone, seconds as float, or µs as int.
+
+    Raises BadInput for a datetime without a zone. Python takes it as local time, other systems as UTC: a guess would be
+    wrong by hours without a word.
+    """
     if isinstance(when, datetime):
+        if when.utcoffset() is None:
+            raise BadInput(f"{when!r} has no zone: give it one, as in datetime.now(UTC) or when.astimezone()")
         # In whole numbers: a datetime as a float of seconds is often a microsecond too early when cut.
         return (when.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
     if isinstance(when, float):
-        return round(when * 1_000_000)
+        return _whole(when * 1_000_000, when)
+    given: object = when
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise BadInput(f"{when!r}: expected a datetime with a zone, seconds as float, or µs as int")
     return when
+
+
+def _whole(value: float, given: float) -> int:
+    try:
+        return round(value)
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{given!r}: not a time") from error
+
+
+@overload
+def seconds_of(duration: None) -> None: ...
+@overload
+def seconds_of(duration: Duration) -> float: ...
+def seconds_of(duration: Duration | None) -> float | None:
+    """Returns a timedelta in seconds, and anything else as it is: whether it fits, its user checks."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration

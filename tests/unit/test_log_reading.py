@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.simulated_clock import START_NS, SimulatedClock
 from tests.unit.fakes import VERSIONS, quick_log
 from warren.clock import microseconds
-from warren.errors import MalformedFilter, NumberRetired
+from warren.errors import BadInput, MalformedFilter, NumberRetired
 from warren.message import Message
 from warren.storage import Log
 
@@ -223,10 +224,12 @@ def test_a_time_may_be_a_datetime_seconds_or_microseconds(log: Log) -> None:
         assert log.find_time(message.timestamp / 1e6) == expected
 
 
-def test_a_datetime_without_a_zone_is_local_time() -> None:
-    naive = datetime(2024, 7, 1, 12, 30, 15, 123_457)  # noqa: DTZ001
-
-    assert microseconds(naive) == microseconds(naive.astimezone(UTC))
+@pytest.mark.parametrize("when", [datetime(2024, 7, 1), "noon", True, None, float("nan"), float("inf")])  # noqa: DTZ001
+def test_what_is_not_a_time_or_has_no_zone_is_refused(log: Log, when: Any) -> None:
+    with pytest.raises(BadInput):
+        log.find_time(when)
+    with pytest.raises(BadInput):
+        microseconds(when)
 
 
 @pytest.mark.parametrize("timestamp", [0, 1, 2_185_946_106_056_185, *range(START_NS // 1000, START_NS // 1000 + 50)])

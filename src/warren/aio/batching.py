@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from warren.aio.bridge import Bridge, Twin
+from warren.clock import Duration
 from warren.config import BATCHING_WAIT_S_DEFAULT, WAIT_S_MAX
 from warren.errors import BufferFull
 from warren.message import Place
@@ -27,7 +28,7 @@ class Batching(Twin):
         self._waiting: dict[GatheredBatch, list[tuple[int, asyncio.Future[Place]]]] = {}
 
     async def put(
-        self, topic: str | Twin, body: bytes, *, wait: float = BATCHING_WAIT_S_DEFAULT, **fields: Any
+        self, topic: str | Twin, body: bytes, *, wait: Duration = BATCHING_WAIT_S_DEFAULT, **fields: Any
     ) -> asyncio.Future[Place]:
         """As `Batching.put`: `future = await puts.put("orders", b"…")`, and later `place = await future`."""
         found = await self._topic(topic) if isinstance(topic, str) else topic.sync
@@ -71,11 +72,11 @@ class Batching(Twin):
             else:
                 mine.set_result(outcome)
 
-    async def flush(self, wait: float = WAIT_S_MAX) -> bool:
+    async def flush(self, wait: Duration = WAIT_S_MAX) -> bool:
         """As `Batching.flush`."""
         return await self._bridge.sliced(self.sync.flush, seconds=wait)
 
-    async def close(self, wait: float = WAIT_S_MAX) -> bool:
+    async def close(self, wait: Duration = WAIT_S_MAX) -> bool:
         """As `Batching.close`."""
         return await self._bridge.sliced(self.sync.close, seconds=wait)
 

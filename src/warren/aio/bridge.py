@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from warren.clock import SYSTEM_CLOCK
+from warren.clock import SYSTEM_CLOCK, Duration, seconds_of
 from warren.config import WAIT_S_MAX
 from warren.errors import BadInput, StoreClosed
 
@@ -27,8 +27,9 @@ def nothing(found: object) -> None:
     """What was found needs no undoing."""
 
 
-def checked_seconds(seconds: float) -> float:
-    """For how long a task may wait; else BadInput."""
+def checked_seconds(duration: Duration) -> float:
+    """For how many seconds a task may wait; else BadInput."""
+    seconds = seconds_of(duration)
     if not 0 <= seconds <= WAIT_S_MAX:
         raise BadInput(f"wait {seconds!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
     return seconds
@@ -52,7 +53,7 @@ class Bridge:
         except RuntimeError as error:
             raise StoreClosed(self._name) from error
 
-    async def wait(self, method: Callable[..., R], *arguments: Any, seconds: float, **options: Any) -> R:
+    async def wait(self, method: Callable[..., R], *arguments: Any, seconds: Duration, **options: Any) -> R:
         """What `method` gives when it waits for up to `seconds`, as `sliced` says."""
         return await self.sliced(method, *arguments, seconds=seconds, **options)
 
@@ -60,7 +61,7 @@ class Bridge:
         self,
         method: Callable[..., R],
         *arguments: Any,
-        seconds: float,
+        seconds: Duration,
         undo: Callable[[R], object] = nothing,
         **options: Any,
     ) -> R:
@@ -68,8 +69,7 @@ class Bridge:
 
         They are its argument `wait`. What it gave to a task that was cancelled meanwhile is handed to `undo`.
         """
-        checked_seconds(seconds)
-        end_s = SYSTEM_CLOCK.steady_s() + seconds
+        end_s = SYSTEM_CLOCK.steady_s() + checked_seconds(seconds)
         while True:
             left_s = max(0.0, end_s - SYSTEM_CLOCK.steady_s())
             slice_of = functools.partial(method, *arguments, **options, wait=min(left_s, SLICE_S))

@@ -7,6 +7,7 @@ from queue import Empty, Full
 from typing import Any
 
 from warren.aio.bridge import Twin, passed
+from warren.clock import Duration
 from warren.config import WAIT_S_MAX
 from warren.queue import durable_queue
 
@@ -16,12 +17,12 @@ class DurableQueue(Twin):
 
     sync: durable_queue.DurableQueue[Any]
 
-    async def put(self, item: Any, *, delay: float | None = None) -> None:
+    async def put(self, item: Any, *, delay: Duration | None = None) -> None:
         """Adds an item, to be got `delay` seconds later at the earliest. If the queue is full, waits for room."""
         while not await self._bridge.wait(self.sync.offer, item, delay=delay, seconds=WAIT_S_MAX):
             pass
 
-    async def put_nowait(self, item: Any, *, delay: float | None = None) -> None:
+    async def put_nowait(self, item: Any, *, delay: Duration | None = None) -> None:
         """Adds an item. Raises `asyncio.QueueFull` if there is no room."""
         try:
             await self._bridge.call(self.sync.put_nowait, item, delay=delay)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, overload
 
 from warren.aio.bridge import Twin, passed
+from warren.clock import Duration
 from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import LeaseLost
 from warren.message import Message
@@ -39,7 +40,7 @@ class StreamGroup(_Consumer):
 
     sync: stream_group.StreamGroup
 
-    async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
         """As `StreamGroup.read`. What a task that is cancelled had read is read again."""
         return await self._bridge.wait(self.sync.read, limit, seconds=wait, undo=self.sync.unread)
 
@@ -74,10 +75,10 @@ class QueueGroup(_Consumer):
     sync: queue_group.QueueGroup
 
     @overload
-    async def take(self, limit: None = None, wait: float = 0.0) -> Message | None: ...
+    async def take(self, limit: None = None, wait: Duration = 0.0) -> Message | None: ...
     @overload
-    async def take(self, limit: int, wait: float = 0.0) -> list[Message]: ...
-    async def take(self, limit: int | None = None, wait: float = 0.0) -> Message | list[Message] | None:
+    async def take(self, limit: int, wait: Duration = 0.0) -> list[Message]: ...
+    async def take(self, limit: int | None = None, wait: Duration = 0.0) -> Message | list[Message] | None:
         """As `QueueGroup.take`. What a task that is cancelled had taken is given back."""
         count = 1 if limit is None else limit
         found: list[Message] = await self._bridge.wait(self.sync.take, count, seconds=wait, undo=self._give_back)
@@ -120,7 +121,7 @@ class Broadcast(Twin):
 
     sync: broadcast.Broadcast
 
-    async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
         """As `Broadcast.read`. What a task that is cancelled had read is gone for this listener."""
         return await self._bridge.wait(self.sync.read, limit, seconds=wait)
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from warren.aio.tasks import Tasks, cancel_later
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.queue.due import DueOrder, Entry
 from warren.queue.waiting import checked_delay_s
 
@@ -35,7 +35,7 @@ class HandoverQueue(Generic[T]):
         self._takers: deque[asyncio.Future[Entry[Offer[T]]]] = deque()
         self._tasks = Tasks()
 
-    async def put(self, item: T, *, delay: float | None = None) -> None:
+    async def put(self, item: T, *, delay: Duration | None = None) -> None:
         """Hand `item` over, `delay` seconds from now at the earliest."""
         delay_s = checked_delay_s(delay)
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -53,7 +53,7 @@ class HandoverQueue(Generic[T]):
                 return cancel_later()
             raise
 
-    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """Hand `item` to somebody who waits for one already; `asyncio.QueueFull` where nobody does."""
         entry = self._offer(Offer(item, None), checked_delay_s(delay))
         if entry.is_here:

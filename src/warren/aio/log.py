@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from warren.aio.bridge import Twin, iterated, passed
+from warren.clock import Duration
 from warren.message import Message
 from warren.storage import log
 
@@ -37,7 +38,7 @@ class Log(Twin):
         """The number that the next message will get."""
         return await self._bridge.call(lambda: self.sync.end)
 
-    async def wait(self, number: int, seconds: float) -> bool:
+    async def wait(self, number: int, seconds: Duration) -> bool:
         """Wait until message `number` is there, at most `seconds`; whether it is."""
         return bool(await self._bridge.wait(self.sync.read_page, number, limit=1, tag=None, seconds=seconds))
 

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any, Generic, TypeVar
 
 from warren.aio.tasks import Tasks
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.queue.due import DueOrder
 from warren.queue.waiting import checked_count, checked_delay_s
 
@@ -30,14 +30,14 @@ class MemoryQueue(Generic[T]):
         self._putters: deque[asyncio.Future[None]] = deque()
         self._tasks = Tasks()
 
-    async def put(self, item: T, *, delay: float | None = None) -> None:
+    async def put(self, item: T, *, delay: Duration | None = None) -> None:
         """Put `item` in when there is room, to be taken `delay` seconds later at the earliest."""
         checked_delay_s(delay)
         while self.full():
             await self._wait_in(self._putters, None)
         self.put_nowait(item, delay=delay)
 
-    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """`put` without waiting; `asyncio.QueueFull` where there is no room."""
         delay_s = checked_delay_s(delay)
         if self.full():

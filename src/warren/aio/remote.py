@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from warren.aio.bridge import Bridge, checked_seconds, nothing
 from warren.client.connection import Connection
 from warren.client.steps import Hurry, Pause, Step, Steps, steps_of
+from warren.clock import Duration
 from warren.config import AIO_WAITS_MAX
 from warren.errors import WarrenError
 
@@ -39,7 +40,7 @@ class RemoteBridge(Bridge):
         self,
         method: Callable[..., R],
         *arguments: Any,
-        seconds: float,
+        seconds: Duration,
         undo: Callable[[R], object] = nothing,
         **options: Any,
     ) -> R:
@@ -47,10 +48,10 @@ class RemoteBridge(Bridge):
 
         What it gave to a task that was cancelled meanwhile is handed to `undo`.
         """
-        checked_seconds(seconds)
+        most_s = checked_seconds(seconds)
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + seconds
-        has_turn = await self._has_turn(seconds)
+        end_s = loop.time() + most_s
+        has_turn = await self._has_turn(most_s)
         wait_s = max(0.0, end_s - loop.time()) if has_turn else 0.0
         try:
             return await self._take(steps_of(method)(*arguments, **options, wait=wait_s), undo)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Unpack, overload
 from warren.aio.bridge import Twin, iterated, passed
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.log import PAGE, Log
+from warren.clock import Duration
 from warren.message import Message, Place, TopicReceipt
 from warren.queue import topic
 from warren.queue.delayed import Delayed, Scheduled
@@ -45,7 +46,9 @@ class Topic(Twin):
         self, body: bytes, *, delay: None = None, deliver_at: None = None, **fields: Unpack[Fields]
     ) -> TopicReceipt: ...
     @overload
-    async def put(self, body: bytes, *, delay: float, deliver_at: None = None, **fields: Unpack[Fields]) -> Delayed: ...
+    async def put(
+        self, body: bytes, *, delay: Duration, deliver_at: None = None, **fields: Unpack[Fields]
+    ) -> Delayed: ...
     @overload
     async def put(
         self, body: bytes, *, delay: None = None, deliver_at: datetime | float | int, **fields: Unpack[Fields]
@@ -61,7 +64,7 @@ class Topic(Twin):
     ) -> Sequence[Place]: ...
     @overload
     async def put_many(
-        self, bodies: Sequence[bytes], *, delay: float, deliver_at: None = None, **columns: Unpack[Columns]
+        self, bodies: Sequence[bytes], *, delay: Duration, deliver_at: None = None, **columns: Unpack[Columns]
     ) -> list[Delayed]: ...
     @overload
     async def put_many(
@@ -81,7 +84,7 @@ class Topic(Twin):
         self,
         body: bytes,
         *,
-        timeout: float = 30.0,
+        timeout: Duration = 30.0,
         key: bytes | None = None,
         tag: str = "",
         headers: Mapping[str, bytes] | None = None,

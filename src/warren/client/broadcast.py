@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from warren.client.calls import same
 from warren.client.steps import Steps, stepwise
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds
 from warren.config import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.errors import BadInput, FellBehind
 from warren.message import Message
@@ -33,7 +33,7 @@ class RemoteBroadcast:
     """
 
     def __init__(
-        self, topic: RemoteTopic, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: float | None
+        self, topic: RemoteTopic, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: Duration | None
     ) -> None:
         self._topic, self._tag = topic, tag
         if tag is not None:
@@ -56,7 +56,7 @@ class RemoteBroadcast:
         return self._topic.find_time(microseconds(start))
 
     @stepwise
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> Steps[list[Message]]:
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> Steps[list[Message]]:
         """Up to `limit` messages; where there is none, waits up to `wait` seconds for one.
 
         FellBehind where retention removed what came next: the call after it goes on with the first message still there.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from warren.client.handle import Handle
 from warren.client.steps import Steps, run, stepwise
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds, seconds_of
 from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import BadInput, GroupClosed, MessageTooLarge, NotOwner, StoreClosed, WarrenError
 from warren.message import Message, named
@@ -20,9 +20,10 @@ from warren.protocol.own_api import ANY, position_values, positions_of, setting_
 from warren.protocol.own_records import messages_of
 from warren.protocol.own_schemas import OwnKey
 from warren.queue.group_settings import LEASE_S_MAX, SETTING_NAMES, GroupSettings
-from warren.queue.groups import start_setting
+from warren.queue.groups import setting_value
 from warren.queue.positions import Where
 from warren.queue.rotation import checked_limit, checked_wait_s
+from warren.queue.waiting import checked_delay_s
 from warren.storage.reader import Place
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def group_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for option in options:
         if option not in SETTING_NAMES:
             raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
-    return {option: start_setting(value) if option == "start" else value for option, value in options.items()}
+    return {option: setting_value(option, value) for option, value in options.items()}
 
 
 class Member:
@@ -124,7 +125,7 @@ class StreamMember(Member):
     # --- Reading ---
 
     @stepwise
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> Steps[list[Message]]:
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> Steps[list[Message]]:
         """Up to `limit` messages of the partitions that this member owns, ordered within each partition.
 
         Raises MessageTooLarge if the next one fits into no answer of the broker: `seek` goes past it.
@@ -280,11 +281,11 @@ class QueueWorker(Member):
         super().__init__(topic, name, "queue", options)
 
     @overload
-    def take(self, limit: None = None, wait: float = 0.0) -> Message | None: ...
+    def take(self, limit: None = None, wait: Duration = 0.0) -> Message | None: ...
     @overload
-    def take(self, limit: int, wait: float = 0.0) -> list[Message]: ...
+    def take(self, limit: int, wait: Duration = 0.0) -> list[Message]: ...
     @stepwise  # type: ignore[misc]  # what it gives says nothing of `self`
-    def take(self, limit: int | None = None, wait: float = 0.0) -> Steps[Message | list[Message] | None]:
+    def take(self, limit: int | None = None, wait: Duration = 0.0) -> Steps[Message | list[Message] | None]:
         """Leases a message, or up to `limit` of them. If there is none, waits up to `wait` seconds for one.
 
         Raises MessageTooLarge if a message fits into no answer of the broker: it is leased to this worker, which
@@ -326,29 +327,27 @@ class QueueWorker(Member):
         """These messages are done with, with one commit for all."""
         self._settle("ack", messages)
 
-    def nack(self, message: Message, delay: float | None = None, reason: str = "") -> None:
+    def nack(self, message: Message, delay: Duration | None = None, reason: str = "") -> None:
         """The message failed: it is handed out again after `delay` seconds, or after the group's backoff."""
-        if delay is not None:
-            checked_wait_s(delay)
-        self._settle("nack", (message,), ANY if delay is None else delay, reason)
+        self._settle("nack", (message,), ANY if delay is None else checked_delay_s(delay), reason)
 
     def reject(self, message: Message, reason: str = "") -> None:
         """The message is not to be handed out again: it becomes a dead letter, with the reason."""
         self._settle("reject", (message,), reason=reason)
 
-    def extend(self, message: Message, seconds: float) -> None:
+    def extend(self, message: Message, seconds: Duration) -> None:
         """The lease runs out `seconds` from now. Raises LeaseLost if the message is not leased as it was taken."""
         self.extend_many((message,), seconds)
 
-    def extend_many(self, messages: Sequence[Message], seconds: float) -> None:
+    def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
         """The leases of these messages run out `seconds` from now.
 
         Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
         """
-        given: object = seconds
-        if not isinstance(given, int | float) or not 0 <= given <= LEASE_S_MAX:
-            raise BadInput(f"seconds {seconds!r}: expected 0 to {LEASE_S_MAX:g}")
-        self._settle("extend", messages, seconds)
+        lease_s: object = seconds_of(seconds)
+        if not isinstance(lease_s, int | float) or not 0 <= lease_s <= LEASE_S_MAX:
+            raise BadInput(f"seconds {lease_s!r}: expected 0 to {LEASE_S_MAX:g}")
+        self._settle("extend", messages, lease_s)
 
     def _settle(self, action: str, messages: Sequence[Message], seconds: float = ANY, reason: str = "") -> None:
         self._check_open()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from warren.client.calls import same
 from warren.client.steps import Steps, run, stepwise
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds, seconds_of
 from warren.config import READ_LIMIT_DEFAULT, SCAN_IN_PLACE_ROWS_MIN, WAIT_S_MAX
 from warren.errors import FellBehind, NumberRetired
 from warren.message import NO_CORR_OFFSET, Message, Receipt
@@ -157,14 +157,16 @@ class RemoteLog:
         return Answer(messages, found["number"], answer.is_more)
 
     @stepwise
-    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Steps[Page]:
+    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Steps[Page]:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
-        found = yield from self._page(number, limit, None if tag is None else tag.text, min(wait, WAIT_S_MAX))
+        found = yield from self._page(
+            number, limit, None if tag is None else tag.text, min(seconds_of(wait), WAIT_S_MAX)
+        )
         return Page(found.messages, found.next_number)
 
-    def wait(self, number: int, seconds: float) -> bool:
+    def wait(self, number: int, seconds: Duration) -> bool:
         """Wait until message `number` is there, at most `seconds`; whether it is."""
-        return bool(run(self._page(number, 1, None, min(seconds, WAIT_S_MAX))).messages)
+        return bool(run(self._page(number, 1, None, min(seconds_of(seconds), WAIT_S_MAX))).messages)
 
     def backwards(self, number: int | None = None) -> Iterator[Message]:
         """Messages from `number` down to the first; from the last one where no number is given."""

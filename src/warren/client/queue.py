@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from warren.client.calls import same
 from warren.client.handle import Handle
 from warren.client.steps import Steps, run, stepwise
+from warren.clock import Duration
 from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_api import ANY, setting_values
 from warren.protocol.own_schemas import OwnKey
@@ -43,17 +44,21 @@ class RemoteQueue(Generic[T]):
         values = {"queue": name, "maxsize": maxsize, "settings": setting_values(settings)}
         self._handle = Handle(store.calls, OwnKey.OPEN_QUEUE, values)
 
-    def _using(self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: float | None = None) -> Steps[Fields]:
+    def _using(
+        self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: Duration | None = None
+    ) -> Steps[Fields]:
         delay_us = ANY if delay is None else round(checked_delay_s(delay) * 1_000_000)
         values, repeat = {"action": action, "item": item, "delay": delay_us}, None if action in CHANGES else same
         return self._handle.waiting(OwnKey.USE_QUEUE, values, wait_s, lambda found: bool(found.is_done), repeat=repeat)
 
-    def _wait_s(self, block: bool, timeout: float | None) -> float:
+    def _wait_s(self, block: bool, timeout: Duration | None) -> float:
         return Deadline(self._handle.calls.clock, block, timeout).left_s()
 
     # --- Putting ---
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+    def put(
+        self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration | None = None
+    ) -> None:
         """Adds an item. If the queue is full, waits for room, and raises Full if there is none in time.
 
         With a `delay` in seconds the item can be got that much later at the earliest. It counts in `qsize` from now on.
@@ -62,18 +67,18 @@ class RemoteQueue(Generic[T]):
             raise Full
 
     @stepwise
-    def offer(self, item: T, wait: float, delay: float | None = None) -> Steps[bool]:
+    def offer(self, item: T, wait: float, delay: Duration | None = None) -> Steps[bool]:
         """Adds an item if there is room within `wait` seconds. Returns whether there was."""
         found = yield from self._using("put", wait, self._codec.dumps(item), delay)
         return bool(found.is_done)
 
-    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """Adds an item. Raises Full if there is no room."""
         self.put(item, block=False, delay=delay)
 
     # --- Getting ---
 
-    def get(self, block: bool = True, timeout: float | None = None) -> T:
+    def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
 
         Raises UnreadableItem if the codec cannot read the item. The broker has removed it; the error holds its bytes.
@@ -99,7 +104,7 @@ class RemoteQueue(Generic[T]):
         """An item that was got is done with; ValueError where none is left to be."""
         run(self._using("done"))
 
-    def join(self, timeout: float | None = None) -> bool:
+    def join(self, timeout: Duration | None = None) -> bool:
         """Wait until every item was got and is done with, by whomever; whether that came in time."""
         return self.finish(self._wait_s(True, timeout))
 

@@ -15,6 +15,7 @@ from warren.client.queue import RemoteQueue
 from warren.client.tls import tls_context
 from warren.client.topic import RemoteTopic
 from warren.client.transaction import RemoteProducer, RemoteTransaction
+from warren.clock import Duration, seconds_of
 from warren.config import CLIENT_TIMEOUT_S_DEFAULT, TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.errors import BadInput, NoSuchTopic
 from warren.protocol.own_api import ANY, setting_values, settings_of
@@ -126,9 +127,9 @@ class RemoteStore:
 
     def transaction(
         self,
-        timeout: float = TRANSACTION_TIMEOUT_S_DEFAULT,
+        timeout: Duration = TRANSACTION_TIMEOUT_S_DEFAULT,
         id: str | None = None,
-        prepared_timeout: float | None = None,
+        prepared_timeout: Duration | None = None,
     ) -> RemoteTransaction:
         """A transaction: what is put to it happens when it is committed, all of it or nothing.
 
@@ -213,8 +214,8 @@ class RemoteStore:
 def connect(
     address: str,
     *,
-    timeout: float | None = None,
-    wait: float = 0.0,
+    timeout: Duration | None = None,
+    wait: Duration = 0.0,
     tls: ssl.SSLContext | bool | None = None,
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
@@ -228,8 +229,8 @@ def connect(
         raise BadInput("give both user and password, or neither")
     login = None if user is None or password is None else Login(user, password, mechanism)
     context = tls_context(tls, ca, certificate, key)
-    timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout is None else timeout
-    store = RemoteStore(Calls(address, timeout_s=timeout_s, first_wait_s=wait, tls=context, login=login))
+    timeout_s = CLIENT_TIMEOUT_S_DEFAULT if timeout is None else seconds_of(timeout)
+    store = RemoteStore(Calls(address, timeout_s=timeout_s, first_wait_s=seconds_of(wait), tls=context, login=login))
     try:
         store.topics()
     except BaseException:

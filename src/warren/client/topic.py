@@ -14,7 +14,7 @@ from warren.client.groups import QueueWorker, StreamMember, group_options, open_
 from warren.client.log import RemoteLog
 from warren.client.seen_group import group_description
 from warren.client.transaction import due_values, put_values, single
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds
 from warren.config import GROUP_NAME_SIZE_MAX, LONE_BODY_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, NoSuchPartition, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
@@ -31,20 +31,20 @@ from warren.queue.group_settings import GroupSettings
 from warren.queue.groups import GroupOptions
 from warren.queue.letters import Letter, letter_of
 from warren.queue.names import checked_name
+from warren.queue.places import Places
 from warren.queue.positions import Where
 from warren.queue.put_back import PutBackPart
 from warren.queue.request import answer, reply_headers, request
 from warren.queue.rotation import checked_limit
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
-from warren.queue.topic import Places
 from warren.storage.block import record_size_max
 from warren.storage.columns import Batch
 from warren.storage.compression import compression_code
 from warren.storage.format import FORMATS
 from warren.storage.lone import pack_lone
 from warren.storage.packing import pack_batch
-from warren.storage.record import Packed
+from warren.storage.record import Packed, check_bodies, check_body
 
 if TYPE_CHECKING:
     import pyarrow
@@ -125,7 +125,7 @@ class RemoteTopic:
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
         reply_to: str = "",
-        delay: float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | float | int | None = None,
     ) -> Any:
         """Put one message; its receipt, when it is as durable as the topic's settings say.
@@ -134,8 +134,10 @@ class RemoteTopic:
         """
         if reply_to:
             headers = reply_headers(headers, reply_to)
-        if type(body) is not bytes or len(body) > self._size_max:
-            self.check_bodies([body])
+        if type(body) is not bytes:
+            check_body(body)
+        if len(body) > self._size_max:
+            raise TooLarge("body", len(body), self._size_max)
         if delay is not None or deliver_at is not None:
             batch = single(body, key, tag, headers, id, corr_offset)
             return self._park(batch, "", partition, due_values(delay, deliver_at))[0]
@@ -182,7 +184,7 @@ class RemoteTopic:
         headers: Sequence[Mapping[str, bytes] | None] | None = None,
         corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
-        delay: float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | float | int | None = None,
     ) -> Sequence[Any]:
         """Put messages together, with one commit for each partition they go to; the place of each, in order."""
@@ -284,8 +286,9 @@ class RemoteTopic:
         """TooLarge where the topic takes one of them not."""
         try:
             largest = max(map(len, bodies), default=0)
-        except TypeError as error:
-            raise BadInput("every body is bytes") from error
+        except TypeError:
+            check_bodies(bodies)
+            raise
         if largest > self.settings.message_size_max:
             raise TooLarge("body", largest, self.settings.message_size_max)
 
@@ -309,7 +312,7 @@ class RemoteTopic:
         self,
         body: bytes,
         *,
-        timeout: float = 30.0,
+        timeout: Duration = 30.0,
         key: bytes | None = None,
         tag: str = "",
         headers: Mapping[str, bytes] | None = None,
@@ -364,7 +367,7 @@ class RemoteTopic:
         return open_group(self, name, mode, options)
 
     def broadcast(
-        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: float | None = None
+        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: Duration | None = None
     ) -> RemoteBroadcast:
         """Everything that is put from now on, or from `start` on, to iterate or to `read`. It keeps no position."""
         return RemoteBroadcast(self, tag=tag, start=start, wait=wait)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from warren.client.calls import Repeat, same
 from warren.client.groups import QueueWorker, StreamMember, place_values
 from warren.client.handle import Handle
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds, seconds_of
 from warren.errors import (
     BadInput,
     ConnectionLost,
@@ -28,6 +28,7 @@ from warren.protocol.kafka_codec import Fields
 from warren.protocol.own_api import ANY, position_values
 from warren.protocol.own_records import pack, record_values
 from warren.protocol.own_schemas import OwnKey
+from warren.queue.waiting import checked_delay_s
 from warren.storage.columns import Batch
 from warren.transaction.states import Event, State, next_state
 
@@ -61,16 +62,13 @@ def put_values(topic: str, batch: Batch, tag: str, partition: int | None) -> dic
     }
 
 
-def due_values(delay: float | None, deliver_at: datetime | float | int | None) -> dict[str, Any]:
+def due_values(delay: Duration | None, deliver_at: datetime | float | int | None) -> dict[str, Any]:
     """The fields that say when a message is due; BadInput where they are both given, or cannot be."""
     if delay is not None and deliver_at is not None:
         raise BadInput("give either delay, in seconds, or deliver_at, a time")
-    try:
-        if delay is not None:
-            return {"due": round(delay * 1_000_000), "is_delay": True}
-        return {"due": ANY if deliver_at is None else microseconds(deliver_at), "is_delay": False}
-    except (TypeError, ValueError, OverflowError) as error:
-        raise BadInput(f"{delay if deliver_at is None else deliver_at!r}: not a time") from error
+    if delay is not None:
+        return {"due": round(checked_delay_s(delay) * 1_000_000), "is_delay": True}
+    return {"due": ANY if deliver_at is None else microseconds(deliver_at), "is_delay": False}
 
 
 class RemoteTransaction:
@@ -80,12 +78,14 @@ class RemoteTransaction:
     the block is left to whoever decides. Where all connections of the client are lost while it is open, it is aborted.
     """
 
-    def __init__(self, store: RemoteStore, timeout: float, id: str | None, prepared_timeout: float | None) -> None:
+    def __init__(
+        self, store: RemoteStore, timeout: Duration, id: str | None, prepared_timeout: Duration | None
+    ) -> None:
         self._store = store
         values = {
-            "timeout": timeout,
+            "timeout": seconds_of(timeout),
             "id": id,
-            "prepared_timeout": ANY if prepared_timeout is None else prepared_timeout,
+            "prepared_timeout": ANY if prepared_timeout is None else seconds_of(prepared_timeout),
         }
         self._number = store.calls.new_handle()
         values["handle"] = self._number
@@ -106,7 +106,7 @@ class RemoteTransaction:
         id: str = "",
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
-        delay: float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | float | int | None = None,
     ) -> None:
         """Put one message when the transaction is committed. The topic is made now where there is none."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration, seconds_of
 from warren.config import (
     BATCHING_BUFFER_SIZE_DEFAULT,
     BATCHING_COUNT_MAX,
@@ -23,13 +23,14 @@ from warren.config import (
 from warren.errors import BadInput, BatchingClosed, BufferFull
 from warren.message import NO_CORR_OFFSET
 from warren.queue.gathered_batch import GatheredBatch, PutFuture, PutsMany
+from warren.storage.record import check_body
 from warren.storage.residents import process_residents
 
 
 class BatchingOptions(TypedDict, total=False):
     """How puts are gathered."""
 
-    linger: float
+    linger: Duration
     batch_bytes: int
     buffer_bytes: int
     in_flight: int
@@ -60,20 +61,21 @@ class Batching:
         self,
         store: Any,
         *,
-        linger: float = BATCHING_LINGER_S_DEFAULT,
+        linger: Duration = BATCHING_LINGER_S_DEFAULT,
         batch_bytes: int = BATCHING_SIZE_DEFAULT,
         buffer_bytes: int = BATCHING_BUFFER_SIZE_DEFAULT,
         in_flight: int = BATCHING_IN_FLIGHT_DEFAULT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if not 0 <= linger <= WAIT_S_MAX:
+        linger_s = seconds_of(linger)
+        if not 0 <= linger_s <= WAIT_S_MAX:
             raise BadInput(f"linger {linger!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
         if not 0 < batch_bytes <= buffer_bytes:
             raise BadInput(f"batch_bytes {batch_bytes!r}: expected 1 to buffer_bytes, which are {buffer_bytes!r}")
         if not 1 <= in_flight <= BATCHING_IN_FLIGHT_MAX:
             raise BadInput(f"in_flight {in_flight!r}: expected 1 to {BATCHING_IN_FLIGHT_MAX}")
         self.store, self._clock = store, clock
-        self._linger_s, self._size_max, self._buffer_size_max = linger, batch_bytes, buffer_bytes
+        self._linger_s, self._size_max, self._buffer_size_max = linger_s, batch_bytes, buffer_bytes
         self._in_flight_max = in_flight
         self._is_closed = False
         self._reset()
@@ -113,7 +115,7 @@ class Batching:
         id: str = "",
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
-        wait: float = BATCHING_WAIT_S_DEFAULT,
+        wait: Duration = BATCHING_WAIT_S_DEFAULT,
     ) -> PutFuture:
         """Put one message; a future of its place, done when it is as durable as the topic's settings say.
 
@@ -124,7 +126,11 @@ class Batching:
         found.check_bodies((body,))
         if key is not None and partition is None:
             partition = found.route(key)
-        size = len(body) + len(key or b"") + BATCHING_MESSAGE_SIZE
+        try:
+            size = len(body) + len(key or b"") + BATCHING_MESSAGE_SIZE
+        except TypeError:
+            check_body(body)
+            raise
         with self._mutex:
             self._make_room(size, wait)
             part = self._parts.get((found.name, partition))
@@ -144,7 +150,7 @@ class Batching:
             topic = self._topics[name] = self.store.topic(name)
         return topic
 
-    def _make_room(self, size: int, wait_s: float) -> None:
+    def _make_room(self, size: int, wait: Duration) -> None:
         """Return when there is room for `size` bytes more."""
         if size > self._buffer_size_max:
             raise BufferFull(size, self._buffer_size_max)
@@ -156,7 +162,7 @@ class Batching:
         self._work.notify_all()
         try:
             is_there = self._room.wait_for(
-                lambda: self._is_closed or self._buffered + size <= self._buffer_size_max, wait_s
+                lambda: self._is_closed or self._buffered + size <= self._buffer_size_max, seconds_of(wait)
             )
         finally:
             self._flushing -= 1
@@ -237,18 +243,20 @@ class Batching:
 
     # --- Ending ---
 
-    def flush(self, wait: float = WAIT_S_MAX) -> bool:
+    def flush(self, wait: Duration = WAIT_S_MAX) -> bool:
         """Write what was put before, and return when its futures are done; whether that came within `wait` seconds."""
         with self._mutex:
             wanted = [(part, part.put_count) for part in self._parts.values()]
             self._flushing += 1
             self._work.notify_all()
             try:
-                return self._room.wait_for(lambda: all(part.done_count >= count for part, count in wanted), wait)
+                return self._room.wait_for(
+                    lambda: all(part.done_count >= count for part, count in wanted), seconds_of(wait)
+                )
             finally:
                 self._flushing -= 1
 
-    def close(self, wait: float = WAIT_S_MAX) -> bool:
+    def close(self, wait: Duration = WAIT_S_MAX) -> bool:
         """Take no more puts, and write what was put; whether that was done in time. Closing twice does no harm."""
         with self._mutex:
             self._is_closed = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from warren.clock import Duration
 from warren.config import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.errors import FellBehind, LogClosed, NoSuchTopic, NotALog, WarrenError
 from warren.message import Message
@@ -25,7 +26,7 @@ class Broadcast:
     """
 
     def __init__(
-        self, topic: Topic, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: float | None
+        self, topic: Topic, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: Duration | None
     ) -> None:
         self._topic = topic
         self._filter = None if tag is None else TagFilter.parse(tag)
@@ -45,7 +46,7 @@ class Broadcast:
             cursors[partition].position = number_of(log, number)
         return cursors
 
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
         """Up to `limit` messages; where there is none, waits up to `wait` seconds for one.
 
         FellBehind where retention removed what came next: the call after it goes on with the first message still there.

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds, seconds_of
 from warren.config import DELAY_S_MAX
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.message import NO_CORR_OFFSET
@@ -63,7 +63,7 @@ class Delay:
 
     # --- Parking ---
 
-    def due_us(self, delay: float | None, deliver_at: datetime | float | int | None) -> int:
+    def due_us(self, delay: Duration | None, deliver_at: datetime | float | int | None) -> int:
         """The due time in µs since the epoch of a message put now; BadInput for what cannot be one."""
         if (delay is None) == (deliver_at is None):
             raise BadInput("give either delay, in seconds, or deliver_at, a time")
@@ -329,7 +329,8 @@ class Delay:
         self.lock.after_fork()
 
 
-def _checked_delay(delay: object) -> float:
+def _checked_delay(given: Duration) -> float:
+    delay: object = seconds_of(given)
     if not isinstance(delay, int | float) or isinstance(delay, bool) or not 0 <= delay <= DELAY_S_MAX:
         raise BadInput(f"delay {delay!r}: expected seconds from 0 to {DELAY_S_MAX:.0f}")
     return delay
@@ -340,8 +341,8 @@ def _checked_time(when: object) -> int:
         raise BadInput(f"deliver_at {when!r}: expected a datetime, seconds as float, or µs as int")
     try:
         return microseconds(when)
-    except (ValueError, OverflowError) as error:
-        raise BadInput(f"deliver_at {when!r}: not a time") from error
+    except BadInput as error:
+        raise BadInput(f"deliver_at {error}") from error
 
 
 def _checked_limit(limit: object) -> int | None:

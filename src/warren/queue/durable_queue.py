@@ -6,6 +6,7 @@ import math
 from queue import Empty, Full
 from typing import Final, Generic, TypeVar
 
+from warren.clock import Duration
 from warren.errors import GONE, NoSuchTopic, NumberRetired, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue import store_paths
@@ -63,7 +64,9 @@ class DurableQueue(Generic[T]):
 
     # --- Putting ---
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+    def put(
+        self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration | None = None
+    ) -> None:
         """Adds an item. If the queue is full, waits for room, and raises Full if there is none in time.
 
         With a `delay` in seconds the item can be got that much later at the earliest. It counts in `qsize` from now on.
@@ -79,14 +82,14 @@ class DurableQueue(Generic[T]):
                 raise Full
             self._clock.sleep(max(TICK_S, min(LOOK_S, left_s)))
 
-    def _put_where_there_is_room(self, body: bytes, delay: float | None) -> bool:
+    def _put_where_there_is_room(self, body: bytes, delay: Duration | None) -> bool:
         with self._lock:
             if self._size() >= self.maxsize:
                 return False
             self._append(body, delay)
             return True
 
-    def _append(self, body: bytes, delay: float | None) -> None:
+    def _append(self, body: bytes, delay: Duration | None) -> None:
         topic = self.topic
         if len(body) > topic.settings.message_size_max:
             raise TooLarge("body", len(body), topic.settings.message_size_max)
@@ -101,7 +104,7 @@ class DurableQueue(Generic[T]):
         except GONE as error:
             raise NoSuchTopic(topic.name) from error
 
-    def offer(self, item: T, wait: float, delay: float | None = None) -> bool:
+    def offer(self, item: T, wait: float, delay: Duration | None = None) -> bool:
         """Adds an item if there is room within `wait` seconds. Returns whether there was."""
         try:
             self.put(item, timeout=wait, delay=delay)
@@ -109,13 +112,13 @@ class DurableQueue(Generic[T]):
             return False
         return True
 
-    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """Adds an item. Raises Full if there is no room."""
         self.put(item, block=False, delay=delay)
 
     # --- Getting ---
 
-    def get(self, block: bool = True, timeout: float | None = None) -> T:
+    def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
 
         Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue.
@@ -179,7 +182,7 @@ class DurableQueue(Generic[T]):
         """An item that this process got is done with; ValueError where none is left to be."""
         self._workers.end()
 
-    def join(self, timeout: float | None = None) -> bool:
+    def join(self, timeout: Duration | None = None) -> bool:
         """Wait until every item was got and is done with, in whatever process; whether that came in time."""
         deadline = Deadline(self._clock, True, timeout)
         while self.qsize() or self._workers.busy():

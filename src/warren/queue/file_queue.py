@@ -7,7 +7,7 @@ from queue import Empty
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.config import OPTIMISE_ABOVE_DEFAULT, QUEUE_FILE_LOOK_S, Durability
 from warren.errors import BadInput, QueueFileFull, StorageFull, TooLarge
 from warren.queue.pointer_file import PointerFile, QueueRecord, head_size, pack_record
@@ -45,7 +45,7 @@ class FileQueue:
 
     # --- BunnyMQ's operations ---
 
-    def push(self, body: Body, delay: float | None = None) -> None:
+    def push(self, body: Body, delay: Duration | None = None) -> None:
         """Add a message at the end, due `delay` seconds from now. QueueFileFull where the pointers cannot reach."""
         if not isinstance(body, Body):
             raise BadInput(f"a body of type {type(body).__name__}: expected bytes")
@@ -92,7 +92,9 @@ class FileQueue:
 
     # --- The methods of queue.Queue ---
 
-    def put(self, item: Body, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+    def put(
+        self, item: Body, block: bool = True, timeout: Duration | None = None, *, delay: Duration | None = None
+    ) -> None:
         """`push`; where the file has reached its largest size, wait for room, and raise QueueFileFull, a `Full`."""
         deadline = Deadline(self._clock, block, timeout)
         with self._shared.changed:
@@ -102,11 +104,11 @@ class FileQueue:
                 except QueueFileFull as full:
                     self._wait(deadline, full)
 
-    def put_nowait(self, item: Body, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: Body, *, delay: Duration | None = None) -> None:
         """`put` without waiting."""
         self.put(item, block=False, delay=delay)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> bytes:
+    def get(self, block: bool = True, timeout: Duration | None = None) -> bytes:
         """Take the first message that is due; `Empty` where none was in time. It counts as a task until `task_done`."""
         deadline = Deadline(self._clock, block, timeout)
         with self._shared.changed:
@@ -171,7 +173,7 @@ class FileQueue:
 
     # --- How it is done ---
 
-    def _expires_ms(self, delay: float | None) -> int | None:
+    def _expires_ms(self, delay: Duration | None) -> int | None:
         delay_ns, now_ns = round(checked_delay_s(delay) * NS_PER_S), self._clock.now_ns()
         if self._delayed:
             # BunnyMQ cuts the time to whole ms. With a delay that would make the message due too early.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from warren.clock import Duration, seconds_of
 from warren.errors import BadInput
 from warren.message import NO_CORR_OFFSET, Place
 
@@ -125,24 +126,24 @@ class PutFuture:
     def done(self) -> bool:
         return self.batch.is_ended
 
-    def result(self, timeout: float | None = None) -> Place:
+    def result(self, timeout: Duration | None = None) -> Place:
         """The place, when the message is written; what went wrong is raised. TimeoutError after `timeout` seconds."""
         outcome = self._outcome(timeout)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    def exception(self, timeout: float | None = None) -> Exception | None:
+    def exception(self, timeout: Duration | None = None) -> Exception | None:
         """What went wrong, when that is known; None where nothing did."""
         outcome = self._outcome(timeout)
         return outcome if isinstance(outcome, Exception) else None
 
-    def _outcome(self, timeout: float | None) -> Place | Exception:
+    def _outcome(self, timeout: Duration | None) -> Place | Exception:
         batch = self.batch
         if not batch.is_ended:
             with batch.ended:
-                if not batch.ended.wait_for(lambda: batch.is_ended, timeout):
-                    raise TimeoutError(f"not written within {timeout} seconds")
+                if not batch.ended.wait_for(lambda: batch.is_ended, seconds_of(timeout)):
+                    raise TimeoutError(f"not written within {seconds_of(timeout)} seconds")
         return batch.outcome(self.row)
 
     def add_done_callback(self, call: Callable[[PutFuture], object]) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from warren.clock import microseconds
+from warren.clock import Duration, microseconds, seconds_of
 from warren.config import GROUP_NAME_SIZE_MAX
 from warren.errors import BadInput, NoSuchGroup
 from warren.queue import store_paths
@@ -31,10 +31,10 @@ class GroupOptions(TypedDict, total=False):
 
     tag: str | None
     start: str | Place | datetime | float
-    lease: float
+    lease: Duration
     attempts_max: int
-    backoff: float
-    backoff_max: float
+    backoff: Duration
+    backoff_max: Duration
     ordered_by_key: bool
 
 
@@ -68,9 +68,12 @@ def _settings(options: GroupOptions) -> dict[str, Any]:
     for option in options:
         if option not in SETTING_NAMES:
             raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
-    return {
-        SETTING_NAMES[option]: start_setting(value) if option == "start" else value for option, value in options.items()
-    }
+    return {SETTING_NAMES[option]: setting_value(option, value) for option, value in options.items()}
+
+
+def setting_value(option: str, value: Any) -> object:
+    """The value of an option as it stands in the settings of a group: a time in µs, and what lasts in seconds."""
+    return start_setting(value) if option == "start" else seconds_of(value)
 
 
 def start_setting(start: object) -> object:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from queue import Empty, Full
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.queue.due import DueOrder, Entry
 from warren.queue.waiting import Deadline, Tasks, checked_delay_s
 
@@ -48,7 +48,9 @@ class HandoverQueue(Generic[T]):
         self._offers: DueOrder[Offer[T]] = DueOrder()
         self._takers: OrderedDict[int, Taker[T]] = OrderedDict()
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+    def put(
+        self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration | None = None
+    ) -> None:
         """Hand `item` over, `delay` seconds from now at the earliest; `Full` where nobody took it in time.
 
         After `Full` nobody has it, and nobody will.
@@ -73,11 +75,11 @@ class HandoverQueue(Generic[T]):
                     self._tasks.done()
                 raise
 
-    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """Hand `item` to somebody who waits for one already; `Full` where nobody does."""
         self.put(item, block=False, delay=delay)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> T:
+    def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Take the first message that is due; `Empty` where there was none in time."""
         deadline = Deadline(self._clock, block, timeout)
         with self._lock:

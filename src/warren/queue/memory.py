@@ -7,7 +7,7 @@ import threading
 from queue import Empty, Full
 from typing import Any, Generic, TypeVar
 
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.queue.due import DueOrder
 from warren.queue.waiting import Deadline, Tasks, checked_count, checked_delay_s, wait
 
@@ -30,7 +30,9 @@ class MemoryQueue(Generic[T]):
         self._tasks = Tasks(self._lock)
         self._order: DueOrder[T] = DueOrder()
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float | None = None) -> None:
+    def put(
+        self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration | None = None
+    ) -> None:
         """Put `item` in, to be taken `delay` seconds later at the earliest; `Full` where no room came up in time."""
         deadline, delay_s = Deadline(self._clock, block, timeout), checked_delay_s(delay)
         with self._lock:
@@ -43,11 +45,11 @@ class MemoryQueue(Generic[T]):
             self._tasks.add()
             self._added.notify()
 
-    def put_nowait(self, item: T, *, delay: float | None = None) -> None:
+    def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """`put` without waiting."""
         self.put(item, block=False, delay=delay)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> T:
+    def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Take the first message that is due; `Empty` where none was in time."""
         deadline = Deadline(self._clock, block, timeout)
         with self._lock:

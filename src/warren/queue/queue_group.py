@@ -9,7 +9,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, overload
 
-from warren.clock import steady_us
+from warren.clock import Duration, seconds_of, steady_us
 from warren.config import Durability
 from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, StoreClosed, WarrenError
 from warren.message import Message
@@ -108,10 +108,10 @@ class QueueGroup:
     # --- Taking ---
 
     @overload
-    def take(self, limit: None = None, wait: float = 0.0) -> Message | None: ...
+    def take(self, limit: None = None, wait: Duration = 0.0) -> Message | None: ...
     @overload
-    def take(self, limit: int, wait: float = 0.0) -> list[Message]: ...
-    def take(self, limit: int | None = None, wait: float = 0.0) -> Message | list[Message] | None:
+    def take(self, limit: int, wait: Duration = 0.0) -> list[Message]: ...
+    def take(self, limit: int | None = None, wait: Duration = 0.0) -> Message | list[Message] | None:
         """Lease a message, or up to `limit` of them. Where there is none, wait up to `wait` seconds for one.
 
         None, or none, where none came. `attempt` of a message says how often it was handed out, this time included.
@@ -217,7 +217,7 @@ class QueueGroup:
         if lost:
             raise LeaseLost(self.topic.name, self.name, lost)
 
-    def nack(self, message: Message, delay: float | None = None, reason: str = "") -> None:
+    def nack(self, message: Message, delay: Duration | None = None, reason: str = "") -> None:
         """The message failed: it is handed out again after `delay` seconds, or after the group's backoff.
 
         After `attempts_max` attempts it becomes a dead letter, with the reason. Raises LeaseLost if the message is no
@@ -265,11 +265,11 @@ class QueueGroup:
         if not buried:
             raise LeaseLost(self.topic.name, self.name, [(partition, number)])
 
-    def extend(self, message: Message, seconds: float) -> None:
+    def extend(self, message: Message, seconds: Duration) -> None:
         """The lease runs out `seconds` from now. Raises LeaseLost if the message is not leased as it was taken."""
         self.extend_many((message,), seconds)
 
-    def extend_many(self, messages: Sequence[Message], seconds: float) -> None:
+    def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
         """The leases of these messages run out `seconds` from now, with one event of the ledger for all.
 
         Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
@@ -423,7 +423,8 @@ def _checked_reason(reason: object) -> str:
         raise BadInput(f"reason {reason!r}: expected a str") from error
 
 
-def _checked_us(seconds: object) -> int:
+def _checked_us(given: Duration) -> int:
+    seconds: object = seconds_of(given)
     if not isinstance(seconds, int | float) or not 0 <= seconds <= LEASE_S_MAX:
         raise BadInput(f"seconds {seconds!r}: expected 0 to {LEASE_S_MAX:g}")
     return round(seconds * 1_000_000)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from warren.clock import Duration, seconds_of
 from warren.config import NAME_SIZE_MAX, WAIT_S_MAX
 from warren.errors import BadInput, NoReply
 from warren.message import Message, TopicReceipt
@@ -55,11 +56,20 @@ def reply_headers(headers: Mapping[str, bytes] | None, reply_to: str) -> Mapping
 
 
 def request(
-    topic: Asked, body: bytes, timeout: float, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
+    topic: Asked, body: bytes, timeout: Duration, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
 ) -> Message:
     """Put a request to `topic`, and wait for its answer; NoReply after `timeout` seconds."""
     question = ask(topic, body, timeout, key, tag, headers)
-    return question.answer(question.log.read_page(question.number, limit=1, tag=question.filter, wait=timeout))
+    page = question.log.read_page(question.number, limit=1, tag=question.filter, wait=question.timeout)
+    return question.answer(page)
+
+
+def checked_timeout_s(given: Duration) -> float:
+    """The seconds that a request waits for its answer; BadInput if it cannot wait for so long."""
+    timeout: object = seconds_of(given)
+    if not isinstance(timeout, int | float) or not 0 < timeout <= WAIT_S_MAX:
+        raise BadInput(f"timeout {timeout!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
+    return timeout
 
 
 class Question(NamedTuple):
@@ -79,11 +89,10 @@ class Question(NamedTuple):
 
 
 def ask(
-    topic: Asked, body: bytes, timeout: float, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
+    topic: Asked, body: bytes, timeout: Duration, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
 ) -> Question:
     """Put a request to `topic`, without waiting for its answer."""
-    if not 0 < timeout <= WAIT_S_MAX:
-        raise BadInput(f"timeout {timeout!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
+    timeout = checked_timeout_s(timeout)
     replies = _replies(topic)
     log = replies.partition(0)
     id = uuid.uuid4().hex

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from warren.clock import Clock
+from warren.clock import Clock, Duration, seconds_of
 from warren.config import WAIT_S_MAX
 from warren.errors import BadInput, FellBehind, NumberRetired
 from warren.message import Message
@@ -26,8 +26,9 @@ def checked_limit(limit: object) -> int:
     return limit
 
 
-def checked_wait_s(wait: object) -> float:
-    """For how long to wait for messages; BadInput for what is no time."""
+def checked_wait_s(given: Duration) -> float:
+    """For how many seconds to wait for messages; BadInput for what is no time."""
+    wait: object = seconds_of(given)
     if not isinstance(wait, int | float) or not 0 <= wait <= WAIT_S_MAX:
         raise BadInput(f"wait {wait!r}: expected seconds from 0 to {WAIT_S_MAX:.0f}")
     return float(wait)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from warren.clock import Duration
 from warren.config import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.errors import GroupClosed, LogClosed, NoSuchGroup, NoSuchTopic, NotALog, WarrenError
 from warren.message import Message
@@ -74,7 +75,7 @@ class StreamGroup:
 
     # --- Reading ---
 
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
         """Up to `limit` messages of the partitions that this member owns, ordered within each partition.
 
         Where there is none, waits up to `wait` seconds for one. FellBehind, with the partition, where retention

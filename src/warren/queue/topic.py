@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
-from warren.clock import Clock, microseconds
+from warren.clock import Clock, Duration, microseconds
 from warren.config import BODY_SIZE_MAX
 from warren.errors import GONE, BadInput, IsAQueue, NoSuchPartition, NoSuchTopic, SettingsDiffer, TooLarge
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
@@ -28,6 +28,7 @@ from warren.queue.groups import GroupOptions, configure_group, delete_group, ope
 from warren.queue.json_file import read_json
 from warren.queue.letters import Letter, letters
 from warren.queue.message_fields import Columns, Fields
+from warren.queue.places import Places
 from warren.queue.positions import Where
 from warren.queue.put_back import PutBackPart, put_back_parts
 from warren.queue.queue_group import QueueGroup
@@ -39,6 +40,7 @@ from warren.queue.stream_group import StreamGroup
 from warren.storage import Log
 from warren.storage.columns import Batch
 from warren.storage.filesystem import FileSystem
+from warren.storage.record import check_bodies
 
 if TYPE_CHECKING:
     from warren.queue.store import Store
@@ -141,7 +143,7 @@ class Topic:
     ) -> TopicReceipt: ...
 
     @overload
-    def put(self, body: bytes, *, delay: float, deliver_at: None = None, **fields: Unpack[Fields]) -> Delayed: ...
+    def put(self, body: bytes, *, delay: Duration, deliver_at: None = None, **fields: Unpack[Fields]) -> Delayed: ...
 
     @overload
     def put(
@@ -159,7 +161,7 @@ class Topic:
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
         reply_to: str = "",
-        delay: float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | float | int | None = None,
     ) -> TopicReceipt | Delayed:
         """Put one message; its receipt, when it is as durable as the topic's settings say.
@@ -195,7 +197,7 @@ class Topic:
         self,
         body: bytes,
         *,
-        timeout: float = 30.0,
+        timeout: Duration = 30.0,
         key: bytes | None = None,
         tag: str = "",
         headers: Mapping[str, bytes] | None = None,
@@ -213,7 +215,7 @@ class Topic:
 
     @overload
     def put_many(
-        self, bodies: Sequence[bytes], *, delay: float, deliver_at: None = None, **columns: Unpack[Columns]
+        self, bodies: Sequence[bytes], *, delay: Duration, deliver_at: None = None, **columns: Unpack[Columns]
     ) -> list[Delayed]: ...
 
     @overload
@@ -237,7 +239,7 @@ class Topic:
         headers: Sequence[Mapping[str, bytes] | None] | None = None,
         corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
-        delay: float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | float | int | None = None,
     ) -> Sequence[Place] | list[Delayed]:
         """Put messages together, with one commit for each partition they go to; the place of each, in order.
@@ -291,9 +293,13 @@ class Topic:
 
     def check_body(self, body: bytes) -> None:
         """TooLarge where the topic takes no such body."""
-        if len(body) > self.put_size_max:
+        try:
+            size = len(body)
+        except TypeError as error:
+            raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
+        if size > self.put_size_max:
             self.check_takes_puts()
-            raise TooLarge("body", len(body), self.put_size_max)
+            raise TooLarge("body", size, self.put_size_max)
 
     def check_bodies(self, bodies: Sequence[bytes]) -> None:
         """TooLarge where the topic takes one of them not. What is too large for any log, the log refuses."""
@@ -302,8 +308,9 @@ class Topic:
         self.check_takes_puts()
         try:
             largest = max(map(len, bodies), default=0)
-        except TypeError as error:
-            raise BadInput("every body is bytes") from error
+        except TypeError:
+            check_bodies(bodies)
+            raise
         if largest > self.put_size_max:
             raise TooLarge("body", largest, self.put_size_max)
 
@@ -379,7 +386,7 @@ class Topic:
         return member
 
     def broadcast(
-        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: float | None = None
+        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: Duration | None = None
     ) -> Broadcast:
         """Everything that is put from now on, or from `start` on, to iterate or to `read`. It keeps no position.
 
@@ -470,24 +477,6 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}, {self._partition_count} partitions, in {os.path.basename(self.store.path)}>"
-
-
-class Places(Sequence[Place]):
-    """The places of messages that went to one partition, made when they are looked at."""
-
-    def __init__(self, partition: int, numbers: range) -> None:
-        self.partition, self.numbers = partition, numbers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, row: Any) -> Any:
-        if isinstance(row, slice):
-            return Places(self.partition, self.numbers[row])
-        return Place(self.partition, self.numbers[row])
-
-    def __repr__(self) -> str:
-        return f"<Places: partition {self.partition}, {self.numbers}>"
 
 
 def _close(logs: Sequence[Log]) -> None:

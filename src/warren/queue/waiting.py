@@ -6,7 +6,7 @@ import math
 import threading
 from typing import Final
 
-from warren.clock import Clock
+from warren.clock import Clock, Duration, seconds_of
 from warren.config import DELAY_S_MAX, WAIT_S_MAX
 from warren.errors import BadInput
 
@@ -14,10 +14,11 @@ TICK_S: Final = 1e-6
 """The shortest wait for what is due at any moment."""
 
 
-def checked_delay_s(delay: float | None) -> float:
-    """`delay` in seconds, 0 for none; BadInput for what is no delay."""
-    if delay is None:
+def checked_delay_s(given: Duration | None) -> float:
+    """`given` in seconds, 0 for none; BadInput for what is no delay."""
+    if given is None:
         return 0.0
+    delay = seconds_of(given)
     if not _is_within(delay, 0, DELAY_S_MAX):
         raise BadInput(f"delay {delay!r}: expected seconds from 0 to {DELAY_S_MAX:.0f}")
     return float(delay)
@@ -44,10 +45,10 @@ def wait(condition: threading.Condition, seconds: float) -> None:
 
 
 class Deadline:
-    """Until when a call may wait: not at all, for `timeout` seconds, or without end. As `queue.Queue` means them."""
+    """Until when a call may wait: not at all, for as long as is given, or without end. As `queue.Queue` means them."""
 
-    def __init__(self, clock: Clock, block: bool, timeout: float | None) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, block: bool, given: Duration | None) -> None:
+        self._clock, timeout = clock, seconds_of(given)
         self._end_s: float | None = None
         if not block:
             self._end_s = clock.steady_s()

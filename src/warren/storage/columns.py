@@ -27,7 +27,7 @@ from warren.storage.layout import (
     SECTION_TAGS,
     aligned,
 )
-from warren.storage.record import Damage, DiskMessage, unpack_headers
+from warren.storage.record import Damage, DiskMessage, check_sequence, unpack_headers
 from warren.storage.tags import TagFilter
 
 Ends = npt.NDArray[np.uint32]
@@ -50,6 +50,7 @@ class Batch(NamedTuple):
 
     def check(self) -> None:
         """BadInput where a column is not as long as the bodies."""
+        check_sequence(self.bodies)
         for name, column in zip(self._fields[1:], self[1:], strict=True):
             if column is not None and len(column) != len(self.bodies):
                 raise BadInput(f"{name} has {len(column)} entries for {len(self.bodies)} bodies")

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from warren.clock import SYSTEM_CLOCK, Clock, microseconds
+from warren.clock import SYSTEM_CLOCK, Clock, Duration, microseconds, seconds_of
 from warren.config import (
     BLOCK_SIZE_DEFAULT,
     MAX_BLOCK_COUNT_DEFAULT,
@@ -308,10 +308,10 @@ class Log:
         )
 
     def read_page(
-        self, number: int, *, limit: int, tag: TagFilter | None, wait: float, bytes_max: int | None = None
+        self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration, bytes_max: int | None = None
     ) -> Page:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
-        deadline = self._clock.steady_s() + min(wait, WAIT_S_MAX)
+        deadline = self._clock.steady_s() + min(seconds_of(wait), WAIT_S_MAX)
         while True:
             page = read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag)
             left_s = deadline - self._clock.steady_s()
@@ -320,9 +320,9 @@ class Log:
             number = page.next_number
             self.wait(number, left_s)
 
-    def wait(self, number: int, seconds: float) -> bool:
+    def wait(self, number: int, seconds: Duration) -> bool:
         """Wait until message `number` is there, at most `seconds`; whether it is."""
-        deadline = self._clock.steady_s() + min(seconds, WAIT_S_MAX)
+        deadline = self._clock.steady_s() + min(seconds_of(seconds), WAIT_S_MAX)
         while True:
             bell, value = self._start_waiting()
             left_s = deadline - self._clock.steady_s()

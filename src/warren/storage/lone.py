@@ -51,7 +51,7 @@ def pack_lone(body: bytes, tag: str, marker: bytes) -> Packed:
             (_head(tag), table, body, PADDING[-size % ALIGNMENT], marker, PADDING[-marker_size % ALIGNMENT])
         )
     except TypeError as error:
-        raise BadInput("every body is bytes") from error
+        raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
     return Packed(payload, crc32c(payload), 1)
 
 

@@ -43,6 +43,7 @@ from warren.storage.layout import (
 )
 from warren.storage.record import (
     Packed,
+    check_bodies,
     check_corr_offset,
     columns_at,
     key_bytes,
@@ -73,6 +74,7 @@ def pack_many(
         return list(pack_batch(batch, tag, compression, record_size_max, marker))
     if marker:
         raise UnsupportedByVersion("a marker", 1)
+    check_bodies(batch.bodies)
     return [_pack_row(format, batch, row, tag) for row in range(len(batch.bodies))]
 
 
@@ -91,8 +93,9 @@ def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, m
     """As few records as hold the whole batch, each with the marker. None is over the limit unless one message is."""
     try:
         offsets = _offsets(batch.bodies)
-    except TypeError as error:
-        raise BadInput("every body is bytes") from error
+    except TypeError:
+        check_bodies(batch.bodies)
+        raise
 
     def pack(start: int, end: int) -> Packed:
         return pack_columns(batch.part(start, end), ends_of(offsets, start, end), tag, compression, marker)
@@ -156,8 +159,9 @@ def pack_columns(batch: Batch, ends: Ends, tag: str = "", compression: int = 0, 
     """One record that holds the whole batch, ready to be stamped. `tag` is what all share."""
     try:
         bodies = b"".join(batch.bodies)
-    except TypeError as error:
-        raise BadInput("every body is bytes") from error
+    except TypeError:
+        check_bodies(batch.bodies)
+        raise
     if len(bodies) != ends[-1]:
         raise BadInput("every body is bytes, one by one: a memoryview of larger items is none")
     sections: Sections = [(SECTION_BODY_ENDS, ends.tobytes()), (SECTION_BODIES, bodies)]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
+from warren.clock import Duration
 from warren.config import FILTER_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.errors import CorruptRecord
 from warren.message import Message
@@ -91,7 +92,7 @@ class Readable(Protocol):
     @property
     def end(self) -> int: ...
     def find_time(self, when: datetime | float | int) -> int: ...
-    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page: ...
+    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Page: ...
     def standing(self, number: int) -> Standing: ...
     def block_of(self, number: int) -> BlockRange: ...
     def number_at(self, block_number: int, position: int) -> int: ...
@@ -122,7 +123,7 @@ class QueueReader:
         """The filter; None where every message passes."""
         return self._filter.text if self._filter else None
 
-    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: float = 0.0) -> list[Message]:
+    def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
         """Up to `limit` messages that pass the filter. Where there is none yet, waits up to `wait` seconds for one."""
         page = self._log.read_page(self._position, limit=limit, tag=self._filter, wait=wait)
         self._position = page.next_number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from mmap import mmap
 from typing import Any, Final, NamedTuple
 
@@ -92,6 +92,20 @@ def check_body(body: bytes) -> None:
         raise BadInput(f"a body is bytes, not {type(body).__name__}")
     if len(body) > BODY_SIZE_MAX:
         raise TooLarge("body", len(body), BODY_SIZE_MAX)
+
+
+def check_sequence(bodies: Sequence[bytes]) -> None:
+    """Raises BadInput if these are not several bodies, whatever each of them is."""
+    if not hasattr(bodies, "__len__") or not hasattr(bodies, "__getitem__"):
+        raise BadInput(f"bodies are a list or another sequence of bytes, not {type(bodies).__name__}")
+
+
+def check_bodies(bodies: Sequence[bytes]) -> None:
+    """Raises BadInput, naming the first, if one of these is no body."""
+    check_sequence(bodies)
+    for row, body in enumerate(bodies):
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise BadInput(f"bodies[{row}] is of type {type(body).__name__}: every body is bytes")
 
 
 def text_bytes(what: str, text: str, size_max: int) -> bytes:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from warren.clock import Duration, seconds_of
 from warren.config import (
     APPLICATION_NAME_SIZE_MAX,
     TRANSACTION_ID_SIZE_MAX,
@@ -98,9 +99,10 @@ class Coordinator:
 
     # --- While it is open ---
 
-    def begin(self, timeout_s: float, id: str | None, prepared_timeout_s: float | None) -> Transaction:
+    def begin(self, timeout: Duration, id: str | None, prepared_timeout: Duration | None) -> Transaction:
         """A new transaction. TransactionExists where the id belongs to one that was not aborted."""
         self._store.check_open()
+        timeout_s, prepared_timeout_s = seconds_of(timeout), seconds_of(prepared_timeout)
         _check_timeout("timeout", timeout_s)
         if prepared_timeout_s is not None:
             _check_timeout("prepared_timeout", prepared_timeout_s)

@@ -18,6 +18,7 @@ from warren.storage.kafka_batch import pack_kafka
 from warren.storage.packing import pack_batch
 from warren.storage.record import (
     Packed,
+    check_bodies,
     check_body,
     check_corr_offset,
     key_bytes,
@@ -139,6 +140,7 @@ class Limits(NamedTuple):
     def plain_rows(self, bodies: Sequence[bytes], tag: str) -> list[Row]:
         """Messages that are nothing but bodies with one tag for all: as `row` gives them, with fewer calls."""
         if self.version == 1 or not bodies or set(map(type, bodies)) != {bytes}:
+            check_bodies(bodies)
             return [self.row(body, tag) for body in bodies]
         # The largest is checked for all.
         largest = self.row(max(bodies, key=len), tag)

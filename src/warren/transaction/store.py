@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import warren.queue.store
-from warren.clock import SYSTEM_CLOCK, Clock
+from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.transaction.coordinator import (
@@ -53,9 +53,9 @@ class Store(warren.queue.store.Store):
 
     def transaction(
         self,
-        timeout: float = TRANSACTION_TIMEOUT_S_DEFAULT,
+        timeout: Duration = TRANSACTION_TIMEOUT_S_DEFAULT,
         id: str | None = None,
-        prepared_timeout: float | None = None,
+        prepared_timeout: Duration | None = None,
     ) -> Transaction:
         """A transaction: what is put to it happens when it is committed, all of it or nothing.
 

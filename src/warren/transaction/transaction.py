@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
+from warren.clock import Duration
 from warren.config import TRANSACTION_MEMORY_MAX
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.message import NO_CORR_OFFSET, Message
@@ -18,7 +19,7 @@ from warren.queue.queue_group import QueueGroup
 from warren.queue.routing import rows_by_partition
 from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import Topic
-from warren.storage.record import Packed
+from warren.storage.record import Packed, check_bodies, check_sequence
 from warren.transaction.entry import GroupName, Place, Target
 from warren.transaction.rows import Limits, Row, Rows
 from warren.transaction.states import Event, State, next_state
@@ -95,7 +96,7 @@ class Transaction:
         id: str = "",
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
-        delay: float | None = None,
+        delay: Duration | None = None,
         deliver_at: datetime | float | int | None = None,
     ) -> None:
         """Put one message when the transaction is committed. The topic is made now where there is none.
@@ -152,6 +153,7 @@ class Transaction:
         """Put messages together when the transaction is committed. Without keys all go to one partition."""
         if tag and tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
+        check_sequence(bodies)
         with self.mutex:
             found, limits, _, _ = self._change(topic)
             columns: dict[str, tuple[Sequence[Any] | None, Any]] = {
@@ -166,6 +168,7 @@ class Transaction:
             if all(column is None for column, _ in columns.values()):
                 self._add_all(Place(found.name, keyless), limits.plain_rows(bodies, tag))
                 return
+            check_bodies(bodies)
             filled = [_filled(name, column, len(bodies), usual) for name, (column, usual) in columns.items()]
             rows = [limits.row(*fields) for fields in zip(bodies, *filled, strict=True)]
             if partition is not None or keys is None:

@@ -12,6 +12,7 @@ from warren.protocol.api import ApiKey, served
 from warren.protocol.codec import INT32
 from warren.protocol.heads import Request, request_frame
 from warren.protocol.kafka_codec import Fields, decode_response, encode_request
+from warren.protocol.own_schemas import OwnKey
 
 
 class Caller:
@@ -22,7 +23,7 @@ class Caller:
         self._socket = socket.create_connection(address, PATIENCE_S)
         self._count = 0
 
-    def call(self, key: ApiKey, version: int, values: dict[str, Any]) -> Fields:
+    def call(self, key: ApiKey | OwnKey, version: int, values: dict[str, Any]) -> Fields:
         """The answer to a request."""
         self._count += 1
         is_flexible = served(key, version).is_flexible(version)

@@ -130,7 +130,7 @@ def test_every_request_refuses_a_path_for_a_topic(broker: RunningBroker, path: s
 def test_no_request_makes_a_file_of_a_path(broker: RunningBroker, path: str, tmp_path: Path) -> None:
     with Caller(broker) as caller:
         caller.produce("orders", batch_of([(None, b"1", [])]))
-        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})  # type: ignore[arg-type]
+        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})
         for api in APIS.values():
             if api.key in SKIPPED:
                 continue
@@ -150,7 +150,7 @@ def test_what_lies_elsewhere_is_not_taken_for_a_topic(broker: RunningBroker, tmp
     before = {each: each.read_bytes() for each in elsewhere.rglob("*") if each.is_file()}
     path = "../../evil"
     with Caller(broker) as caller:
-        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})  # type: ignore[arg-type]
+        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})
         for api in APIS.values():
             if api.key in SKIPPED:
                 continue

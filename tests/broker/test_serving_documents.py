@@ -13,12 +13,12 @@ from tests.tidy.documents import rows
 from tests.tidy.source import ROOT
 from tests.tidy.style import forbidden_words
 from warren.broker.configuration import read_configuration
-from warren.broker.dispatch import HANDLERS
-from warren.broker.security.guards import GUARDS
+from warren.broker.security.table import HTTP, KAFKA, OWN
 from warren.broker.service import check_address
 from warren.broker.topic_configs import CONFIGS, FIXED
 from warren.cli.main import app
 from warren.protocol.api import APIS
+from warren.protocol.own_schemas import OwnKey
 
 BROKER = (ROOT / "docs/broker.md").read_text()
 DEPLOY = ROOT / "deploy"
@@ -59,13 +59,18 @@ def test_the_names_of_settings_are_those_of_the_code() -> None:
     assert all(f"`{name}`" in BROKER for name in FIXED)
 
 
-def test_every_request_stands_with_the_right_that_it_needs() -> None:
-    text = " ".join(cell for cell, _ in rows(BROKER, "Rights", "request", "needs"))
-    free = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "DescribeCluster"}
-    like_another = {"ConsumerGroupDescribe", "ShareGroupDescribe"}
-    served = {APIS[key].name for key in HANDLERS if key in GUARDS}
+def test_the_tables_of_rights_are_those_of_the_code() -> None:
+    tables = {
+        "Rights of Kafka's clients": {APIS[key].name: row.words for key, row in KAFKA.items()},
+        "Rights of `warren.connect`": {OwnKey(key).title: row.words for key, row in OWN.items()},
+        "Rights over HTTP": {route: row.words for route, row in HTTP.items()},
+    }
 
-    assert served - set(re.findall(r"\w+", text)) == free - {"ApiVersions"} | like_another
+    for title, table in tables.items():
+        found = rows(BROKER, title, "request", "needs")
+        written = [(name.strip("` "), needs) for names, needs in found for name in names.split(", ")]
+
+        assert sorted(written) == sorted(table.items())
 
 
 def test_the_configuration_for_servers_can_be_read_and_needs_no_insecure() -> None:

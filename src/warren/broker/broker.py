@@ -26,8 +26,8 @@ from warren.broker.own.transaction_memory import TransactionMemory
 from warren.broker.places import Places
 from warren.broker.producers import Producers
 from warren.broker.progress import Progress
+from warren.broker.security.denials import Denials
 from warren.broker.security.logins import Logins
-from warren.broker.security.own_guards import own_refusal
 from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.sasl import refusal_to_stranger
 from warren.broker.security.users import Users
@@ -40,7 +40,6 @@ from warren.broker.unpacking import Unpacking
 from warren.config import BROKER_THREADS, STRANGERS_PART
 from warren.errors import UnsupportedRequest
 from warren.protocol.deliver_at import NAME
-from warren.protocol.own_schemas import OwnKey
 from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
@@ -76,7 +75,7 @@ class Broker:
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
         self.logins = Logins(store.clock.steady_s)
-        self.rights = self._asked_rights()
+        self.rights, self.denials = self._asked_rights(), Denials()
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
@@ -144,10 +143,6 @@ class Broker:
             refusal = refusal_to_stranger(call)
             if refusal is not None:
                 return refusal
-        if self.rights is not None and call.request.api_key >= OwnKey.OPEN_SESSION:
-            refusal = own_refusal(call)
-            if refusal is not None:
-                return refusal
         return handler(call)
 
     def serves(self, api_key: int) -> bool:
@@ -189,6 +184,7 @@ class Broker:
         """Let go of everything but the store."""
         for connection in list(self.connections):
             connection.abort()
+        self.denials.close()
         self.sessions.close()
         self.transactions.stop()
         self.door.close()

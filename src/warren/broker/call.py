@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
+from warren.broker.security.asker import Asker
 from warren.protocol.codec import Buffer
 from warren.protocol.heads import Request
 
@@ -53,7 +53,7 @@ class Parked(Later):
         self.rung.cancel()
 
 
-class Call:
+class Call(Asker):
     """A request, the broker that serves it, and who sent it. Nobody changes it."""
 
     __slots__ = ("broker", "peer", "request", "version")
@@ -61,15 +61,6 @@ class Call:
     def __init__(self, broker: Broker, peer: Peer, request: Request) -> None:
         self.broker, self.peer, self.request = broker, peer, request
         self.version = request.version
-
-    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""
-        rights = self.broker.rights
-        return rights is None or rights.may(self.peer, operation, kind, name)
-
-    def may_create(self, topic: str) -> bool:
-        """Whether whoever asks may make this topic."""
-        return self.may(Operation.CREATE, Kind.TOPIC, topic) or self.may(Operation.CREATE, Kind.CLUSTER, CLUSTER_NAME)
 
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]

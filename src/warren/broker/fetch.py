@@ -91,7 +91,7 @@ def _parked(
         if later.is_dropped:
             return
         try:
-            found = _fetched(wanted, call.broker.budget.answer_size_max(size_max))
+            found = _fetched(_still_allowed(call, wanted), call.broker.budget.answer_size_max(size_max))
             left_s = deadline - loop.time()
             if found.size >= size_min or found.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
                 answer: Answer | BaseException = _answer(call, found)
@@ -148,6 +148,8 @@ async def _work(
                 break
             later.rung = loop.create_future()
             await broker.long_polls.wait(logs, left_s, later.rung)
+            allowed = _still_allowed(call, [topic for _, topic in wanted])
+            wanted = [(place, topic) for (place, _), topic in zip(wanted, allowed, strict=True)]
     except Exception as error:  # noqa: BLE001  # It is told to the connection.
         answer = error
     if not later.is_dropped:
@@ -173,6 +175,29 @@ async def _fetched_in_turns(
 # --- What was asked for ---
 
 
+def _still_allowed(call: Call, wanted: Sequence[WantedTopic]) -> Sequence[WantedTopic]:
+    """What was asked for, but topics refused whose right is gone since: a fetch may wait for long."""
+    if call.broker.rights is None:
+        return wanted
+    return [
+        topic
+        if call.may(Operation.READ, Kind.TOPIC, topic.name or _name_of(call, topic.topic_id))
+        else topic._replace(partitions=[_refused(part) for part in topic.partitions])
+        for topic in wanted
+    ]
+
+
+def _name_of(call: Call, topic_id: bytes) -> str:
+    try:
+        return str(call.broker.topics.recall_by_id(topic_id).name)
+    except WarrenError:
+        return ""
+
+
+def _refused(part: Wanted) -> Wanted:
+    return part._replace(log=None, error=Code.TOPIC_AUTHORIZATION_FAILED)
+
+
 def _wanted_topic(call: Call, asked: AskedTopic) -> WantedTopic:
     is_by_id = call.version >= TOPIC_IDS_FROM
     name, topic_id, _ = asked
@@ -185,6 +210,7 @@ def _wanted_topic(call: Call, asked: AskedTopic) -> WantedTopic:
     except WarrenError as error:
         return WantedTopic(name, topic_id, [_not_there(part, code_of(error)) for part in asked.partitions])
     if not call.may(Operation.READ, Kind.TOPIC, topic.name):
+        call.denied(Operation.READ, Kind.TOPIC, str(topic.name))
         refused = [_not_there(part, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
         return WantedTopic(name, topic_id, refused)
     parts = []

@@ -13,6 +13,7 @@ from warren.broker.lone_produce import produce_lone
 from warren.broker.looking import is_looked_into_next
 from warren.broker.partition_rows import TWICE, once_each, pieces_of
 from warren.broker.refusals import refusal, refused
+from warren.broker.security.guards import REFUSALS
 from warren.broker.security.rights import Kind, Operation
 from warren.config import LOOP_ROWS_AT_ONCE
 from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
@@ -60,39 +61,21 @@ def _produced(call: Call, request: ProduceRequest) -> Answer | Awaitable[Answer]
         request = request._replace(topics=wanted)
         if repeated or sum(len(topic.partitions) for topic in wanted) > LOOP_ROWS_AT_ONCE:
             return _in_turns(call, request, repeated)
-    topics = _begun(call, request, request.topics)
+    topics = [_topic(call, request, topic) for topic in request.topics]
     if all(type(each) is PartitionStored for _, parts in topics for each in parts):
         return _answer(call, request, topics)  # type: ignore[arg-type]
     return _later(call, request, topics)
-
-
-def _begun(
-    call: Call, request: ProduceRequest, wanted: Sequence[ProducedTopic]
-) -> list[tuple[ProducedTopic, list[Stored]]]:
-    """What becomes of these topics of the request, now or later."""
-    if not _may_use_id(call, request.transactional_id):
-        return [(topic, _refused_id(topic)) for topic in wanted]
-    return [_topic(call, request, topic) for topic in wanted]
 
 
 async def _in_turns(call: Call, request: ProduceRequest, repeated: Mapping[int, Sequence[int]]) -> Answer:
     """Many partitions are stored some at a time, so that other requests are answered in between."""
     done: list[list[PartitionStored]] = [[] for _ in request.topics]
     async for place, piece in call.broker.turns.over(list(pieces_of(request.topics))):
-        for _, parts in _begun(call, request, [piece]):
-            done[place] += await asyncio.gather(*(_done(call, each) for each in parts))
+        _, parts = _topic(call, request, piece)
+        done[place] += await asyncio.gather(*(_done(call, each) for each in parts))
     for place, numbers in repeated.items():
         done[place] += [refused(number, Code.INVALID_REQUEST, TWICE) for number in numbers]
     return _answer(call, request, list(zip(request.topics, done, strict=True)))
-
-
-def _may_use_id(call: Call, transactional_id: str | None) -> bool:
-    """Checks the right to the transactional id, if there is one: other users can guess its producer id and epoch."""
-    return transactional_id is None or call.may(Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id)
-
-
-def _refused_id(topic: ProducedTopic) -> list[Stored]:
-    return [refused(part.partition, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for part in topic.partitions]
 
 
 def _answer(
@@ -128,6 +111,10 @@ async def _done(call: Call, put: Stored) -> PartitionStored:
 
 def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[ProducedTopic, list[Stored]]:
     """What becomes of each partition, now or later."""
+    id = request.transactional_id
+    if id is not None and not call.may(Operation.WRITE, Kind.TRANSACTIONAL_ID, id):
+        # Other users can guess the producer id and the epoch that belong to it.
+        return asked, _denied(call, asked, Operation.WRITE, Kind.TRANSACTIONAL_ID, id)
     if request.acks not in ACKS:
         return asked, [refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in asked.partitions]
     topics = call.broker.topics
@@ -137,16 +124,23 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
         if asked.topic_id or not call.broker.settings.auto_create_topics:
             code = Code.UNKNOWN_TOPIC_ID if asked.topic_id else code_of(error)
             return asked, [refused(part.partition, code) for part in asked.partitions]
-        if not (call.may(Operation.WRITE, Kind.TOPIC, asked.name) and call.may_create(asked.name)):
-            return asked, [refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
+        missing = None if call.may_create(asked.name) else Operation.CREATE
+        missing = missing if call.may(Operation.WRITE, Kind.TOPIC, asked.name) else Operation.WRITE
+        if missing is not None:
+            return asked, _denied(call, asked, missing, Kind.TOPIC, asked.name)
         return asked, [_made(call, request, asked.name, part) for part in asked.partitions]
     except WarrenError as error:
         return asked, [refusal(part.partition, error) for part in asked.partitions]
     if not call.may(Operation.WRITE, Kind.TOPIC, topic.name):
-        return asked, [refused(part.partition, Code.TOPIC_AUTHORIZATION_FAILED) for part in asked.partitions]
+        return asked, _denied(call, asked, Operation.WRITE, Kind.TOPIC, str(topic.name))
     if topic.is_queue:
         return asked, [refusal(part.partition, IsAQueue(str(topic.name))) for part in asked.partitions]
     return asked, [_partition(call, request, topic, part) for part in asked.partitions]
+
+
+def _denied(call: Call, asked: ProducedTopic, operation: Operation, kind: Kind, name: str) -> list[Stored]:
+    code, message = REFUSALS[kind], str(call.denied(operation, kind, name))
+    return [refused(part.partition, code, message) for part in asked.partitions]
 
 
 async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPartition) -> PartitionStored:

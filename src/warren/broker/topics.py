@@ -6,13 +6,16 @@ import uuid
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from warren.errors import GONE, NoSuchTopic, WarrenError
 from warren.queue import store_paths
 from warren.queue.json_file import read_json
 from warren.queue.topic import Topic
 from warren.transaction.store import Store
+
+if TYPE_CHECKING:
+    from warren.broker.security.asker import Asker
 
 NO_ID: Final = bytes(16)
 FOUND_S: Final = 0.25
@@ -146,3 +149,18 @@ class Topics:
     def make(self, name: str) -> Topic:
         """The topic `name`, made where there is none."""
         return self._store.topic(name)
+
+
+async def found_or_made(asker: Asker, name: str) -> Topic:
+    """The topic that a put names. Makes it if there is none and `auto_create_topics` says so.
+
+    Raises NoSuchTopic if it is not made, and NoRight if the user may not make it.
+    """
+    broker = asker.broker
+    try:
+        return broker.topics.find(name)
+    except NoSuchTopic:
+        if not broker.settings.auto_create_topics:
+            raise
+    asker.check_creates(name)
+    return await broker.in_thread(broker.topics.make, name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from warren.errors.http import (
     HttpError,
-    NoRight,
     NoSuchMessage,
     NoSuchPage,
     NotAcceptedKind,
@@ -38,6 +37,7 @@ from warren.errors.serving import (
     BadConfiguration,
     BrokerMissing,
     CannotListen,
+    NoRight,
     NoSuchUser,
     OpenToAll,
     ServingError,
@@ -115,7 +115,6 @@ from warren.errors.wire import (
     BadRecord,
     KafkaMissing,
     MalformedRequest,
-    NotAllowed,
     NotAuthenticated,
     ProtocolError,
     UnsupportedRequest,
@@ -176,7 +175,6 @@ __all__ = [
     "NotAQueueFile",
     "NotAStore",
     "NotAcceptedKind",
-    "NotAllowed",
     "NotAuthenticated",
     "NotOwner",
     "NotWrittenYet",

@@ -63,16 +63,6 @@ class TopicExists(HttpError):
         self.topic = topic
 
 
-class NoRight(HttpError):
-    """Whoever asks has no right to it."""
-
-    code = "no_right"
-
-    def __init__(self, who: str, operation: str, kind: str, name: str) -> None:
-        super().__init__(f"{who} has no right to {operation} {kind} {name!r}")
-        self.who, self.operation, self.kind, self.name = who, operation, kind, name
-
-
 class WrongPlace(HttpError):
     """The request was made by a page of another site, or by a name that this machine does not have."""
 

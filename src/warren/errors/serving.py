@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from warren.errors.root import BadInput, WarrenError
+
+VERBS: Final[Mapping[str, str]] = MappingProxyType(
+    {"all": "do everything to", "describe_configs": "see the settings of", "alter_configs": "change the settings of"}
+)
+"""Operations as verbs, if they are not verbs themselves."""
+FLAGS: Final[Mapping[str, str]] = MappingProxyType(
+    {"topic": "--topic", "group": "--group", "transactional_id": "--transaction"}
+)
+"""By kind of thing, the flag of `warren acl` that names one."""
 
 
 class ServingError(WarrenError):
@@ -86,6 +98,24 @@ class TooManyLogins(ServingError):
 
     def __init__(self) -> None:
         super().__init__("too many logins from this address, or of this user, have failed; try again later")
+
+
+class NoRight(ServingError):
+    """The user has no right to do this. The sentence names the command by which an administrator grants it.
+
+    It is the same whether the thing is there or not.
+    """
+
+    code = "no_right"
+
+    def __init__(self, user: str, operation: str, kind: str, name: str) -> None:
+        thing = f"{kind.replace('_', ' ')} {name!r}" if kind in FLAGS else f"the {kind}"
+        flag = f"{FLAGS[kind]} {shlex.quote(name)}" if kind in FLAGS else f"--{kind}"
+        super().__init__(
+            f"user {user!r} may not {VERBS.get(operation, operation)} {thing}; an admin grants it with: "
+            f"warren acl add --user {shlex.quote(user)} {flag} --operation {operation}"
+        )
+        self.user, self.operation, self.kind, self.name = user, operation, kind, name
 
 
 class UserExists(ServingError, BadInput):

@@ -71,16 +71,6 @@ class KafkaMissing(ProtocolError):
         self.what = what
 
 
-class NotAllowed(ProtocolError):
-    """A request that its sender has no right to, and that has no place for saying so."""
-
-    code = "not_allowed"
-
-    def __init__(self, api_key: int, who: str) -> None:
-        super().__init__(f"{who} has no right to requests of API key {api_key}")
-        self.api_key, self.who = api_key, who
-
-
 class NotAuthenticated(ProtocolError):
     """A request of a client that has not logged in, to a broker that wants a user."""
 

@@ -1,4 +1,4 @@
-"""Who asks over HTTP, and what they may: the users, passwords and rights of the broker."""
+"""Who asks over HTTP: the users and passwords of the broker."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import asyncio
 import base64
 import binascii
 import ipaddress
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from warren.broker.peer import Peer
 from warren.broker.security.sasl import PLAIN, failed_login
 from warren.config import AUTHENTICATION_ANSWER_S
-from warren.errors import AuthenticationFailed, NoRight, WarrenError, WrongPlace
+from warren.errors import AuthenticationFailed, WarrenError, WrongPlace
 from warren.gateway.exchange import Head
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
-    from warren.broker.security.rights import Kind, Operation
-
-Need = tuple["Operation", "Kind", str]
 
 
 class Access:
@@ -84,13 +80,6 @@ class Access:
             raise WrongPlace("Origin", origin)
         if self._is_local and not self._broker.settings.sasl and not _is_address(host):
             raise WrongPlace("Host", host)
-
-    def check_rights(self, peer: Peer, needs: Sequence[Need]) -> None:
-        """NoRight where one of them is missing."""
-        rights = self._broker.rights
-        for operation, kind, name in needs:
-            if rights is not None and not rights.may(peer, operation, kind, name):
-                raise NoRight(peer.user, operation.name.lower(), kind.name.lower(), name)
 
 
 def _is_address(host: str) -> bool:

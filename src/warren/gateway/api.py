@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.broker.security.rights import Operation
 from warren.broker.statistics import document_of
 from warren.config import FILTER_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX, PARTITIONS_MAX
 from warren.gateway import groups, health, page, parked, prometheus, putting, reading, topics
@@ -14,7 +13,7 @@ from warren.gateway.counts import Counts
 from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.groups import Work
 from warren.gateway.json_messages import ENCODINGS, NUMBER_MAX, READ_FIELDS
-from warren.gateway.routes import Handler, Needs, Parameter, Route, Routes, cluster, nothing, on_group, on_topic
+from warren.gateway.routes import Handler, Parameter, Route, Routes
 from warren.gateway.shapes import Fields, Moment, Plain, Seconds, Text, Truth, Whole
 
 SHAPES: Final[Mapping[str, Plain]] = MappingProxyType(
@@ -57,76 +56,68 @@ def routes_of(openapi: Handler, counts: Counts) -> Routes:
 def _broker_routes(openapi: Handler, counts: Counts) -> list[Route]:
     html, text = "text/html; charset=utf-8", prometheus.KIND
     return [
-        Route("GET", "/", page.show, "A page for people", nothing, kind=html),
+        Route("GET", "/", page.show, "A page for people", kind=html),
         _health("/healthz", health.healthz, "Is it alive?", health.HEALTH),
         _health("/readyz", health.readyz, "Does it serve?", health.READINESS),
-        Route(
-            "GET", "/metrics", prometheus.Exposition(counts).show, "For Prometheus", cluster, kind=text, is_spared=True
-        ),
-        Route("GET", "/openapi.json", openapi, "This document", nothing, is_free=True),
-        Route("GET", "/v1/statistics", statistics, "What the broker has done", cluster),
+        Route("GET", "/metrics", prometheus.Exposition(counts).show, "For Prometheus", kind=text, is_spared=True),
+        Route("GET", "/openapi.json", openapi, "This document", is_free=True),
+        Route("GET", "/v1/statistics", statistics, "What the broker has done"),
     ]
 
 
 def _topic_routes() -> list[Route]:
-    read, write = on_topic(Operation.READ), on_topic(Operation.WRITE)
-    change = on_topic(Operation.ALTER, Operation.ALTER_CONFIGS)
     messages, waiting = f"{_TOPIC}/messages", f"{_TOPIC}/scheduled"
     after = Parameter(parked.PARKED_ID, "those behind the one with this id")
     return [
-        Route("GET", "/v1/topics", topics.list_topics, "All topics", nothing, answer=topics.TOPICS),
+        Route("GET", "/v1/topics", topics.list_topics, "All topics", answer=topics.TOPICS),
         Route(
             "POST",
             "/v1/topics",
             topics.create_topic,
             "Make a topic",
-            nothing,
             body=topics.CREATION,
             answer=topics.DESCRIPTION,
             status=201,
             told=(409,),
         ),
-        _on("GET", _TOPIC, topics.describe_topic, "A topic", on_topic(Operation.DESCRIBE))._replace(
-            answer=topics.DESCRIPTION
-        ),
-        _on("PATCH", _TOPIC, topics.configure_topic, "Change settings of a topic", change)._replace(
+        _on("GET", _TOPIC, topics.describe_topic, "A topic")._replace(answer=topics.DESCRIPTION),
+        _on("PATCH", _TOPIC, topics.configure_topic, "Change settings of a topic")._replace(
             body=topics.CHANGES, answer=topics.DESCRIPTION
         ),
-        _on("DELETE", _TOPIC, topics.delete_topic, "Remove a topic", on_topic(Operation.DELETE))._replace(status=204),
-        _on("POST", messages, putting.put, "Put messages", write)._replace(
+        _on("DELETE", _TOPIC, topics.delete_topic, "Remove a topic")._replace(status=204),
+        _on("POST", messages, putting.put, "Put messages")._replace(
             body=putting.PUT, answer=putting.PUT_ANSWER, status=201, told=(404, 507)
         ),
-        _on("GET", messages, reading.read, "Read messages", read)._replace(
+        _on("GET", messages, reading.read, "Read messages")._replace(
             query=_READING, answer=reading.READ_ANSWER, told=(404, 410)
         ),
-        _on("GET", messages + "/{partition}/{number}", reading.read_one, "Read one message", read)._replace(
+        _on("GET", messages + "/{partition}/{number}", reading.read_one, "Read one message")._replace(
             query=MappingProxyType({"encoding": _ENCODING}), answer=READ_FIELDS, told=(404, 410)
         ),
-        _on("GET", waiting, parked.list_scheduled, "Messages that are not due yet", read)._replace(
+        _on("GET", waiting, parked.list_scheduled, "Messages that are not due yet")._replace(
             query=MappingProxyType({"limit": _LIMIT, "after": after}), answer=parked.SCHEDULED
         ),
-        _on("DELETE", waiting + "/{id}", parked.cancel_scheduled, "Cancel a delayed message", write)._replace(
+        _on("DELETE", waiting + "/{id}", parked.cancel_scheduled, "Cancel a delayed message")._replace(
             answer=parked.CANCELLED
         ),
     ]
 
 
 def _group_routes(work: Work) -> list[Route]:
-    use, show = on_group(Operation.READ), on_group(Operation.DESCRIBE, Operation.DESCRIBE)
     settled = {"status": 204, "told": (404, 409)}
     dead = f"{_GROUP}/dead"
     found = [
-        Route("GET", "/v1/groups", groups.list_groups, "All groups", nothing, answer=groups.GROUPS),
-        _on("GET", f"{_TOPIC}/groups", groups.list_groups, "Groups of a topic", on_topic(Operation.DESCRIBE)),
-        _on("GET", _GROUP, groups.describe_group, "A group, and how far behind it is", show),
-        _on("PUT", _GROUP, groups.configure_group, "Make or change a queue group", use),
-        _on("DELETE", _GROUP, groups.delete_group, "Remove a group", on_group(Operation.DELETE)),
-        _on("POST", f"{_GROUP}/take", work.take, "Take messages of a queue group", use),
-        _on("POST", f"{_GROUP}/ack", work.ack, "Acknowledge messages", use),
-        _on("POST", f"{_GROUP}/nack", work.nack, "Give messages back that failed", use),
-        _on("POST", f"{_GROUP}/extend", work.extend, "Lease messages for longer", use),
-        _on("GET", dead, parked.list_dead, "Dead letters", use),
-        _on("POST", f"{dead}/redrive", parked.redrive, "Put dead letters back", use),
+        Route("GET", "/v1/groups", groups.list_groups, "All groups", answer=groups.GROUPS),
+        _on("GET", f"{_TOPIC}/groups", groups.list_groups, "Groups of a topic"),
+        _on("GET", _GROUP, groups.describe_group, "A group, and how far behind it is"),
+        _on("PUT", _GROUP, groups.configure_group, "Make or change a queue group"),
+        _on("DELETE", _GROUP, groups.delete_group, "Remove a group"),
+        _on("POST", f"{_GROUP}/take", work.take, "Take messages of a queue group"),
+        _on("POST", f"{_GROUP}/ack", work.ack, "Acknowledge messages"),
+        _on("POST", f"{_GROUP}/nack", work.nack, "Give messages back that failed"),
+        _on("POST", f"{_GROUP}/extend", work.extend, "Lease messages for longer"),
+        _on("GET", dead, parked.list_dead, "Dead letters"),
+        _on("POST", f"{dead}/redrive", parked.redrive, "Put dead letters back"),
     ]
     more: dict[str, dict[str, object]] = {
         "GET /v1/topics/{topic}/groups": {"answer": groups.GROUPS},
@@ -144,9 +135,9 @@ def _group_routes(work: Work) -> list[Route]:
 
 
 def _health(path: str, handle: Handler, what: str, answer: Fields) -> Route:
-    return Route("GET", path, handle, what, nothing, answer=answer, is_free=True, is_spared=True)
+    return Route("GET", path, handle, what, answer=answer, is_free=True, is_spared=True)
 
 
-def _on(method: str, path: str, handle: Handler, what: str, needs: Needs) -> Route:
+def _on(method: str, path: str, handle: Handler, what: str) -> Route:
     """A route that something is named in, which may not be there."""
-    return Route(method, path, handle, what, needs, told=(404,))
+    return Route(method, path, handle, what, told=(404,))

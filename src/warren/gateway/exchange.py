@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
-from warren.errors import NoRight
+from warren.broker.security.asker import Asker
+from warren.broker.security.needs import Row, check
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -43,14 +43,15 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Asker):
     """A request whose parts were checked: what stood in the path, in the query and in the body, and who asks.
 
-    `is_gone` tells whether the client still waits for the answer.
+    `row` is what it needs rights for. `is_gone` tells whether the client still waits for the answer.
     """
 
     broker: Broker
     peer: Peer
+    row: Row
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
@@ -60,16 +61,9 @@ class Asked:
         """Until when a request may wait that asks for so long, by the event loop's time."""
         return asyncio.get_running_loop().time() + min(wait_s, self.broker.limits.fetch_wait_s_max)
 
-    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether whoever asks may do this; everybody may do everything where rights are not asked for."""
-        rights = self.broker.rights
-        return rights is None or rights.may(self.peer, operation, kind, name)
-
-    def check_creates(self, topic: str) -> None:
-        """NoRight where whoever asks may not make this topic."""
-        named = (Kind.TOPIC, topic), (Kind.CLUSTER, CLUSTER_NAME)
-        if not any(self.may(Operation.CREATE, kind, name) for kind, name in named):
-            raise NoRight(self.peer.user, "create", "topic", topic)
+    def check(self) -> None:
+        """Raises NoRight if the user has not the rights that the request needs, as far as it has been read."""
+        check(self, self.row, self)
 
 
 def json_reply(document: object, status: int = 200) -> Reply:

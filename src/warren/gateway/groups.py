@@ -135,6 +135,8 @@ class Work:
             if all(log.end == end for log, end in ends):
                 # Leases that run out ring nobody: they are looked for.
                 await broker.long_polls.wait([log for log, _ in ends], min(left_s, OWN_LOOK_S))
+                # The right may be gone after so long.
+                asked.check()
         if asked.is_gone():
             await broker.in_thread(_give_back, topic, name, messages)
             messages = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from warren.broker.topics import found_or_made
 from warren.config import DELAY_S_MAX, HTTP_LIMIT_MAX, PARTITIONS_MAX
 from warren.errors import GONE, NoSuchTopic
 from warren.gateway.exchange import Asked, Reply, json_reply
@@ -40,7 +41,7 @@ Parts = dict[int, tuple[list[int], list[Packed]]]
 
 async def put(asked: Asked) -> Reply:
     """Put messages together; answered when all are as durable as the topic's settings say."""
-    topic = await _found_or_made(asked)
+    topic = await found_or_made(asked, asked.path["topic"])
     batch = batch_of(asked.body["messages"])
     partition, delay_s = asked.body.get("partition"), asked.body.get("delay_s")
     if delay_s is not None:
@@ -51,17 +52,6 @@ async def put(asked: Asked) -> Reply:
         raise NoSuchTopic(topic.name) from error
     shown = [{"partition": place[0], "number": place[1]} for place in places]
     return json_reply({"places": shown, "parked": []}, 201)
-
-
-async def _found_or_made(asked: Asked) -> Topic:
-    name, broker = asked.path["topic"], asked.broker
-    try:
-        return broker.topics.find(name)
-    except NoSuchTopic:
-        if not broker.settings.auto_create_topics:
-            raise
-    asked.check_creates(name)
-    return await broker.in_thread(broker.topics.make, name)
 
 
 def _parked(topic: Topic, batch: Batch, partition: int | None, delay_s: float) -> dict[str, Any]:

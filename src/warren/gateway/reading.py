@@ -84,6 +84,8 @@ async def _read_one(asked: Asked, log: Log) -> Page:
         # What was put since the look does not ring any more.
         if log.end <= start:
             await broker.long_polls.wait((log,), left_s)
+            # The right may be gone after so long.
+            asked.check()
 
 
 def _start(log: Log, query: Any) -> int:

@@ -1,4 +1,4 @@
-"""Routes: what is served at which path, what it takes, gives and needs. Requests and OpenAPI both go by this table."""
+"""Routes: what is served at which path, what it takes and gives. Requests and OpenAPI both go by this table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
+from warren.broker.security.needs import Row
+from warren.broker.security.table import HTTP
 from warren.errors import BadInput, NoSuchPage, WrongMethod
-from warren.gateway.access import Need
 from warren.gateway.exchange import JSON, Asked, Reply
 from warren.gateway.shapes import Fields, Plain
 
 Handler = Callable[[Asked], Awaitable[Reply]]
-Needs = Callable[[Mapping[str, Any]], Sequence[Need]]
-"""From what stands in the path to the rights that it takes."""
 PARAMETERS_MAX: Final = 64
 
 
@@ -36,7 +34,6 @@ class Route(NamedTuple):
     path: str
     handle: Handler
     what: str
-    needs: Needs
     query: Mapping[str, Parameter] = MappingProxyType({})
     body: Fields | None = None
     answer: Fields | None = None
@@ -46,6 +43,16 @@ class Route(NamedTuple):
     is_spared: bool = False
     told: Sequence[int] = ()
     """Further statuses than those that every route may have."""
+
+    @property
+    def name(self) -> str:
+        """Method and path."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def row(self) -> Row:
+        """What it needs rights for."""
+        return HTTP[self.name]
 
     @property
     def words(self) -> list[str]:
@@ -64,6 +71,9 @@ class Routes:
 
     def __init__(self, routes: Sequence[Route], shapes: Mapping[str, Plain]) -> None:
         self.routes, self.shapes = tuple(routes), MappingProxyType(dict(shapes))
+        unknown = {route.name for route in self.routes} - HTTP.keys()
+        if unknown:
+            raise KeyError(f"the table of rights has no row for {', '.join(sorted(unknown))}")
 
     def find(self, method: str, path: str) -> Found:
         """Who answers; NoSuchPage, or WrongMethod where the path is served otherwise."""
@@ -115,24 +125,3 @@ def _fits(route: Sequence[str], words: Sequence[str]) -> bool:
     return len(route) == len(words) and all(
         (name.startswith("{") and word != "") or name == word for name, word in zip(route, words, strict=True)
     )
-
-
-# --- Rights ---
-
-
-def nothing(given: Mapping[str, Any]) -> Sequence[Need]:
-    """Whoever may ask at all may ask this; what it gives is looked at one by one."""
-    return ()
-
-
-def cluster(given: Mapping[str, Any]) -> Sequence[Need]:
-    """It tells of everything."""
-    return ((Operation.DESCRIBE, Kind.CLUSTER, CLUSTER_NAME),)
-
-
-def on_topic(*operations: Operation) -> Needs:
-    return lambda given: [(operation, Kind.TOPIC, given["topic"]) for operation in operations]
-
-
-def on_group(operation: Operation, of_topic: Operation = Operation.READ) -> Needs:
-    return lambda given: ((of_topic, Kind.TOPIC, given["topic"]), (operation, Kind.GROUP, given["group"]))

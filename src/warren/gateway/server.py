@@ -146,13 +146,18 @@ class Gateway:
         """See whether the request is taken: by who sends it, and by what they may do."""
         access.check_place(head)
         if found.route.is_free:
-            return self._finish(found.route, Asked(broker=self._broker, peer=access.stranger(head)), head)
+            return self._finish(
+                found.route, Asked(broker=self._broker, peer=access.stranger(head), row=found.route.row), head
+            )
         if self._broker.is_stopping:
             raise Stopping
         peer = await access.peer_of(head)
         query = read_query(found.route, head.query)
-        access.check_rights(peer, found.route.needs(found.path))
-        asked = Asked(broker=self._broker, peer=peer, path=found.path, query=query, is_gone=is_gone)
+        asked = Asked(
+            broker=self._broker, peer=peer, row=found.route.row, path=found.path, query=query, is_gone=is_gone
+        )
+        # Before the body is read, and again when it is, because it may name more.
+        asked.check()
         return self._finish(found.route, asked, head)
 
     def _finish(self, route: Route, asked: Asked, head: Head) -> Finish:
@@ -162,7 +167,9 @@ class Gateway:
                     raise BadInput(f"{route.method} {route.path} takes no body")
                 return await route.handle(asked)
             _check_kind(head)
-            return await route.handle(dataclasses.replace(asked, body=await self._body(route.body, data)))
+            whole = dataclasses.replace(asked, body=await self._body(route.body, data))
+            whole.check()
+            return await route.handle(whole)
 
         return finish
 

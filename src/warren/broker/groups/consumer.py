@@ -14,6 +14,7 @@ from warren.broker.groups.consumer_members import (
     Beat,
     ConsumerMember,
     OwnedPlace,
+    Subscription,
     Told,
     has_given_up,
 )
@@ -44,8 +45,8 @@ class ConsumerGroup:
         self.targets: dict[str, frozenset[Partition]] = {}
         self.assignor = UNIFORM
         self.seen: Mapping[str, SeenTopic] = {}
-        self._subscribed: dict[str, frozenset[str]] = {}
-        """By pattern, the names that it stands for now."""
+        self._subscribed: dict[Subscription, frozenset[str]] = {}
+        """The names that each pattern stands for now."""
         self._owners: dict[Partition, str] = {}
         self._is_stale = False
         self._looked_s = -GROUP_TOPICS_LOOK_S
@@ -73,7 +74,7 @@ class ConsumerGroup:
         is_new = member is None or said.names not in (None, member.names) or said.pattern not in (None, member.pattern)
         return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
 
-    def see(self, topics: Mapping[str, SeenTopic], patterns: Mapping[str, frozenset[str]]) -> None:
+    def see(self, topics: Mapping[str, SeenTopic], patterns: Mapping[Subscription, frozenset[str]]) -> None:
         """These are the topics that members want and may have, and what their patterns stand for."""
         self._looked_s = self._now_s()
         if topics != self.seen or patterns != self._subscribed:
@@ -86,7 +87,7 @@ class ConsumerGroup:
             return
         self._is_stale = False
         wanted = {
-            member.id: member.names | self._subscribed.get(member.pattern, frozenset())
+            member.id: member.names | self._subscribed.get(member.subscription, frozenset())
             for member in self.members.values()
         }
         votes = Counter(member.assignor for member in self.members.values())

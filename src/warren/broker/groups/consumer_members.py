@@ -23,6 +23,14 @@ class OwnedPlace(NamedTuple):
     number: int
 
 
+class Subscription(NamedTuple):
+    """A pattern of topic names, and the user and host of the member: it stands for topics that these may describe."""
+
+    pattern: str
+    user: str
+    host: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """What a member says of itself. What is None is as it was."""
@@ -33,6 +41,7 @@ class Beat:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    user: str = ""
     rebalance_timeout_s: float | None = None
     names: frozenset[str] | None = None
     pattern: str | None = None
@@ -73,6 +82,7 @@ class ConsumerMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    user: str = ""
     rebalance_timeout_s: float = GROUP_CONSUMER_SESSION_S
     names: frozenset[str] = frozenset()
     pattern: str = ""
@@ -82,6 +92,11 @@ class ConsumerMember:
     revoke_deadline_s: float = 0.0
 
     @property
+    def subscription(self) -> Subscription:
+        """Its pattern, as it is matched."""
+        return Subscription(self.pattern, self.user, self.client_host)
+
+    @property
     def is_away(self) -> bool:
         """Whether it went and means to come back."""
         return self.epoch == PAUSE_EPOCH
@@ -89,7 +104,7 @@ class ConsumerMember:
     def heard(self, said: Beat, now_s: float) -> bool:
         """It lives, and says this of itself; whether that asks for another sharing out."""
         self.deadline_s = now_s + GROUP_CONSUMER_SESSION_S
-        self.client_id, self.client_host = said.client_id, said.client_host
+        self.client_id, self.client_host, self.user = said.client_id, said.client_host, said.user
         if said.rack_id is not None:
             self.rack_id = said.rack_id
         if said.rebalance_timeout_s is not None:

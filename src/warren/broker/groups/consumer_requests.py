@@ -10,10 +10,12 @@ from typing import Any, Final
 from warren.broker.call import Call
 from warren.broker.groups.assignors import ASSIGNORS, Partition, SeenTopic
 from warren.broker.groups.consumer import ConsumerGroup
-from warren.broker.groups.consumer_members import JOIN_EPOCH, PAUSE_EPOCH, Beat, OwnedPlace, Told
+from warren.broker.groups.consumer_members import JOIN_EPOCH, PAUSE_EPOCH, Beat, OwnedPlace, Subscription, Told
 from warren.broker.groups.membership import name_error
 from warren.broker.groups.patterns import matching
 from warren.broker.kafka_errors import Code
+from warren.broker.peer import Peer
+from warren.broker.security.rights import Kind, Operation
 from warren.config import (
     GROUP_HEARTBEAT_S,
     GROUP_NAME_SIZE_MAX,
@@ -56,8 +58,9 @@ def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
 
 async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
     coordinator = call.broker.coordinator
-    known = await call.broker.in_thread(_matched, call, _patterns(group, said))
-    seen = await seen_topics(call, _wanted(known, group, said))
+    subscribed = _subscriptions(group, said)
+    known = await call.broker.in_thread(_matched, call, {each.pattern for each in subscribed})
+    seen = await seen_topics(call, _wanted(_allowed(call, known, subscribed), group, said))
     # Held already, and as it was: nobody else can have come.
     news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as refused:
@@ -70,23 +73,39 @@ async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Va
                 return _refused(found, f"group {group.name!r} is of another kind")
             group = found
         # Others may have come in between, with topics of theirs that were held for them.
-        patterns = _patterns(group, said)
-        known |= _matched(call, patterns - known.keys())
-        patterns_matched = {pattern: known[pattern] for pattern in patterns}
+        subscribed = _subscriptions(group, said)
+        known |= _matched(call, {each.pattern for each in subscribed} - known.keys())
+        patterns_matched = _allowed(call, known, subscribed)
         held = {**group.seen, **{name: topic for name, topic in seen.items() if name not in refused}}
         wanted = _wanted(patterns_matched, group, said)
         group.see({name: topic for name, topic in held.items() if name in wanted}, patterns_matched)
         return _beaten(call, group, said)
 
 
-def _wanted(patterns: Mapping[str, frozenset[str]], group: ConsumerGroup, said: Beat) -> frozenset[str]:
+def _wanted(patterns: Mapping[Subscription, frozenset[str]], group: ConsumerGroup, said: Beat) -> frozenset[str]:
     """The names of all topics that members, or whoever says this, subscribe to."""
     return (said.names or frozenset()).union(*patterns.values(), *(each.names for each in group.members.values()))
 
 
-def _patterns(group: ConsumerGroup, said: Beat) -> set[str]:
-    """The patterns of all members, and of the one that says this."""
-    return {member.pattern for member in group.members.values() if member.pattern} | {said.pattern or ""} - {""}
+def _subscriptions(group: ConsumerGroup, said: Beat) -> set[Subscription]:
+    """The patterns of all members, and of the one that says this, each with its user."""
+    said_now = Subscription(said.pattern or "", said.user, said.client_host)
+    return {each for each in (said_now, *(member.subscription for member in group.members.values())) if each.pattern}
+
+
+def _allowed(
+    call: Call, known: Mapping[str, frozenset[str]], wanted: Iterable[Subscription]
+) -> dict[Subscription, frozenset[str]]:
+    """What the patterns stand for: topics that each member's own user may describe."""
+    rights, found = call.broker.rights, {}
+    for each in wanted:
+        peer, names = Peer(each.host, 0, each.user), known[each.pattern]
+        found[each] = (
+            names
+            if rights is None
+            else frozenset(name for name in names if rights.may(peer, Operation.DESCRIBE, Kind.TOPIC, name))
+        )
+    return found
 
 
 def _matched(call: Call, patterns: Set[str]) -> dict[str, frozenset[str]]:
@@ -117,6 +136,7 @@ def _said(call: Call, request: Fields) -> Beat:
         rack_id=request.rack_id,
         client_id=call.request.client_id or "",
         client_host=call.peer.host,
+        user=call.peer.user,
         rebalance_timeout_s=min(timeout_ms / MS, GROUP_REBALANCE_S_MAX) if timeout_ms >= 0 else None,
         names=None if names is None else frozenset(names),
         pattern=request.subscribed_topic_regex,

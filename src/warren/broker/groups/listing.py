@@ -10,9 +10,11 @@ from warren.broker.groups.coordinator import Group
 from warren.broker.groups.holding import has_embedded_members
 from warren.broker.groups.membership import CONSUMER, name_error
 from warren.broker.kafka_errors import Code, code_of
-from warren.errors import WarrenError
+from warren.broker.security.rights import Kind, Operation
+from warren.errors import NoRight, WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.queue.group_settings import read_settings
+from warren.queue.topic import Topic
 
 CLASSIC_KIND: Final = "classic"
 CONSUMER_KIND: Final = "consumer"
@@ -119,15 +121,30 @@ async def _delete(call: Call, name: str) -> Code:
         return Code.NON_EMPTY_GROUP
     await call.broker.coordinator.holdings.settled(name)
     try:
-        return await call.broker.in_thread(_deleted, call, name)
+        found = await call.broker.in_thread(_topics_with, call, name)
+        return await call.broker.in_thread(_deleted, call, _deletable(call, name, found), name)
+    except NoRight:
+        return Code.GROUP_AUTHORIZATION_FAILED
     except WarrenError as failure:
         return code_of(failure)
 
 
-def _deleted(call: Call, group: str) -> Code:
+def _topics_with(call: Call, group: str) -> list[Topic]:
     store = call.broker.store
-    topics = [store.topic(name) for name in store.topics()]
-    found = [topic for topic in topics if group in topic.groups()]
+    return [topic for topic in map(store.topic, store.topics()) if group in topic.groups()]
+
+
+def _deletable(call: Call, group: str, topics: list[Topic]) -> list[Topic]:
+    """All topics of the group, if the user may delete it; otherwise those that the user may alter."""
+    if call.may(Operation.DELETE, Kind.GROUP, group):
+        return topics
+    found = [topic for topic in topics if call.may(Operation.ALTER, Kind.TOPIC, topic.name)]
+    if not found:
+        raise call.denied(Operation.DELETE, Kind.GROUP, group)
+    return found
+
+
+def _deleted(call: Call, found: list[Topic], group: str) -> Code:
     if any(has_embedded_members(topic, group) for topic in found):
         return Code.NON_EMPTY_GROUP
     for topic in found:

@@ -16,6 +16,7 @@ from warren.broker.groups.membership import name_error
 from warren.broker.groups.share import ShareGroup
 from warren.broker.groups.share_sessions import Acknowledge, ShareSession, Verdicts, release, settle, take
 from warren.broker.kafka_errors import Code, code_of
+from warren.broker.security.rights import Kind, Operation
 from warren.config import (
     GROUP_HEARTBEAT_S,
     GROUP_NAME_SIZE_MAX,
@@ -275,6 +276,12 @@ async def _topic_fetched(
     count_max, size_max = room
     try:
         topic = call.broker.topics.find_by_id(topic_id)
+        if partitions and not call.may(Operation.READ, Kind.TOPIC, topic.name):
+            # The session was opened with a right that is gone.
+            why = str(call.denied(Operation.READ, Kind.TOPIC, str(topic.name)))
+            for number in partitions:
+                answers[topic_id, number] |= {"error_code": Code.TOPIC_AUTHORIZATION_FAILED, "error_message": why}
+            return []
         queue = group.queues.get(topic.name)
         if queue is None or queue.topic is not topic:
             await call.broker.coordinator.shares.drop_queue(group, topic.name)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from warren.broker.call import Answer, Call, Handler
 from warren.broker.own.sessions import Session
+from warren.broker.security.needs import check
+from warren.broker.security.table import OWN
 from warren.config import OWN_LIMIT_MAX, OWN_LOOK_S, OWN_WAIT_S_MAX
 from warren.errors import BadInput, NoSuchHandle, WarrenError
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
@@ -26,9 +28,10 @@ def own(handle: OwnHandler) -> Handler:
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
         asked = decode_request(request.api_key, request.version, request.body)
-        if request.api_key in NUMBERED and asked.call_number:
-            return _numbered(call, asked, handle)
         try:
+            check(call, OWN[request.api_key], asked)
+            if request.api_key in NUMBERED and asked.call_number:
+                return _numbered(call, asked, handle)
             found = handle(call, asked)
         except WarrenError as error:
             found = _refused(call, error)
@@ -99,6 +102,7 @@ def wait_of(asked: Fields) -> float:
 
 async def awaited(
     call: Call,
+    asked: Fields,
     wait_s: float,
     logs: Callable[[], Sequence[Log]],
     attempt: Callable[[bool], Awaitable[T]],
@@ -108,7 +112,8 @@ async def awaited(
     """What `attempt` gives, tried until it gives something that is true or the time is over.
 
     In between nothing is held but this coroutine: it sleeps until one of the logs grows, or it is time to look again.
-    `attempt` is told whether there is a reason to, or only time has passed.
+    `attempt` is told whether there is a reason to, or only time has passed. Rights are asked for again after each
+    wait, because they may be gone.
     """
     loop = asyncio.get_running_loop()
     deadline, is_rung = loop.time() + wait_s, True
@@ -125,6 +130,7 @@ async def awaited(
         if session is not None and not call.broker.sessions.has(call.peer):
             # Nobody is there to be answered: what came meanwhile is for others.
             raise NoSuchHandle(0)
+        check(call, OWN[call.request.api_key], asked)
 
 
 def checked_choice(what: str, given: str, known: Sequence[str]) -> str:

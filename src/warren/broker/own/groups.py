@@ -13,7 +13,7 @@ from typing import Any, Final
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, checked_choice, limit_of, none_where, session_of, wait_of
 from warren.broker.own.reading import size_of
-from warren.broker.own.sessions import Held
+from warren.broker.own.sessions import Held, Stand
 from warren.clock import EPOCH
 from warren.config import OWN_ANSWER_SIZE_TARGET, OWN_TAKEN_FIRST, READ_LIMIT_DEFAULT
 from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NoSuchHandle, WarrenError
@@ -61,6 +61,10 @@ class HeldStream(Held):
         self._named: dict[int, int] = {}
         """By partition, the number of the message that the client was told of because it is too large."""
         self._mutex = threading.Lock()
+
+    @property
+    def stand(self) -> Stand:
+        return Stand(str(self.group.topic.name), self.group.name)
 
     def begin(self, serial: int, attempt: Try, *, is_retry: bool) -> None:
         """This is the try of the read `serial` that counts."""
@@ -139,6 +143,10 @@ class HeldWork(Held):
         """How many bytes the bodies had on average that were taken last; 0 if none was taken yet."""
         self._mutex = threading.Lock()
         self._is_left = self._is_closed = False
+
+    @property
+    def stand(self) -> Stand:
+        return Stand(str(self.group.topic.name), self.group.name)
 
     def take(self, limit: int, size_max: int) -> tuple[Values, list[Message]]:
         """Takes messages of about `size_max` bytes, without a wait: their fields, and the messages.
@@ -339,7 +347,7 @@ async def read_group(call: Call, asked: Fields) -> Values:
         return await call.broker.in_thread(held.read, serial, this, limit, size)
 
     try:
-        values = await awaited(call, wait_s, lambda: held.group.topic.logs, attempt, session)
+        values = await awaited(call, asked, wait_s, lambda: held.group.topic.logs, attempt, session)
     finally:
         this.is_over = True
     return {"messages": values, "owned": held.group.partitions}
@@ -391,7 +399,7 @@ async def take(call: Call, asked: Fields) -> Values:
 
     looks = call.broker.looks
     with looks.waiting(what):
-        values = await awaited(call, wait_s, lambda: topic.logs, attempt, session, lambda: looks.pause_s(what))
+        values = await awaited(call, asked, wait_s, lambda: topic.logs, attempt, session, lambda: looks.pause_s(what))
     if messages and not asked.call_number and not call.broker.sessions.has(call.peer):
         await call.broker.in_thread(held.give_back, messages)
     return {"messages": values}

@@ -8,6 +8,7 @@ from functools import partial
 from warren.broker.call import Answer, AnyHandler, Call, Handler, Later
 from warren.broker.door import Outcome
 from warren.broker.own.answering import refusal
+from warren.broker.security.rights import Kind, Operation
 from warren.config import MARKER_SIZE_MAX
 from warren.errors import WarrenError
 from warren.protocol.own_append import LoneAppend, lone_answer_bytes, read_lone_append
@@ -45,6 +46,8 @@ def _fitting(call: Call, lone: LoneAppend, packed: Packed) -> Topic | None:
     try:
         topic = call.broker.topics.recall(lone.topic)
     except WarrenError:
+        return None
+    if not call.may(Operation.WRITE, Kind.TOPIC, lone.topic):
         return None
     settings = topic.settings
     if settings.version == 1 or not 0 <= lone.partition < topic.partition_count or len(lone.marker) > MARKER_SIZE_MAX:

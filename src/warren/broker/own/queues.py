@@ -101,9 +101,9 @@ async def _used(call: Call, asked: Fields, session: Session, held: HeldQueue) ->
 
     logs = held.queue.topic.logs
     if action == "get":
-        found = await awaited(call, wait_of(asked), lambda: logs, attempt, session)
+        found = await awaited(call, asked, wait_of(asked), lambda: logs, attempt, session)
     else:
-        found = await awaited(call, wait_of(asked), lambda: (), attempt, session, lambda: LOOK_S)
+        found = await awaited(call, asked, wait_of(asked), lambda: (), attempt, session, lambda: LOOK_S)
     if action == "put" and found is not None:
         call.broker.long_polls.ring(logs[0])
     return {"is_done": found is not None, "item": found[0] if found else b""}

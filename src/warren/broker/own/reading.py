@@ -64,7 +64,7 @@ async def _waited(call: Call, topic: Topic, positions: dict[int, int], asked: Fi
 
     logs = [topic.partition(number) for number in positions]
     # A log tells of everything that a read could find: there is nothing to look for in between.
-    messages = await awaited(call, wait_s, lambda: logs, attempt, look_s=lambda: wait_s)
+    messages = await awaited(call, asked, wait_s, lambda: logs, attempt, look_s=lambda: wait_s)
     return _answer(topic, messages, positions)
 
 

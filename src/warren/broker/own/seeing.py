@@ -8,9 +8,7 @@ from itertools import islice
 from warren.broker.call import Call
 from warren.broker.own.answering import limit_of
 from warren.broker.own.reading import size_of
-from warren.broker.security.rights import Kind, Operation
 from warren.config import READ_LIMIT_DEFAULT
-from warren.errors import NotAllowed
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import position_values, positions_of, setting_values
@@ -51,8 +49,6 @@ async def list_dead(call: Call, asked: Fields) -> Values:
     """Dead letters of a topic as they lie, from the positions on, without those that were put back."""
     topic = call.broker.topics.find(asked.topic)
     name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
-    if not call.may(Operation.READ, Kind.TOPIC, name):
-        raise NotAllowed(call.request.api_key, str(call.peer))
     limit, positions = min(limit_of(asked), READ_LIMIT_DEFAULT), positions_of(asked.positions)
     found = await call.broker.in_thread(_letters, topic, asked.group, positions, limit, size_of(call, asked))
     values, count = carried(found)

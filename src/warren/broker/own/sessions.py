@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from warren.broker.budget import Budget
 from warren.broker.own.numbered import AnswerRoom, Answers
@@ -17,8 +17,27 @@ from warren.config import OWN_HANDLES_MAX, OWN_SESSION_S
 from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
 
 
+class Stand(NamedTuple):
+    """The names of what a handle stands for, each empty if there is none: rights to them are asked for at each call.
+
+    `id` is the name that a client gave a transaction or a producer.
+    """
+
+    topic: str = ""
+    group: str = ""
+    id: str = ""
+
+
+NOTHING: Final = Stand()
+
+
 class Held(ABC):
     """Something that a client has open."""
+
+    @property
+    def stand(self) -> Stand:
+        """What it stands for."""
+        return NOTHING
 
     def leave(self) -> bool:
         """The client wants no more of it; whether something of it is kept until the client is gone."""
@@ -98,6 +117,11 @@ class Session:
             raise BadInput(f"handle {handle} is no {kind.__name__}")
         return held
 
+    def stand(self, handle: int) -> Stand:
+        """What a handle stands for; NOTHING if nothing is held by it."""
+        held = self._held.get(handle)
+        return NOTHING if held is None else held.stand
+
     def let_go(self, handle: int) -> None:
         """The client wants no more of what is held by a handle, if anything is."""
         with self._mutex:
@@ -167,6 +191,11 @@ class Sessions:
         if session is None:
             raise BadInput("this call takes a session: OpenSession comes first")
         return session
+
+    def stand(self, peer: Peer, handle: int) -> Stand:
+        """What a handle of the connection's session stands for; NOTHING without a session."""
+        session = self._by_peer.get(_key(peer))
+        return NOTHING if session is None else session.stand(handle)
 
     def has(self, peer: Peer) -> bool:
         """Whether the connection is still there, as part of a session."""

@@ -42,10 +42,12 @@ async def list_topics(call: Call, asked: Fields) -> Values:
 async def open_topic(call: Call, asked: Fields) -> Values:
     """A topic, made where there is none unless it must exist; with `is_described` all there is to know of it."""
     topic, found = await call.broker.in_thread(_opened, call, asked)
+    if "groups" in found and not call.may(Operation.ALTER, Kind.TOPIC, asked.topic):
+        found["groups"] = [name for name in found["groups"] if call.may(Operation.DESCRIBE, Kind.GROUP, name)]
     return {**found, "id": call.broker.topics.id_of(topic)}
 
 
-def _opened(call: Call, asked: Fields) -> tuple[Topic, Values]:
+def _opened(call: Call, asked: Fields) -> tuple[Topic, dict[str, Any]]:
     store = call.broker.store
     if asked.must_exist:
         topic = store.existing_topic(asked.topic)
@@ -58,12 +60,12 @@ def _opened(call: Call, asked: Fields) -> tuple[Topic, Values]:
     return topic, _described(topic) if asked.is_described else _shown(topic)
 
 
-def _shown(topic: Topic) -> Values:
+def _shown(topic: Topic) -> dict[str, Any]:
     parts = [{"partition": number, "first": log.first, "end": log.end} for number, log in enumerate(topic.logs)]
     return {"settings": setting_values(topic.settings.to_json()), "partitions": parts}
 
 
-def _described(topic: Topic) -> Values:
+def _described(topic: Topic) -> dict[str, Any]:
     found = topic.describe()
     parts = [
         {"size" if name == "bytes" else name: value for name, value in dataclasses.asdict(part).items()}

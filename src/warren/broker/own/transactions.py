@@ -9,7 +9,8 @@ from warren.broker.call import Call
 from warren.broker.own.answering import checked_choice, none_where, session_of
 from warren.broker.own.groups import HeldStream, held_group, named_all
 from warren.broker.own.parking import columns_of, due_options, put_of
-from warren.broker.own.sessions import Held
+from warren.broker.own.sessions import Held, Stand
+from warren.broker.topics import found_or_made
 from warren.errors import TransactionError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, positions_of
@@ -18,7 +19,6 @@ from warren.queue.topic import Topic
 from warren.storage.columns import Batch
 from warren.transaction.producer import Producer
 from warren.transaction.states import State
-from warren.transaction.store import Store
 from warren.transaction.transaction import Transaction
 
 ACTIONS: Final = ("prepare", "commit", "abort", "state")
@@ -28,8 +28,12 @@ RECOVERIES: Final = ("recover", "abort_prepared", "last_version", "last_failure"
 class HeldTransaction(Held):
     """A transaction that a client has open: aborted when the client is gone, unless it was prepared."""
 
-    def __init__(self, transaction: Transaction) -> None:
-        self.transaction = transaction
+    def __init__(self, transaction: Transaction, given_id: str) -> None:
+        self.transaction, self._given_id = transaction, given_id
+
+    @property
+    def stand(self) -> Stand:
+        return Stand(id=self._given_id)
 
     def close(self) -> None:
         # It may be over by now.
@@ -47,6 +51,10 @@ class HeldProducer(Held):
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
 
+    @property
+    def stand(self) -> Stand:
+        return Stand(id=self.producer.name)
+
     def close(self) -> None:
         self.producer.close()
 
@@ -58,7 +66,7 @@ async def begin_transaction(call: Call, asked: Fields) -> Values:
     def begin() -> Values:
         prepared = None if asked.prepared_timeout < 0 else asked.prepared_timeout
         transaction = store.transaction(asked.timeout, asked.id, prepared)
-        session.hold(asked.handle, HeldTransaction(transaction))
+        session.hold(asked.handle, HeldTransaction(transaction, asked.id or ""))
         return {"id": transaction.id}
 
     return await call.broker.in_thread(begin)
@@ -68,7 +76,8 @@ async def change_transaction(call: Call, asked: Fields) -> Values:
     """Messages for a topic, or positions or acknowledgements of a group, become part of a transaction."""
     transaction = session_of(call).find(asked.handle, HeldTransaction).transaction
     if asked.topic:
-        await call.broker.in_thread(_put, call.broker.store, transaction, asked)
+        topic = await found_or_made(call, asked.topic)
+        await call.broker.in_thread(_put, topic, transaction, asked)
         memory = call.broker.transaction_memory
         if not memory.count(transaction, call.peer.owner):
             await call.broker.in_thread(transaction.spill)
@@ -83,8 +92,8 @@ async def change_transaction(call: Call, asked: Fields) -> Values:
     return {}
 
 
-def _put(store: Store, transaction: Transaction, asked: Fields) -> None:
-    topic, partition = store.topic(asked.topic), none_where(asked.partition, ANY)
+def _put(topic: Topic, transaction: Transaction, asked: Fields) -> None:
+    partition = none_where(asked.partition, ANY)
     if asked.arrow:
         for arrow in arrow_batches(asked.arrow):
             transaction.put_columns(topic, arrow, partition=partition)
@@ -159,11 +168,10 @@ async def open_producer(call: Call, asked: Fields) -> Values:
 async def numbered_put(call: Call, asked: Fields) -> Values:
     """Put messages under one number; nothing is written where that was written before."""
     producer = session_of(call).find(asked.handle, HeldProducer).producer
-    return await call.broker.in_thread(_numbered, call.broker.store, producer, asked)
+    return await call.broker.in_thread(_numbered, await found_or_made(call, asked.topic), producer, asked)
 
 
-def _numbered(store: Store, producer: Producer, asked: Fields) -> Values:
-    topic = store.topic(asked.topic)
+def _numbered(topic: Topic, producer: Producer, asked: Fields) -> Values:
     batch = put_of(topic, asked)
     options = {"sequence": none_where(asked.sequence, ANY), "partition": none_where(asked.partition, ANY)}
     places = producer.put_many(topic, batch.bodies, **columns_of(batch), **options)

@@ -1,23 +1,34 @@
-"""What each request needs a right for: what may not be done is refused by itself, and the rest is done."""
+"""Asks for the rights that Kafka's requests need: the answer refuses what may not be done, and the rest is done."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Call
 from warren.broker.kafka_errors import Code
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
-from warren.errors import BadName, NoSuchTopic, NotAllowed
+from warren.broker.security.needs import Need, missing
+from warren.broker.security.rights import Kind, Operation
+from warren.broker.security.sources import (
+    CONSUMER,
+    MANY_COORDINATORS_FROM,
+    MANY_GROUPS_FROM,
+    TRANSACTION,
+    is_there,
+    name_or_id,
+)
+from warren.broker.security.table import KAFKA
+from warren.errors import UnsupportedRequest
 from warren.protocol.api import ApiKey
+from warren.protocol.consumer_protocol import assigned_topics, subscribed_topics
 from warren.protocol.kafka_codec import Fields, Values
 
 Plain = Callable[[Call, Fields], Values | Awaitable[Values]]
 Guard = Callable[[Call, Fields, Plain], Values | Awaitable[Values]]
 """Answers in the place of a handler, or lets it answer what may be asked."""
-Named = tuple[Kind, str]
+Change = Callable[[Values], Values]
 
 REFUSALS: Final[Mapping[Kind, Code]] = MappingProxyType(
     {
@@ -27,197 +38,212 @@ REFUSALS: Final[Mapping[Kind, Code]] = MappingProxyType(
         Kind.TRANSACTIONAL_ID: Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-MANY_FROM: Final[Mapping[int, int]] = MappingProxyType({ApiKey.FIND_COORDINATOR: 4, ApiKey.OFFSET_FETCH: 8})
-BY_ID_FROM: Final = 6
-TRANSACTION: Final = 1
-CONFIGS_OF_TOPIC: Final = 2
+ASK_THEMSELVES: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.DELETE_GROUPS})
+"""Keys whose handlers ask for what the table says: two decode by hand, and one has to look at the disk first."""
+
+
+class Refusal(NamedTuple):
+    """Why something is refused."""
+
+    code: Code
+    message: str
+
+
+class Shape(NamedTuple):
+    """How an answer tells of a refusal: of the whole request, and of one row, in the list `answered`."""
+
+    whole: Callable[[Fields, Refusal], Values]
+    each: Callable[[Any, Refusal], Values] | None = None
+    answered: str = "topics"
 
 
 def guarded(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    """What `handle` answers to what the peer may ask; NotAllowed for a request that nobody has thought of."""
-    guards = GUARDS.get(call.request.api_key)
-    if guards is None:
-        raise NotAllowed(call.request.api_key, str(call.peer))
-    for guard in reversed(guards):
-        handle = _inner(guard, handle)
-    return handle(call, request)
+    """What `handle` answers to what the user may ask for, with what is refused. UnsupportedRequest without a row."""
+    key = call.request.api_key
+    if key not in KAFKA:
+        raise UnsupportedRequest(key, call.version)
+    if key in ASK_THEMSELVES:
+        return handle(call, request)
+    special = SPECIAL.get(key)
+    return special(call, request, handle) if special is not None else by_table(call, request, handle)
 
 
-def _inner(guard: Guard, handle: Plain) -> Plain:
-    return lambda call, request: guard(call, request, handle)
+def by_table(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
+    """Ask for what the table says, in its order. The first refusal of the whole request is the answer."""
+    key = call.request.api_key
+    shape = SHAPES.get(key, _PLAIN)
+    refused: list[Values] = []
+    for need in KAFKA[key].needs:
+        if need.source.rows:
+            refused += _refused_rows(call, request, need, shape)
+            continue
+        found = missing(call, need, request)
+        if found is not None:
+            return shape.whole(request, refusal(call, *found))
+    answer = handle(call, request)
+    if not refused:
+        return answer
+    return changed(answer, lambda values: {**values, shape.answered: [*values.get(shape.answered, ()), *refused]})
 
 
-def changed(found: Values | Awaitable[Values], change: Callable[[Values], Values]) -> Values | Awaitable[Values]:
+def _refused_rows(call: Call, request: Fields, need: Need, shape: Shape) -> list[Values]:
+    """The answers to rows without the right, which are taken out of the request. Looks at each row once."""
+    assert shape.each is not None
+    allowed: list[Any] = []
+    refused: list[Values] = []
+    for row in getattr(request, need.source.rows) or ():
+        found = missing(call, need, row)
+        if found is None:
+            allowed.append(row)
+        else:
+            refused.append(shape.each(row, refusal(call, *found)))
+    if refused:
+        vars(request)[need.source.rows] = allowed
+    return refused
+
+
+def refusal(call: Call, operation: Operation, kind: Kind, name: str) -> Refusal:
+    """What is told of a missing right, which is logged."""
+    return Refusal(REFUSALS[kind], str(call.denied(operation, kind, name)))
+
+
+def changed(found: Values | Awaitable[Values], change: Change) -> Values | Awaitable[Values]:
     """The answer with `change` made, now or later."""
     if inspect.isawaitable(found):
         return _changed_later(found, change)
     return change(found)
 
 
-async def _changed_later(found: Awaitable[Values], change: Callable[[Values], Values]) -> Values:
+async def _changed_later(found: Awaitable[Values], change: Change) -> Values:
     return change(await found)
 
 
-# --- One need for the whole request ---
+# --- How answers tell of a refusal ---
 
 
-def whole(operation: Operation, find: Callable[[Fields], Named], refuse: Callable[[Fields, Code], Values]) -> Guard:
-    """One right for all of it."""
-
-    def guard(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-        kind, name = find(request)
-        return handle(call, request) if call.may(operation, kind, name) else refuse(request, REFUSALS[kind])
-
-    return guard
+def _code(request: Fields, why: Refusal) -> Values:
+    return {"error_code": why.code}
 
 
-def _group(request: Fields) -> Named:
-    return Kind.GROUP, request.group_id or ""
+def _code_and_message(request: Any, why: Refusal) -> Values:
+    return {"error_code": why.code, "error_message": why.message}
 
 
-def _transaction(request: Fields) -> Named:
-    return Kind.TRANSACTIONAL_ID, request.transactional_id or ""
+def _partitions(name: str, index: str, *, has_message: bool = False, **more: Any) -> Callable[[Any, Refusal], Values]:
+    def refuse(topic: Any, why: Refusal) -> Values:
+        told = {"error_code": why.code, **({"error_message": why.message} if has_message else {}), **more}
+        return {
+            name: getattr(topic, name),
+            "partitions": [{index: getattr(part, index), **told} for part in topic.partitions],
+        }
+
+    return refuse
 
 
-def _cluster(request: Fields) -> Named:
-    return Kind.CLUSTER, CLUSTER_NAME
+def _every_partition(request: Fields, why: Refusal) -> Values:
+    return {"topics": [_COMMITTED(topic, why) for topic in request.topics]}
 
 
-def _error(request: Fields, code: Code) -> Values:
-    return {"error_code": code}
+def _topic(row: Any, why: Refusal) -> Values:
+    named = {"name": row} if isinstance(row, str) else {"name": row.name}
+    if not isinstance(row, str) and "topic_id" in vars(row):
+        named["topic_id"] = row.topic_id
+    return {**named, "error_code": why.code, "error_message": why.message}
 
 
-def _each_partition(request: Fields, code: Code) -> Values:
-    return {"topics": [_partitions_refused("name", "partition_index")(topic, code) for topic in request.topics]}
+def _config(row: Any, why: Refusal) -> Values:
+    named = {"resource_type": row.resource_type, "resource_name": row.resource_name}
+    return {**named, "error_code": why.code, "error_message": why.message}
 
 
-# --- A need for each row ---
+def _group(row: str, why: Refusal) -> Values:
+    return {"group_id": row, "error_code": why.code}
 
 
-def rows(
-    operation: Operation,
-    asked: str,
-    answered: str,
-    find: Callable[[Call, Any], Named],
-    refuse: Callable[[Any, Code], Values],
-) -> Guard:
-    """A right for each of a list: those without are refused, and the others are done."""
-
-    def guard(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-        given: Sequence[Any] = getattr(request, asked) or ()
-        needs = [find(call, each) for each in given]
-        refused = [
-            refuse(each, REFUSALS[kind])
-            for each, (kind, name) in zip(given, needs, strict=True)
-            if not call.may(operation, kind, name)
-        ]
-        if not refused:
-            return handle(call, request)
-        allowed = [each for each, (kind, name) in zip(given, needs, strict=True) if call.may(operation, kind, name)]
-        vars(request)[asked] = allowed
-        return changed(handle(call, request), lambda found: {**found, answered: [*found[answered], *refused]})
-
-    return guard
+def _group_with_message(row: str, why: Refusal) -> Values:
+    return {"group_id": row, "error_code": why.code, "error_message": why.message}
 
 
-def _topic_in(field: str) -> Callable[[Call, Any], Named]:
-    return lambda call, each: (Kind.TOPIC, getattr(each, field) or "")
+def _transaction_topic(row: Any, why: Refusal) -> Values:
+    parts = [{"partition_index": number, "partition_error_code": why.code} for number in row.partitions]
+    return {"name": row.name, "results_by_partition": parts}
 
 
-def _group_itself(call: Call, each: str) -> Named:
-    return Kind.GROUP, each
+def _transaction_topics(request: Fields, why: Refusal) -> Values:
+    return {"results_by_topic_v3_and_below": [_transaction_topic(row, why) for row in request.v3_and_below_topics]}
 
 
-def _topic_or_id(call: Call, each: Any) -> Named:
-    """A topic by its name, or by its id; one that is not there has no name."""
-    if isinstance(each, str) or each.name is not None:
-        return Kind.TOPIC, each if isinstance(each, str) else each.name
-    return _topic_by_id(call, each)
+def _positions(row: Any, why: Refusal) -> Values:
+    return {"group_id": row.group_id, "topics": [], "error_code": why.code}
 
 
-def _topic_by_id(call: Call, each: Any) -> Named:
-    try:
-        return Kind.TOPIC, call.broker.topics.find_by_id(each.topic_id).name
-    except NoSuchTopic:
-        return Kind.TOPIC, ""
+def _no_positions(request: Fields, why: Refusal) -> Values:
+    return {"topics": [], "error_code": why.code}
 
 
-def _configured(call: Call, each: Any) -> Named:
-    is_topic = each.resource_type == CONFIGS_OF_TOPIC
-    return (Kind.TOPIC, each.resource_name) if is_topic else (Kind.CLUSTER, CLUSTER_NAME)
+def _each_of(asked: str, answered: str) -> Callable[[Fields, Refusal], Values]:
+    return lambda request, why: {answered: [_code_and_message(row, why) for row in getattr(request, asked)]}
 
 
-def _partitions_refused(name: str, index: str, **more: Any) -> Callable[[Any, Code], Values]:
-    return lambda topic, code: {
-        name: getattr(topic, name),
-        "partitions": [{index: getattr(part, index), "error_code": code, **more} for part in topic.partitions],
+_PLAIN: Final = Shape(_code)
+_WITH_MESSAGE: Final = Shape(_code_and_message)
+_COMMITTED: Final = _partitions("name", "partition_index")
+_SHARED: Final = Shape(
+    _code_and_message, _partitions("topic_id", "partition_index", has_message=True), answered="responses"
+)
+SHAPES: Final[Mapping[int, Shape]] = MappingProxyType(
+    {
+        ApiKey.LIST_OFFSETS: Shape(_code, _partitions("name", "partition_index", timestamp=-1, offset=-1)),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Shape(_code, _partitions("topic", "partition")),
+        ApiKey.DELETE_RECORDS: Shape(_code, _partitions("name", "partition_index", low_watermark=-1)),
+        ApiKey.CREATE_TOPICS: Shape(_code, _topic),
+        ApiKey.DELETE_TOPICS: Shape(_code, _topic, answered="responses"),
+        ApiKey.CREATE_PARTITIONS: Shape(_code, _topic, answered="results"),
+        ApiKey.DESCRIBE_CONFIGS: Shape(_code, _config, answered="results"),
+        ApiKey.ALTER_CONFIGS: Shape(_code, _config, answered="responses"),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Shape(_code, _config, answered="responses"),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: _WITH_MESSAGE,
+        ApiKey.SHARE_GROUP_HEARTBEAT: _WITH_MESSAGE,
+        ApiKey.OFFSET_COMMIT: Shape(_every_partition, _COMMITTED),
+        ApiKey.TXN_OFFSET_COMMIT: Shape(_every_partition, _COMMITTED),
+        ApiKey.OFFSET_DELETE: Shape(_code, _COMMITTED),
+        ApiKey.OFFSET_FETCH: Shape(_no_positions, _positions, answered="groups"),
+        ApiKey.DESCRIBE_GROUPS: Shape(_code, _group, answered="groups"),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Shape(_code, _group_with_message, answered="groups"),
+        ApiKey.SHARE_GROUP_DESCRIBE: Shape(_code, _group_with_message, answered="groups"),
+        ApiKey.SHARE_FETCH: _SHARED,
+        ApiKey.SHARE_ACKNOWLEDGE: _SHARED,
+        ApiKey.ADD_PARTITIONS_TO_TXN: Shape(
+            _transaction_topics, _transaction_topic, answered="results_by_topic_v3_and_below"
+        ),
+        ApiKey.DESCRIBE_ACLS: _WITH_MESSAGE,
+        ApiKey.CREATE_ACLS: Shape(_each_of("creations", "results")),
+        ApiKey.DELETE_ACLS: Shape(_each_of("filters", "filter_results")),
     }
+)
 
 
-def _topic_refused(each: Any, code: Code) -> Values:
-    if isinstance(each, str):
-        return {"name": each, "error_code": code}
-    return {"name": each.name, "error_code": code, **({"topic_id": each.topic_id} if "topic_id" in vars(each) else {})}
-
-
-def _config_refused(each: Any, code: Code) -> Values:
-    return {
-        "resource_type": each.resource_type,
-        "resource_name": each.resource_name,
-        "error_code": code,
-        "error_message": "there is no right to this",
-    }
-
-
-def _group_refused(each: str, code: Code) -> Values:
-    return {"group_id": each, "error_code": code}
-
-
-def _transaction_topic_refused(each: Any, code: Code) -> Values:
-    parts = [{"partition_index": number, "partition_error_code": code} for number in each.partitions]
-    return {"name": each.name, "results_by_partition": parts}
-
-
-# --- Requests that need more than that ---
-
-
-def _create_topics(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    refused = [each for each in request.topics if not call.may_create(each.name)]
-    vars(request)["topics"] = [each for each in request.topics if call.may_create(each.name)]
-    more = [{"name": each.name, "error_code": Code.TOPIC_AUTHORIZATION_FAILED} for each in refused]
-    return changed(handle(call, request), lambda found: {**found, "topics": [*found["topics"], *more]})
-
-
-def _delete_topics(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    asked = "topics" if call.version >= BY_ID_FROM else "topic_names"
-    return rows(Operation.DELETE, asked, "responses", _topic_or_id, _topic_refused)(call, request, handle)
+# --- Requests whose answers show only what the user may describe ---
 
 
 def _metadata(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    """Topics that may not be described are not shown, and what may not be made is not."""
+    """Topics that may not be described are not shown, and topics that may not be made are not made."""
     refused: list[Values] = []
     if request.topics:
         allowed = []
-        for each in request.topics:
-            kind, name = _topic_or_id(call, each)
-            is_made = request.allow_auto_topic_creation and each.name and not is_there(call, name)
-            is_allowed = call.may(Operation.DESCRIBE, kind, name) and (not is_made or call.may_create(name))
+        for row in request.topics:
+            (name,) = name_or_id(call, row)
+            is_made = request.allow_auto_topic_creation and row.name and not is_there(call, name)
+            is_allowed = call.may(Operation.DESCRIBE, Kind.TOPIC, name) and (not is_made or call.may_create(name))
             if is_allowed or not name:
-                allowed.append(each)
-            elif each.name is None:
-                refused.append({"name": None, "topic_id": each.topic_id, "error_code": Code.UNKNOWN_TOPIC_ID})
+                allowed.append(row)
+            elif row.name is None:
+                refused.append({"name": None, "topic_id": row.topic_id, "error_code": Code.UNKNOWN_TOPIC_ID})
             else:
                 refused.append({"name": name, "error_code": Code.TOPIC_AUTHORIZATION_FAILED})
+                call.denied(Operation.CREATE if is_made else Operation.DESCRIBE, Kind.TOPIC, name)
         vars(request)["topics"] = allowed
     return changed(handle(call, request), lambda found: {**found, "topics": [*_seen(call, found), *refused]})
-
-
-def is_there(call: Call, name: str) -> bool:
-    """Whether there is a topic of this name; there is none of a name that cannot be."""
-    try:
-        return call.broker.store.has_topic(name)
-    except BadName:
-        return False
 
 
 def _seen(call: Call, found: Values) -> list[Values]:
@@ -238,32 +264,28 @@ def _list_groups(call: Call, request: Fields, handle: Plain) -> Values | Awaitab
 
 def _find_coordinator(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
     kind = Kind.TRANSACTIONAL_ID if request.key_type == TRANSACTION else Kind.GROUP
-    if call.version >= MANY_FROM[ApiKey.FIND_COORDINATOR]:
-
-        def refuse(key: str, code: Code) -> Values:
-            return {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code}
-
-        return rows(Operation.DESCRIBE, "coordinator_keys", "coordinators", lambda _, key: (kind, key), refuse)(
-            call, request, handle
-        )
-    if call.may(Operation.DESCRIBE, kind, request.key):
+    nowhere = {"node_id": -1, "host": "", "port": -1}
+    is_many = call.version >= MANY_COORDINATORS_FROM
+    asked = request.coordinator_keys if is_many else (request.key,)
+    allowed = [key for key in asked if call.may(Operation.DESCRIBE, kind, key)]
+    if len(allowed) == len(asked):
         return handle(call, request)
-    return {"error_code": REFUSALS[kind], "node_id": -1, "host": "", "port": -1}
+    refused = [
+        {**nowhere, **_code_and_message(key, refusal(call, Operation.DESCRIBE, kind, key)), "key": key}
+        for key in asked
+        if not call.may(Operation.DESCRIBE, kind, key)
+    ]
+    if not is_many:
+        return {name: value for name, value in refused[0].items() if name != "key"}
+    vars(request)["coordinator_keys"] = allowed
+    return changed(handle(call, request), lambda found: {"coordinators": [*found["coordinators"], *refused]})
 
 
 def _offset_fetch(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    if call.version >= MANY_FROM[ApiKey.OFFSET_FETCH]:
-
-        def refuse(each: Any, code: Code) -> Values:
-            return {"group_id": each.group_id, "topics": [], "error_code": code}
-
-        return changed(
-            rows(Operation.DESCRIBE, "groups", "groups", lambda _, each: _group(each), refuse)(call, request, handle),
-            lambda found: {**found, "groups": [_describable(call, each) for each in found["groups"]]},
-        )
-    if not call.may(Operation.DESCRIBE, *_group(request)):
-        return {"topics": [], "error_code": Code.GROUP_AUTHORIZATION_FAILED}
-    return changed(handle(call, request), lambda found: _describable(call, found))
+    found = by_table(call, request, handle)
+    if call.version < MANY_GROUPS_FROM:
+        return changed(found, lambda values: _describable(call, values))
+    return changed(found, lambda values: {"groups": [_describable(call, each) for each in values["groups"]]})
 
 
 def _describable(call: Call, found: Values) -> Values:
@@ -271,109 +293,50 @@ def _describable(call: Call, found: Values) -> Values:
     return {**found, "topics": topics}
 
 
-def _init_producer_id(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    """An id alone does nothing: what is produced with it is asked for its rights."""
-    if request.transactional_id is None:
-        return handle(call, request)
-    return whole(Operation.WRITE, _transaction, _error)(call, request, handle)
+def _describes_groups(
+    topics_of: Callable[[Values, Values], Iterable[str]], each: Callable[[str, Refusal], Values]
+) -> Guard:
+    """A group with a topic that the user may not describe is refused, because its members would tell of the topic."""
+
+    def guard(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
+        def seen(group: Values) -> Values:
+            for member in group.get("members", ()):
+                for name in topics_of(group, member):
+                    if not call.may(Operation.DESCRIBE, Kind.TOPIC, name):
+                        # Not which one: the name is what must not be told.
+                        why = Refusal(Code.TOPIC_AUTHORIZATION_FAILED, "the group has topics that you may not describe")
+                        return each(group["group_id"], why)
+            return group
+
+        return changed(
+            by_table(call, request, handle),
+            lambda found: {**found, "groups": [seen(group) for group in found["groups"]]},
+        )
+
+    return guard
 
 
-def _free(call: Call, request: Fields, handle: Plain) -> Values | Awaitable[Values]:
-    return handle(call, request)
+def _named_topics(group: Values, member: Values) -> Iterable[str]:
+    yield from member["subscribed_topic_names"]
+    for field in ("assignment", "target_assignment"):
+        for topic in member.get(field, {}).get("topic_partitions", ()):
+            yield topic["topic_name"]
 
 
-_READS_GROUP: Final = whole(Operation.READ, _group, _error)
-_WRITES_TRANSACTION: Final = whole(Operation.WRITE, _transaction, _error)
-_WRITES_TRANSACTION_V3: Final = whole(
-    Operation.WRITE,
-    lambda request: (Kind.TRANSACTIONAL_ID, request.v3_and_below_transactional_id),
-    lambda request, code: {
-        "results_by_topic_v3_and_below": [
-            _transaction_topic_refused(each, code) for each in request.v3_and_below_topics
-        ]
-    },
-)
-_COMMITS: Final = rows(
-    Operation.READ, "topics", "topics", _topic_in("name"), _partitions_refused("name", "partition_index")
-)
-_SHARES: Final = rows(
-    Operation.READ, "topics", "responses", _topic_by_id, _partitions_refused("topic_id", "partition_index")
-)
-_OFFSETS: Final = _partitions_refused("name", "partition_index", timestamp=-1, offset=-1)
-_RECORDS: Final = _partitions_refused("name", "partition_index", low_watermark=-1)
+def _classic_topics(group: Values, member: Values) -> Iterable[str]:
+    if group["protocol_type"] != CONSUMER:
+        return ()
+    return subscribed_topics(bytes(member["member_metadata"])) | assigned_topics(bytes(member["member_assignment"]))
 
-GUARDS: Final[Mapping[int, Sequence[Guard]]] = MappingProxyType(
+
+SPECIAL: Final[Mapping[int, Guard]] = MappingProxyType(
     {
-        ApiKey.SASL_HANDSHAKE: (_free,),
-        ApiKey.SASL_AUTHENTICATE: (_free,),
-        ApiKey.DESCRIBE_CLUSTER: (_free,),
-        ApiKey.METADATA: (_metadata,),
-        ApiKey.LIST_OFFSETS: (rows(Operation.DESCRIBE, "topics", "topics", _topic_in("name"), _OFFSETS),),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-            rows(Operation.DESCRIBE, "topics", "topics", _topic_in("topic"), _partitions_refused("topic", "partition")),
-        ),
-        ApiKey.DELETE_RECORDS: (rows(Operation.DELETE, "topics", "topics", _topic_in("name"), _RECORDS),),
-        ApiKey.CREATE_TOPICS: (_create_topics,),
-        ApiKey.DELETE_TOPICS: (_delete_topics,),
-        ApiKey.CREATE_PARTITIONS: (rows(Operation.ALTER, "topics", "results", _topic_in("name"), _topic_refused),),
-        ApiKey.DESCRIBE_CONFIGS: (
-            rows(Operation.DESCRIBE_CONFIGS, "resources", "results", _configured, _config_refused),
-        ),
-        ApiKey.ALTER_CONFIGS: (rows(Operation.ALTER_CONFIGS, "resources", "responses", _configured, _config_refused),),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-            rows(Operation.ALTER_CONFIGS, "resources", "responses", _configured, _config_refused),
-        ),
-        ApiKey.FIND_COORDINATOR: (_find_coordinator,),
-        ApiKey.JOIN_GROUP: (_READS_GROUP,),
-        ApiKey.SYNC_GROUP: (_READS_GROUP,),
-        ApiKey.HEARTBEAT: (_READS_GROUP,),
-        ApiKey.LEAVE_GROUP: (_READS_GROUP,),
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: (_READS_GROUP,),
-        ApiKey.OFFSET_COMMIT: (whole(Operation.READ, _group, _each_partition), _COMMITS),
-        ApiKey.OFFSET_FETCH: (_offset_fetch,),
-        ApiKey.OFFSET_DELETE: (whole(Operation.DELETE, _group, _error), _COMMITS),
-        ApiKey.LIST_GROUPS: (_list_groups,),
-        ApiKey.DESCRIBE_GROUPS: (rows(Operation.DESCRIBE, "groups", "groups", _group_itself, _group_refused),),
-        ApiKey.CONSUMER_GROUP_DESCRIBE: (
-            rows(Operation.DESCRIBE, "group_ids", "groups", _group_itself, _group_refused),
-        ),
-        ApiKey.DELETE_GROUPS: (rows(Operation.DELETE, "groups_names", "results", _group_itself, _group_refused),),
-        ApiKey.SHARE_GROUP_HEARTBEAT: (_READS_GROUP,),
-        ApiKey.SHARE_GROUP_DESCRIBE: (rows(Operation.DESCRIBE, "group_ids", "groups", _group_itself, _group_refused),),
-        ApiKey.SHARE_FETCH: (_READS_GROUP, _SHARES),
-        ApiKey.SHARE_ACKNOWLEDGE: (_READS_GROUP, _SHARES),
-        ApiKey.INIT_PRODUCER_ID: (_init_producer_id,),
-        ApiKey.ADD_PARTITIONS_TO_TXN: (
-            _WRITES_TRANSACTION_V3,
-            rows(
-                Operation.WRITE,
-                "v3_and_below_topics",
-                "results_by_topic_v3_and_below",
-                _topic_in("name"),
-                _transaction_topic_refused,
-            ),
-        ),
-        ApiKey.ADD_OFFSETS_TO_TXN: (_WRITES_TRANSACTION, _READS_GROUP),
-        ApiKey.TXN_OFFSET_COMMIT: (
-            whole(Operation.WRITE, _transaction, _each_partition),
-            whole(Operation.READ, _group, _each_partition),
-            _COMMITS,
-        ),
-        ApiKey.END_TXN: (_WRITES_TRANSACTION,),
-        ApiKey.DESCRIBE_ACLS: (whole(Operation.DESCRIBE, _cluster, _error),),
-        ApiKey.CREATE_ACLS: (
-            whole(
-                Operation.ALTER,
-                _cluster,
-                lambda request, code: {"results": [{"error_code": code} for _ in request.creations]},
-            ),
-        ),
-        ApiKey.DELETE_ACLS: (
-            whole(
-                Operation.ALTER,
-                _cluster,
-                lambda request, code: {"filter_results": [{"error_code": code} for _ in request.filters]},
-            ),
-        ),
+        ApiKey.METADATA: _metadata,
+        ApiKey.LIST_GROUPS: _list_groups,
+        ApiKey.FIND_COORDINATOR: _find_coordinator,
+        ApiKey.OFFSET_FETCH: _offset_fetch,
+        ApiKey.DESCRIBE_GROUPS: _describes_groups(_classic_topics, _group),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: _describes_groups(_named_topics, _group_with_message),
+        ApiKey.SHARE_GROUP_DESCRIBE: _describes_groups(_named_topics, _group_with_message),
     }
 )

@@ -1,0 +1,240 @@
+"""The table of rights: what each request of each door needs. `docs/broker.md` shows it; a test compares the two.
+
+A door that serves a request without a row here does not start, or refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from warren.broker.security import sources
+from warren.broker.security.needs import Need, Row, Source
+from warren.broker.security.rights import Operation
+from warren.broker.security.sources import CLUSTER
+from warren.protocol.api import ApiKey
+from warren.protocol.own_schemas import OwnKey
+
+READ: Final = Operation.READ
+WRITE: Final = Operation.WRITE
+DELETE: Final = Operation.DELETE
+ALTER: Final = Operation.ALTER
+DESCRIBE: Final = Operation.DESCRIBE
+DESCRIBE_CONFIGS: Final = Operation.DESCRIBE_CONFIGS
+ALTER_CONFIGS: Final = Operation.ALTER_CONFIGS
+
+SHOWN_TOPICS: Final = "topics with describe"
+SHOWN_GROUPS: Final = "groups with describe"
+SHOWN_BOTH: Final = "topics and groups with describe"
+
+
+def _create(source: Source) -> Need:
+    return Need(Operation.CREATE, source, (Operation.CREATE, CLUSTER))
+
+
+def _set_letters(letters: tuple[Source, Source]) -> tuple[Need, Need]:
+    """Who names a dead-letter topic has messages written there: it takes the right to, and to make it."""
+    return Need(WRITE, letters[0]), _create(letters[1])
+
+
+def _row(*needs: Need | tuple[Operation, Source], shows: str = "") -> Row:
+    return Row(tuple(need if isinstance(need, Need) else Need(*need) for need in needs), shows)
+
+
+FREE: Final = Row()
+EVERYTHING: Final = _row((Operation.ALL, CLUSTER))
+_READS_GROUP: Final = _row((READ, sources.GROUP))
+_COMMITS: Final = _row((READ, sources.GROUP), (READ, sources.NAMED_TOPICS))
+_SHARES: Final = _row((READ, sources.GROUP), (READ, sources.KNOWN_TOPICS))
+_ALTERS_CONFIGS: Final = _row(
+    (ALTER_CONFIGS, sources.CONFIGURED_TOPICS),
+    (ALTER_CONFIGS, sources.CONFIGURED_BROKER),
+    *_set_letters(sources.CONFIGURED_LETTERS),
+)
+
+KAFKA: Final[Mapping[int, Row]] = MappingProxyType(
+    {
+        ApiKey.API_VERSIONS: FREE,
+        ApiKey.SASL_HANDSHAKE: FREE,
+        ApiKey.SASL_AUTHENTICATE: FREE,
+        ApiKey.DESCRIBE_CLUSTER: FREE,
+        ApiKey.PRODUCE: _row(
+            (WRITE, sources.TRANSACTIONAL_ID_IF_ANY), (WRITE, sources.NAMED_TOPICS), _create(sources.MADE_TOPICS)
+        ),
+        ApiKey.FETCH: _row((READ, sources.NAMED_TOPICS)),
+        ApiKey.METADATA: _row(
+            (DESCRIBE, sources.NAMED_OR_KNOWN_TOPICS), _create(sources.MADE_TOPICS), shows=SHOWN_TOPICS
+        ),
+        ApiKey.LIST_OFFSETS: _row((DESCRIBE, sources.NAMED_TOPICS)),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: _row((DESCRIBE, sources.each_topic("topics", "topic"))),
+        ApiKey.DELETE_RECORDS: _row((DELETE, sources.NAMED_TOPICS)),
+        ApiKey.CREATE_TOPICS: _row(_create(sources.NAMED_TOPICS), *_set_letters(sources.CREATED_LETTERS)),
+        ApiKey.DELETE_TOPICS: _row(
+            (DELETE, sources.NAMED_OR_KNOWN_TOPICS),
+            (DELETE, sources.NAMED_OR_KNOWN_TOPICS._replace(rows="topic_names")),
+        ),
+        ApiKey.CREATE_PARTITIONS: _row((ALTER, sources.NAMED_TOPICS)),
+        ApiKey.DESCRIBE_CONFIGS: _row(
+            (DESCRIBE_CONFIGS, sources.CONFIGURED_TOPICS), (DESCRIBE_CONFIGS, sources.CONFIGURED_BROKER)
+        ),
+        ApiKey.ALTER_CONFIGS: _ALTERS_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _ALTERS_CONFIGS,
+        ApiKey.FIND_COORDINATOR: _row((DESCRIBE, sources.COORDINATED_GROUPS), (DESCRIBE, sources.COORDINATED_IDS)),
+        ApiKey.JOIN_GROUP: _row((READ, sources.GROUP), (DESCRIBE, sources.SUBSCRIBED)),
+        ApiKey.SYNC_GROUP: _row((READ, sources.GROUP), (DESCRIBE, sources.GIVEN_OUT)),
+        ApiKey.HEARTBEAT: _READS_GROUP,
+        ApiKey.LEAVE_GROUP: _READS_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: _row(
+            (READ, sources.GROUP),
+            (DESCRIBE, sources.SUBSCRIBED_NAMES),
+            shows="topics with describe to a pattern",
+        ),
+        ApiKey.SHARE_GROUP_HEARTBEAT: _row((READ, sources.GROUP), (READ, sources.SUBSCRIBED_NAMES)),
+        ApiKey.OFFSET_COMMIT: _COMMITS,
+        ApiKey.OFFSET_FETCH: _row(
+            (DESCRIBE, sources.GROUP_BEFORE_MANY), (DESCRIBE, sources.EACH_GROUP_ID), shows=SHOWN_TOPICS
+        ),
+        ApiKey.OFFSET_DELETE: _row((DELETE, sources.GROUP), (READ, sources.NAMED_TOPICS)),
+        ApiKey.LIST_GROUPS: _row(shows=SHOWN_GROUPS),
+        ApiKey.DESCRIBE_GROUPS: _row((DESCRIBE, sources.EACH_GROUP), shows="groups whose topics one may describe"),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: _row(
+            (DESCRIBE, sources.EACH_GROUP_IN_IDS), shows="groups whose topics one may describe"
+        ),
+        ApiKey.SHARE_GROUP_DESCRIBE: _row(
+            (DESCRIBE, sources.EACH_GROUP_IN_IDS), shows="groups whose topics one may describe"
+        ),
+        ApiKey.DELETE_GROUPS: _row(Need(DELETE, sources.EACH_GROUP_IN_NAMES, (ALTER, sources.TOPICS_OF_GROUP))),
+        ApiKey.SHARE_FETCH: _SHARES,
+        ApiKey.SHARE_ACKNOWLEDGE: _SHARES,
+        ApiKey.INIT_PRODUCER_ID: _row((WRITE, sources.TRANSACTIONAL_ID_IF_ANY)),
+        ApiKey.ADD_PARTITIONS_TO_TXN: _row(
+            (WRITE, sources.TRANSACTIONAL_ID_V3), (WRITE, sources.each_topic("v3_and_below_topics", "name"))
+        ),
+        ApiKey.ADD_OFFSETS_TO_TXN: _row((WRITE, sources.TRANSACTIONAL_ID), (READ, sources.GROUP)),
+        ApiKey.TXN_OFFSET_COMMIT: _row(
+            (WRITE, sources.TRANSACTIONAL_ID), (READ, sources.GROUP), (READ, sources.NAMED_TOPICS)
+        ),
+        ApiKey.END_TXN: _row((WRITE, sources.TRANSACTIONAL_ID)),
+        ApiKey.DESCRIBE_ACLS: _row((DESCRIBE, CLUSTER)),
+        ApiKey.CREATE_ACLS: _row((ALTER, CLUSTER)),
+        ApiKey.DELETE_ACLS: _row((ALTER, CLUSTER)),
+    }
+)
+
+_USES_GROUP: Final = _row((READ, sources.HANDLE_TOPIC), (READ, sources.HANDLE_GROUP))
+
+OWN: Final[Mapping[int, Row]] = MappingProxyType(
+    {
+        OwnKey.OPEN_SESSION: FREE,
+        OwnKey.CLOSE_HANDLE: FREE,
+        OwnKey.LIST_TOPICS: _row(shows=SHOWN_TOPICS),
+        OwnKey.OPEN_TOPIC: _row(
+            (DESCRIBE, sources.OWN_TOPIC),
+            _create(sources.OWN_OPENED),
+            *_set_letters(sources.OWN_SET_LETTERS),
+            shows=SHOWN_GROUPS,
+        ),
+        OwnKey.CONFIGURE_TOPIC: _row(
+            (ALTER, sources.OWN_TOPIC), (ALTER_CONFIGS, sources.OWN_TOPIC), *_set_letters(sources.OWN_SET_LETTERS)
+        ),
+        OwnKey.DELETE_TOPIC: _row((DELETE, sources.OWN_TOPIC)),
+        OwnKey.RETIRE_TOPIC: _row((ALTER, sources.OWN_TOPIC)),
+        OwnKey.APPEND: _row((WRITE, sources.OWN_TOPIC)),
+        OwnKey.READ: _row((READ, sources.OWN_TOPIC)),
+        OwnKey.FIND_TIME: _row((READ, sources.OWN_TOPIC)),
+        OwnKey.SCAN: _row((READ, sources.OWN_TOPIC)),
+        OwnKey.PARK: _row((WRITE, sources.OWN_TOPIC)),
+        OwnKey.LIST_PARKED: _row((READ, sources.OWN_TOPIC)),
+        OwnKey.CANCEL_PARKED: _row((WRITE, sources.OWN_TOPIC)),
+        OwnKey.OPEN_GROUP: _row((READ, sources.OWN_TOPIC), (READ, sources.OWN_GROUP)),
+        OwnKey.CONFIGURE_GROUP: _row((READ, sources.OWN_TOPIC), (READ, sources.OWN_GROUP)),
+        OwnKey.SEE_GROUP: _row((DESCRIBE, sources.OWN_TOPIC), (DESCRIBE, sources.OWN_GROUP)),
+        OwnKey.DELETE_GROUP: _row(
+            Need(READ, sources.OWN_TOPIC, (ALTER, sources.OWN_TOPIC)),
+            Need(DELETE, sources.OWN_GROUP, (ALTER, sources.OWN_TOPIC)),
+        ),
+        OwnKey.DESCRIBE_GROUP: _row(
+            (DESCRIBE, sources.HANDLE_TOPIC),
+            (DESCRIBE, sources.HANDLE_GROUP),
+            (READ, sources.WANTED_LETTERS),
+            _create(sources.MADE_LETTERS),
+        ),
+        OwnKey.READ_GROUP: _USES_GROUP,
+        OwnKey.COMMIT_GROUP: _USES_GROUP,
+        OwnKey.SEEK_GROUP: _USES_GROUP,
+        OwnKey.TAKE: _USES_GROUP,
+        OwnKey.SETTLE: _USES_GROUP,
+        OwnKey.LIST_DEAD: _row(
+            (READ, sources.OWN_TOPIC), (READ, sources.OWN_LETTERS), (DESCRIBE, sources.OWN_GROUP_IF_ANY)
+        ),
+        OwnKey.REDRIVE: _row(
+            (WRITE, sources.HANDLE_TOPIC), (READ, sources.HANDLE_LETTERS), (READ, sources.HANDLE_GROUP)
+        ),
+        OwnKey.BEGIN_TRANSACTION: _row((WRITE, sources.OWN_ID)),
+        OwnKey.CHANGE_TRANSACTION: _row(
+            (WRITE, sources.HANDLE_ID),
+            (WRITE, sources.OWN_TOPIC_IF_ANY),
+            _create(sources.OWN_MADE),
+            (READ, sources.OTHER_TOPIC),
+            (READ, sources.OTHER_GROUP),
+        ),
+        OwnKey.END_TRANSACTION: _row((WRITE, sources.OWN_ID_OR_HANDLE)),
+        OwnKey.OPEN_PRODUCER: _row((WRITE, sources.PRODUCER)),
+        OwnKey.NUMBERED_PUT: _row(
+            (WRITE, sources.HANDLE_PRODUCER), (WRITE, sources.OWN_TOPIC), _create(sources.OWN_MADE)
+        ),
+        OwnKey.STATISTICS: _row((DESCRIBE, CLUSTER)),
+        OwnKey.COMMIT_BATCH: EVERYTHING,
+        OwnKey.RECOVER: EVERYTHING,
+        OwnKey.OPEN_QUEUE: EVERYTHING,
+        OwnKey.USE_QUEUE: EVERYTHING,
+    }
+)
+
+_TOPIC: Final = "/v1/topics/{topic}"
+_GROUP: Final = "/v1/topics/{topic}/groups/{group}"
+_READS_PATH: Final = _row((READ, sources.PATH_TOPIC))
+_USES_PATH: Final = _row((READ, sources.PATH_TOPIC), (READ, sources.PATH_GROUP))
+
+HTTP: Final[Mapping[str, Row]] = MappingProxyType(
+    {
+        "GET /": _row(shows=SHOWN_BOTH),
+        "GET /healthz": FREE,
+        "GET /readyz": FREE,
+        "GET /openapi.json": FREE,
+        "GET /metrics": _row((DESCRIBE, CLUSTER)),
+        "GET /v1/statistics": _row((DESCRIBE, CLUSTER)),
+        "GET /v1/topics": _row(shows=SHOWN_TOPICS),
+        "POST /v1/topics": _row(_create(sources.BODY_TOPIC), *_set_letters(sources.CREATION_LETTERS)),
+        f"GET {_TOPIC}": _row((DESCRIBE, sources.PATH_TOPIC), shows=SHOWN_GROUPS),
+        f"PATCH {_TOPIC}": _row(
+            (ALTER, sources.PATH_TOPIC), (ALTER_CONFIGS, sources.PATH_TOPIC), *_set_letters(sources.CHANGE_LETTERS)
+        ),
+        f"DELETE {_TOPIC}": _row((DELETE, sources.PATH_TOPIC)),
+        f"POST {_TOPIC}/messages": _row((WRITE, sources.PATH_TOPIC), _create(sources.PATH_MADE)),
+        f"GET {_TOPIC}/messages": _READS_PATH,
+        f"GET {_TOPIC}/messages/{{partition}}/{{number}}": _READS_PATH,
+        f"GET {_TOPIC}/scheduled": _READS_PATH,
+        f"DELETE {_TOPIC}/scheduled/{{id}}": _row((WRITE, sources.PATH_TOPIC)),
+        "GET /v1/groups": _row(shows=SHOWN_BOTH),
+        f"GET {_TOPIC}/groups": _row((DESCRIBE, sources.PATH_TOPIC), shows=SHOWN_GROUPS),
+        f"GET {_GROUP}": _row((DESCRIBE, sources.PATH_TOPIC), (DESCRIBE, sources.PATH_GROUP)),
+        f"PUT {_GROUP}": _USES_PATH,
+        f"DELETE {_GROUP}": _row(
+            Need(READ, sources.PATH_TOPIC, (ALTER, sources.PATH_TOPIC)),
+            Need(DELETE, sources.PATH_GROUP, (ALTER, sources.PATH_TOPIC)),
+        ),
+        f"POST {_GROUP}/take": _USES_PATH,
+        f"POST {_GROUP}/ack": _USES_PATH,
+        f"POST {_GROUP}/nack": _USES_PATH,
+        f"POST {_GROUP}/extend": _USES_PATH,
+        f"GET {_GROUP}/dead": _row(
+            (READ, sources.PATH_TOPIC), (READ, sources.PATH_LETTERS), (DESCRIBE, sources.PATH_GROUP)
+        ),
+        f"POST {_GROUP}/dead/redrive": _row(
+            (WRITE, sources.PATH_TOPIC), (READ, sources.PATH_LETTERS), (READ, sources.PATH_GROUP)
+        ),
+    }
+)
+"""By method and path, as `gateway/api.py` has them."""

@@ -259,8 +259,13 @@ GROUP_SESSION_S_MIN: Final = 0.1
 GROUP_SESSION_S_MAX: Final = 1800.0
 GROUP_REBALANCE_S_MAX: Final = 3600.0
 """How long members have to join again and to share out, whatever they ask for."""
-GROUP_METADATA_SIZE_MAX: Final = 1 << 20
+GROUP_METADATA_SIZE_MAX: Final = 256 << 10
 """What a member of a group may say of itself, all protocols that it knows together."""
+GROUP_SIZE_MAX: Final = 4 << 20
+"""What all members of a group may say of themselves, and be assigned: four times what Kafka has room for."""
+GROUP_MEMBER_SIZE: Final = 1 << 10
+SHARE_TAKEN_SIZE: Final = 512
+"""About what a member takes besides, and a message that a member of a share group has taken."""
 GROUP_NOTE_SIZE_MAX: Final = 4096
 """What a client may note beside a position."""
 GROUP_HEARTBEAT_S: Final = 1.0

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,3 +247,95 @@ def test_transactions_of_a_client_that_is_gone_hold_no_memory(tmp_path: Path) ->
             assert running.broker.budget.sizes[Kind.TRANSACTIONS] > 2 * MIB
 
         wait_until(lambda: running.broker.budget.size == 0)
+
+
+# --- Members of Kafka's groups ---
+
+
+def joined(caller: Caller, group: str, size: int, client: int = 0) -> int:
+    """The error of a JoinGroup with so many bytes of metadata."""
+    values = {
+        "group_id": group,
+        "session_timeout_ms": 1_800_000,
+        "rebalance_timeout_ms": 1_800_000,
+        "member_id": "",
+        "protocol_type": f"own-{client}",
+        "protocols": [{"name": "range", "metadata": bytes(size)}],
+    }
+    code: int = caller.call(ApiKey.JOIN_GROUP, 2, values).error_code
+    return code
+
+
+def test_what_members_say_of_themselves_is_bounded_for_each_and_in_all(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, Caller(running) as caller:
+        budget = running.broker.budget
+
+        assert joined(caller, "too-much", MIB) == Code.INVALID_REQUEST
+        errors = [joined(caller, f"group-{number}", 200 << 10) for number in range(60)]
+
+        assert errors[0] == Code.NONE
+        assert errors[-1] == Code.COORDINATOR_NOT_AVAILABLE
+        assert 6 * MIB < budget.sizes[Kind.MEMBERS] < 8 * MIB
+        assert budget.refusals > 0
+        # Members that say little of themselves still have room.
+        assert joined(caller, "another", 100) == Code.NONE
+
+
+def test_members_of_a_group_that_go_give_their_memory_back(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as running, Caller(running) as caller:
+        budget = running.broker.budget
+        values = {
+            "group_id": "group",
+            "session_timeout_ms": 100,
+            "rebalance_timeout_ms": 100,
+            "member_id": "",
+            "protocol_type": "own",
+            "protocols": [{"name": "range", "metadata": bytes(100_000)}],
+        }
+
+        assert caller.call(ApiKey.JOIN_GROUP, 2, values).error_code == Code.NONE
+
+        assert budget.sizes[Kind.MEMBERS] > 100_000
+        wait_until(lambda: budget.size == 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "more"),
+    [
+        (
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            {"instance_id": None, "rebalance_timeout_ms": 60_000, "server_assignor": None, "topic_partitions": []},
+        ),
+        (ApiKey.SHARE_GROUP_HEARTBEAT, 1, {}),
+    ],
+)
+def test_names_that_members_subscribe_to_are_bounded(
+    tmp_path: Path, key: ApiKey, version: int, more: dict[str, Any]
+) -> None:
+    limits = Limits(memory_size_max=4 * MIB)
+    with running_broker(tmp_path / "data", limits=limits) as running, Caller(running) as caller:
+        budget, names = running.broker.budget, [f"{number:0200}" for number in range(1000)]
+
+        def beat(number: int, names: list[str], epoch: int = 0) -> int:
+            values = {
+                "group_id": f"group-{number}",
+                "member_id": f"{number:022}",
+                "member_epoch": epoch,
+                "rack_id": None,
+                "subscribed_topic_names": names,
+                **more,
+            }
+            code: int = caller.call(key, version, values).error_code
+            return code
+
+        errors = [beat(number, names) for number in range(12)]
+
+        assert (errors[0], errors[-1]) == (Code.NONE, Code.COORDINATOR_NOT_AVAILABLE)
+        assert 800_000 < budget.sizes[Kind.MEMBERS] < MIB
+        assert beat(100, ["orders"]) == Code.NONE
+        for number, error in enumerate(errors):
+            if error == Code.NONE:
+                beat(number, names, -1)
+        beat(100, ["orders"], -1)
+        wait_until(lambda: budget.size == 0)

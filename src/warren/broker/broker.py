@@ -69,7 +69,7 @@ class Broker:
         self.door = Door(self.long_polls.ring, self.metrics)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
-        self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks), Positions()
+        self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks, self.budget), Positions()
         self.sessions, self.appends, self.looks = Sessions(self._end, self.budget), Appends(), Looks()
         self.transaction_memory = TransactionMemory(self.budget)
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()

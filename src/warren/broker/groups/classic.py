@@ -52,6 +52,8 @@ class ClassicGroup:
     what they own. A member that is not heard of in its time is none any more.
     """
 
+    taken_size = 0
+
     def __init__(self, name: str, now_s: Callable[[], float]) -> None:
         self.name, self._now_s = name, now_s
         self.state, self.generation, self.leader = State.EMPTY, 0, ""
@@ -72,6 +74,12 @@ class ClassicGroup:
     def topics(self) -> frozenset[str]:
         """What members subscribe to or own partitions of, where that can be told."""
         return self._assigned_topics.union(*(member.said.topics for member in self.members.values()))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its members take, and the ids that were given out."""
+        pending = len(self._pending) * CLIENT_ID_SIZE_MAX
+        return pending + sum([member.size for member in self.members.values()])
 
     # --- Joining ---
 

@@ -38,6 +38,8 @@ class ConsumerGroup:
     not its own by it.
     """
 
+    taken_size = 0
+
     def __init__(self, name: str, now_s: Callable[[], float]) -> None:
         self.name, self._now_s = name, now_s
         self.epoch = 0
@@ -67,6 +69,11 @@ class ConsumerGroup:
         return ConsumerState.STABLE if is_settled else ConsumerState.RECONCILING
 
     # --- What there is to share out ---
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its members take."""
+        return sum([member.size for member in self.members.values()])
 
     def must_look(self, said: Beat) -> bool:
         """Whether it is time to look which topics there are, or `said` asks for others."""

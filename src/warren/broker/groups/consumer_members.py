@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from warren.broker.groups.assignors import UNIFORM, Partition
 from warren.broker.kafka_errors import Code
-from warren.config import GROUP_CONSUMER_SESSION_S
+from warren.config import GROUP_CONSUMER_SESSION_S, GROUP_MEMBER_SIZE
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -48,6 +48,11 @@ class Beat:
     """A pattern of topic names; empty for none any more."""
     assignor: str | None = None
     owned: Set[OwnedPlace] | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the names take that it subscribes to, and its pattern."""
+        return len(self.pattern or "") + sum(map(len, self.names or ()))
 
     @property
     def is_full(self) -> bool:
@@ -90,6 +95,12 @@ class ConsumerMember:
     given: frozenset[Partition] = frozenset()
     revoking: frozenset[Partition] = frozenset()
     revoke_deadline_s: float = 0.0
+    said_size: int = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return GROUP_MEMBER_SIZE + self.said_size
 
     @property
     def subscription(self) -> Subscription:
@@ -116,6 +127,8 @@ class ConsumerMember:
             self.pattern = said.pattern
         if said.assignor is not None:
             self.assignor = said.assignor
+        if said.names is not None or said.pattern is not None:
+            self.said_size = len(self.pattern) + sum(map(len, self.names))
         return before != (self.names, self.pattern, self.assignor)
 
     def owns_no_more_than_given(self, owned: Set[OwnedPlace] | None) -> bool:

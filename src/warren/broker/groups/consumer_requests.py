@@ -18,6 +18,7 @@ from warren.broker.peer import Peer
 from warren.broker.security.rights import Kind, Operation
 from warren.config import (
     GROUP_HEARTBEAT_S,
+    GROUP_MEMBER_SIZE,
     GROUP_NAME_SIZE_MAX,
     GROUP_PATTERN_SIZE_MAX,
     GROUP_REBALANCE_S_MAX,
@@ -43,6 +44,13 @@ async def consumer_group_heartbeat(call: Call, request: Fields) -> Values:
     if not isinstance(found, ConsumerGroup):
         # As after a restart: whoever was a member joins again.
         return _refused(found or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
+    if said.epoch == JOIN_EPOCH or said.names is not None:
+        known = found.members.get(said.member_id)
+        more = GROUP_MEMBER_SIZE + said.size - (0 if known is None else known.size)
+        error = coordinator.memory.refusal(found, max(0, more), call.peer.owner)
+        if error is not Code.NONE:
+            coordinator.changed(found)
+            return _refused(error, f"group {name!r} has no room for what the member subscribes to")
     if said.epoch < JOIN_EPOCH or not found.must_look(said):
         return _beaten(call, found, said)
     return await _looked_and_beaten(call, found, said)
@@ -51,7 +59,7 @@ async def consumer_group_heartbeat(call: Call, request: Fields) -> Values:
 def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> Values:
     told = group.beat(said)
     # Where the member hears no news, nothing has changed that anybody could be woken for earlier.
-    if told.assignment is not None or said.epoch <= JOIN_EPOCH:
+    if told.assignment is not None or said.epoch <= JOIN_EPOCH or said.names is not None:
         call.broker.coordinator.changed(group)
     return _told_fields(told)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from warren.broker.budget import Budget
 from warren.broker.groups.classic import ClassicGroup
 from warren.broker.groups.consumer import ConsumerGroup
 from warren.broker.groups.holding import Holdings
+from warren.broker.groups.member_memory import MemberMemory
 from warren.broker.groups.share_groups import ShareGroups
 from warren.broker.kafka_errors import Code
 from warren.config import GROUPS_MAX
@@ -27,13 +29,14 @@ class Coordinator:
     subscribe to is held for them, see Holdings.
     """
 
-    def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, budget: Budget) -> None:
         self._loop = asyncio.get_running_loop()
         self._groups: dict[str, Group] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopped = False
         self.holdings = Holdings(store, in_thread, tasks, self._topics_of)
-        self.shares = ShareGroups(store, in_thread, tasks)
+        self.memory = MemberMemory(budget)
+        self.shares = ShareGroups(store, in_thread, tasks, self.memory)
 
     def _topics_of(self, name: str) -> frozenset[str]:
         group = self._groups.get(name)
@@ -78,6 +81,9 @@ class Coordinator:
     def _opened(self, group: G) -> G | Code:
         if len(self._groups) >= GROUPS_MAX:
             return Code.COORDINATOR_NOT_AVAILABLE
+        old = self._groups.get(group.name)
+        if old is not None:
+            self.memory.forget(old)
         self._groups[group.name] = group
         return group
 
@@ -91,8 +97,10 @@ class Coordinator:
         if self._is_stopped:
             group.stop()
         wake_s = group.wake_s()
+        self.memory.changed(group)
         if wake_s is None:
             del self._groups[group.name]
+            self.memory.forget(group)
         elif not self._is_stopped:
             self._timers[group.name] = self._loop.call_at(wake_s, self._tick, group)
         self.holdings.changed(group.name)

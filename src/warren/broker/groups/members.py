@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from warren.broker.kafka_errors import Code
+from warren.config import GROUP_MEMBER_SIZE
 
 
 class Protocol(NamedTuple):
@@ -41,6 +42,8 @@ class Joining:
     """Whether a member without an id is first told one, and joins with that: clients since 2018."""
     can_skip_assignment: bool = False
     """Whether a leader understands that it leads and has nothing to share out."""
+    size: int = 0
+    """About how many bytes that takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,11 @@ class Member:
     @property
     def is_waiting(self) -> bool:
         return self._joining is not None or self._syncing is not None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return GROUP_MEMBER_SIZE + self.said.size + len(self.assignment)
 
     def metadata(self, protocol: str) -> bytes:
         """What it wants by this protocol."""

@@ -11,6 +11,7 @@ from warren.broker.groups.classic import ClassicGroup
 from warren.broker.groups.members import Claim, Joined, Joining, Protocol, Synced, Syncing
 from warren.broker.kafka_errors import Code
 from warren.config import (
+    GROUP_MEMBER_SIZE,
     GROUP_METADATA_SIZE_MAX,
     GROUP_NAME_SIZE_MAX,
     GROUP_REBALANCE_S_MAX,
@@ -64,6 +65,12 @@ async def join_group(call: Call, request: Fields) -> Values:
         group = coordinator.open_classic(request.group_id) if error is Code.NONE else error
         if not isinstance(group, ClassicGroup):
             return _joined_fields(call, Joined(error=group, member_id=request.member_id))
+        known = group.members.get(request.member_id)
+        more = said.size + GROUP_MEMBER_SIZE - (0 if known is None else known.size)
+        error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
+        if error is not Code.NONE:
+            coordinator.changed(group)
+            return _joined_fields(call, Joined(error=error, member_id=request.member_id))
         waiting: asyncio.Future[Joined] = asked(lambda tell: group.join(said, tell))
         coordinator.changed(group)
     return _joined_fields(call, await waiting)
@@ -86,6 +93,9 @@ def _joining(call: Call, request: Fields) -> Joining:
         topics=NO_TOPICS.union(*(subscribed_topics(each.metadata) for each in protocols)) if is_consumer else NO_TOPICS,
         needs_id_first=call.version >= ID_FIRST_FROM,
         can_skip_assignment=call.version >= SKIP_ASSIGNMENT_FROM,
+        size=sum(len(each.name) + len(each.metadata) for each in protocols)
+        + len(request.group_instance_id or "")
+        + len(call.request.client_id or ""),
     )
 
 
@@ -138,6 +148,10 @@ async def sync_group(call: Call, request: Fields) -> Values:
         if refused:
             # The leader gave out what nobody subscribed to, and somebody else owns it.
             return {"error_code": Code.REBALANCE_IN_PROGRESS}
+        size = sum(map(len, assignments.values()))
+        error = coordinator.memory.refusal(group, size, call.peer.owner) if size else Code.NONE
+        if error is not Code.NONE:
+            return {"error_code": error}
         waiting: asyncio.Future[Synced] = asked(lambda tell: group.sync(said, tell))
         coordinator.changed(group)
     synced = await waiting

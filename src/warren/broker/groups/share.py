@@ -8,7 +8,7 @@ from warren.broker.groups.assignors import Partition, SeenTopic
 from warren.broker.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat, ConsumerMember, Told
 from warren.broker.groups.share_sessions import ShareSession
 from warren.broker.kafka_errors import Code
-from warren.config import GROUP_CONSUMER_SESSION_S, GROUP_MEMBERS_MAX, GROUP_TOPICS_LOOK_S
+from warren.config import GROUP_CONSUMER_SESSION_S, GROUP_MEMBERS_MAX, GROUP_TOPICS_LOOK_S, SHARE_TAKEN_SIZE
 from warren.queue.queue_group import QueueGroup
 
 
@@ -29,6 +29,16 @@ class ShareGroup:
         self._looked_s = -GROUP_TOPICS_LOOK_S
 
     # --- Members ---
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its members take, and what they have taken."""
+        return self.taken_size + sum([member.size for member in self.members.values()])
+
+    @property
+    def taken_size(self) -> int:
+        """About how many bytes it takes to know what members have taken."""
+        return SHARE_TAKEN_SIZE * sum([len(session.taken) for session in self.sessions.values()])
 
     def must_look(self, said: Beat) -> bool:
         """Whether it is time to look which topics there are, or `said` asks for others."""

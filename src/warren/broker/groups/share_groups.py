@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from warren.broker.groups.member_memory import MemberMemory
 from warren.broker.groups.share import ShareGroup
 from warren.broker.groups.share_sessions import release
 from warren.broker.kafka_errors import Code
@@ -27,7 +28,8 @@ class ShareGroups:
     Where nobody is left, a group is forgotten: what was done with is in the ledger of its queue groups.
     """
 
-    def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, memory: MemberMemory) -> None:
+        self._memory = memory
         self._store, self._in_thread, self._tasks = store, in_thread, tasks
         self._loop = asyncio.get_running_loop()
         self._groups: dict[str, ShareGroup] = {}
@@ -75,10 +77,12 @@ class ShareGroups:
         if timer is not None:
             timer.cancel()
         wake_s = group.wake_s()
+        self._memory.changed(group)
         if wake_s is not None and not self._is_stopped:
             self._timers[group.name] = self._loop.call_at(wake_s, self._tick, group)
         elif wake_s is None and self._groups.get(group.name) is group:
             del self._groups[group.name]
+            self._memory.forget(group)
             queues, group.queues = list(group.queues.values()), {}
             self._tasks.create_task(self._closed(queues))
 

@@ -19,11 +19,14 @@ from warren.broker.kafka_errors import Code, code_of
 from warren.broker.security.rights import Kind, Operation
 from warren.config import (
     GROUP_HEARTBEAT_S,
+    GROUP_MEMBER_SIZE,
     GROUP_NAME_SIZE_MAX,
     GROUP_SUBSCRIPTIONS_MAX,
     SHARE_LOOK_S,
     SHARE_RECORDS_MAX,
+    SHARE_TAKEN_FIRST,
     SHARE_TAKEN_MAX,
+    SHARE_TAKEN_SIZE,
 )
 from warren.errors import NoSuchPartition, NoSuchTopic, SettingsDiffer, WarrenError
 from warren.message import Message
@@ -64,6 +67,13 @@ async def share_group_heartbeat(call: Call, request: Fields) -> Values:
     group = shares.open(name) if said.epoch == JOIN_EPOCH else shares.find(name)
     if not isinstance(group, ShareGroup):
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
+    if said.epoch == JOIN_EPOCH or names is not None:
+        known = group.members.get(said.member_id)
+        more = GROUP_MEMBER_SIZE + said.size - (0 if known is None else known.size)
+        error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
+        if error is not Code.NONE:
+            shares.changed(group)
+            return _refused(error, f"group {name!r} has no room for what the member subscribes to")
     if said.epoch >= JOIN_EPOCH and group.must_look(said):
         wanted = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
         seen = await seen_topics(call, wanted)
@@ -252,7 +262,9 @@ async def _fetched(call: Call, group: ShareGroup, session: ShareSession, request
     deadline = loop.time() + min(request.max_wait_ms / MS, limits.fetch_wait_s_max)
     room = session.room(loop.time())
     count_max = min(request.max_records if request.max_records > 0 else SHARE_RECORDS_MAX, SHARE_RECORDS_MAX, room)
-    size_max = min(request.max_bytes, limits.fetch_size_max)
+    if not call.broker.coordinator.memory.has_room(count_max * SHARE_TAKEN_SIZE, call.peer.owner):
+        count_max = min(count_max, SHARE_TAKEN_FIRST)
+    size_max = call.broker.budget.answer_size_max(min(request.max_bytes, limits.fetch_size_max))
     while True:
         logs: list[Log] = []
         for topic_id, partitions in session.partitions.items():

@@ -35,7 +35,7 @@ def test_a_batch_that_was_written_is_not_written_again(tmp_path: Path) -> None:
     assert append_once(log, Batch([b"a", b"b"]), MARKER, 0) is None
 
     assert bodies(log) == [b"a", b"b", b"after"]
-    assert written_count(log, MARKER, 0, None) == 2
+    assert written_count(log, MARKER, 0) == 2
 
 
 def test_of_a_batch_that_was_written_in_part_the_rest_is(tmp_path: Path) -> None:
@@ -90,3 +90,29 @@ def test_in_version_1_every_message_needs_an_id(tmp_path: Path, ids: list[str] |
         append_once(log, Batch([b"a", b"b"], ids=ids), MARKER, 0)
 
     assert log.end == 0
+
+
+def test_in_version_1_a_torn_message_is_written_again_and_the_whole_ones_beside_it_are_not(tmp_path: Path) -> None:
+    log = quick_log(tmp_path, version=1)
+    batch = Batch([b"abc", b"bcd", b"cde", b"def"], ["t"] * 4, ids=["1", "2", "3", "4"], corr_offsets=[1, 2, 3, 4])
+    log.append(b"abc", id="1", tag="t", corr_offset=1)
+    log.append(b"b\0\0", id="2", tag="t", corr_offset=2)
+    log.append(b"cde", id="3", tag="t", corr_offset=3)
+    log.append(b"def", id="4", tag="", corr_offset=4)
+
+    assert append_once(log, batch, MARKER, 0) is None
+    assert append_once(log, batch, MARKER, 0) is None
+
+    written = [(message.id, message.body, message.tag) for message in log.read(4)]
+    assert written == [("2", b"bcd", "t"), ("4", b"def", "t")]
+
+
+@pytest.mark.parametrize("written", range(4))
+def test_in_version_1_messages_with_the_same_id_are_each_written(tmp_path: Path, written: int) -> None:
+    log = quick_log(tmp_path, version=1)
+    batch = Batch([b"a", b"a", b"b"], ids=["same"] * 3)
+    log.append_many(batch.bodies[:written], ids=["same"] * written)
+
+    append_once(log, batch, MARKER, 0)
+
+    assert bodies(log) == [b"a", b"a", b"b"]

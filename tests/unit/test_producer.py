@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ from warren.errors import (
 )
 from warren.message import Place
 from warren.transaction import producer as producer_module
-from warren.transaction.numbering import SEQUENCE_MAX, Numbered
+from warren.transaction.numbering import SEQUENCE_MAX, Content, Numbered
 from warren.transaction.producer import Producer
 from warren.transaction.store import Store
 
@@ -351,10 +352,24 @@ def test_what_a_record_says_of_its_put_is_read_back() -> None:
     assert Numbered.of_marker(numbered.marker("loader-1"), "loader-1") == numbered
     assert Numbered.of_marker(numbered.marker("loader-1"), "loader-2") is None
     assert Numbered.of_marker(b"transaction 7", "loader-1") is None
-    assert Numbered.of_id(numbered.id("loader-1", (1 << 20) - 1), "loader-1") == numbered
-    assert Numbered.of_id(numbered.id("loader-1", 5), "loader-2") is None
-    assert Numbered.of_id("7", "loader-1") is None
-    assert len(numbered.id("loader-1", (1 << 20) - 1)) <= 39
+    content = Content(b"body", "tag", 7)
+    assert Numbered.of_id(numbered.id("loader-1", (1 << 20) - 1, content), "loader-1", content) == numbered
+    assert Numbered.of_id(numbered.id("loader-1", 5, content), "loader-2", content) is None
+    assert Numbered.of_id("7", "loader-1", content) is None
+    assert len(numbered.id("loader-1", (1 << 20) - 1, content)) <= 39
+
+
+@pytest.mark.parametrize("torn", [Content(b"b\0\0\0", "tag", 7), Content(b"body", "", 7), Content(b"body", "tag", 0)])
+def test_a_torn_message_of_version_1_does_not_count_as_put(torn: Content) -> None:
+    id = Numbered(3, 1, 1).id("loader-1", 0, Content(b"body", "tag", 7))
+
+    assert Numbered.of_id(id, "loader-1", torn) is None
+
+
+def test_ids_of_an_earlier_release_are_known() -> None:
+    digest = hashlib.sha256(b"loader-1").hexdigest()[:10]
+
+    assert Numbered.of_id(f"{digest}-1f-0-2-10", "loader-1", Content(b"", "", -1)) == Numbered(31, 2, 16)
 
 
 def test_a_producer_says_what_it_is(store: Store) -> None:

@@ -126,7 +126,7 @@ class DeadLetters:
         log, marker = self._log(), bytes.fromhex(id)
         # The intent, on disk before what it announces.
         self._ledger.sync()
-        missing = burial.letters[written_count(log, marker, burial.since, None) :]
+        missing = burial.letters[written_count(log, marker, burial.since) :]
         letters = [
             _letter(message, self._group, attempts, reason)
             for partition, number, attempts, reason in missing

@@ -21,7 +21,7 @@ from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.columns import Batch
 from warren.storage.filesystem import Lock
-from warren.transaction.numbering import ROWS_MAX, SEQUENCE_MAX, Numbered, find_puts
+from warren.transaction.numbering import ROWS_MAX, SEQUENCE_MAX, Content, Numbered, find_puts
 
 
 class Target(NamedTuple):
@@ -162,7 +162,7 @@ class Producer:
             part = Batch(*(None if column is None else [column[row] for row in rows] for column in batch))  # type: ignore[arg-type]
             log, marker = topic.partition(partition), numbered.marker(self.name)
             if log.version == 1:
-                part = part._replace(ids=[numbered.id(self.name, row) for row in rows])
+                part = part._replace(ids=[numbered.id(self.name, row, _content(batch, row)) for row in rows])
             since = self._ends[Target(topic.name, partition)] if numbered.sequence in self._begun else log.end
             numbers = append_once(log, part, marker, since)
             for row, number in zip(rows, numbers or (), strict=numbers is not None):
@@ -287,6 +287,12 @@ def _check(topic: Any, store: Store, batch: Batch) -> None:
             raise BadInput("in a topic of version 1 a producer gives messages their ids")
         if len(batch.bodies) > ROWS_MAX:
             raise BadInput(f"a put to a topic of version 1 has {ROWS_MAX} messages at most")
+
+
+def _content(batch: Batch, row: int) -> Content:
+    tag = "" if batch.tags is None else batch.tags[row]
+    corr_offset = NO_CORR_OFFSET if batch.corr_offsets is None else batch.corr_offsets[row]
+    return Content(batch.bodies[row], tag, corr_offset)
 
 
 def _parts(topic: Topic, batch: Batch, numbered: Numbered, partition: int | None) -> dict[int, list[int]]:

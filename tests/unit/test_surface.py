@@ -28,12 +28,15 @@ INSIDE = {
     Store: RESIDENT | {"check_open", "opened_topic", "refresh_topic"},
     Topic: {"check_body", "check_bodies", "clock", "differs", "filesystem", "logs", "route", "see_partitions"}
     | {"check_takes_puts", "take_settings"},
-    Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "target_for"},
+    Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "spill"}
+    | {"target_for"},
     Producer: RESIDENT,
-    StreamGroup: RESIDENT | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions", "unread"},
-    QueueGroup: RESIDENT | {"finish", "held", "hold", "still_leased"},
+    StreamGroup: RESIDENT
+    | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions"}
+    | {"read_within", "unread"},
+    QueueGroup: RESIDENT | {"finish", "give_back", "held", "hold", "still_leased"},
     Log: {"append_packed", "block_of", "check_writable", "flag", "markers", "number_at", "packed", "read_page"}
-    | {"recovery", "standing", "stored"},
+    | {"recovered_us", "recovery", "standing", "stored"},
 }
 """For other modules of Warren."""
 OF_FILES = {

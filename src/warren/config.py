@@ -241,6 +241,21 @@ MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
 """What is kept in smaller pieces has some room of its own."""
 MEMORY_WAIT_S_MAX: Final = 20.0
 """How long work that needs memory waits for it before it is refused."""
+QUOTAS_MAX: Final = 10_000
+"""How many entities may have quotas."""
+QUOTA_VALUE_MAX: Final = 1 << 53
+QUOTAS_LOOK_S: Final = 0.5
+"""How soon a change of quotas by another process is seen."""
+QUOTA_BURST_S: Final = 1.0
+"""What was not used for so long may be used at once."""
+QUOTA_THROTTLE_S_MAX: Final = 10.0
+"""How long an answer may tell a client to wait, and how long its connection is not read."""
+QUOTA_CLIENTS_REMEMBERED_MAX: Final = 10_000
+"""Of how many users and client ids it is remembered what they have used."""
+QUOTA_USERS_SHOWN_MAX: Final = 100
+"""How many users have metrics of their own; the others share one."""
+CLIENT_ID_NAMED_SIZE_MAX: Final = 1000
+"""How long a client id may be that has a quota."""
 BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
 """Answers that a client does not read: above it nothing more is done for it."""
 BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20

@@ -92,6 +92,10 @@ def config(name: str, value: str, **more: Any) -> dict[str, Any]:
 WHO = {"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0}
 V3 = {f"v3_and_below_{name}": value for name, value in WHO.items()}
 FILTER = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": "x"}],
+    "ops": [{"key": "request_rate", "value": 1e9, "remove": False}],
+}
 ACL = {
     "resource_type": 2,
     "resource_name": "x",
@@ -201,6 +205,8 @@ KAFKA_SPECIMENS: Mapping[tuple[ApiKey, int], Specimen] = {
         "topics": named("orders", committed_offset=0),
     },
     (ApiKey.END_TXN, 3): lambda w: {**WHO, "committed": False},
+    (ApiKey.DESCRIBE_CLIENT_QUOTAS, 1): lambda w: {"components": [], "strict": False},
+    (ApiKey.ALTER_CLIENT_QUOTAS, 1): lambda w: {"entries": [QUOTA], "validate_only": False},
     (ApiKey.DESCRIBE_ACLS, 3): lambda w: FILTER,
     (ApiKey.CREATE_ACLS, 3): lambda w: {"creations": [ACL]},
     (ApiKey.DELETE_ACLS, 3): lambda w: {"filters": [{**FILTER, "resource_type_filter": 5}]},

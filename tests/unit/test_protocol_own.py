@@ -28,6 +28,7 @@ FACTS = {
     "partition": 1,
     "partition_count": 4,
     "timeout_s": 1.5,
+    "wait_s": 2.5,
     "sequence": 8,
     "expected": 7,
     "pid": 12,

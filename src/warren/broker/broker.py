@@ -26,6 +26,8 @@ from warren.broker.own.transaction_memory import TransactionMemory
 from warren.broker.places import Places
 from warren.broker.producers import Producers
 from warren.broker.progress import Progress
+from warren.broker.quotas.file import QuotasFile
+from warren.broker.quotas.quotas import Quotas
 from warren.broker.security.denials import Denials
 from warren.broker.security.logins import Logins
 from warren.broker.security.rights import Rights, RightsFile
@@ -37,7 +39,7 @@ from warren.broker.topics import Topics
 from warren.broker.transactions.registry import Transactions
 from warren.broker.turns import Turns
 from warren.broker.unpacking import Unpacking
-from warren.config import BROKER_THREADS, STRANGERS_PART
+from warren.config import BROKER_THREADS, QUOTAS_LOOK_S, STRANGERS_PART
 from warren.errors import UnsupportedRequest
 from warren.protocol.deliver_at import NAME
 from warren.queue.topic import Topic
@@ -76,6 +78,9 @@ class Broker:
         self.users = Users(store.path, store.filesystem, store.clock)
         self.logins = Logins(store.clock.steady_s)
         self.rights, self.denials = self._asked_rights(), Denials()
+        quotas = QuotasFile(store.path, store.filesystem, store.clock)
+        self.quotas = Quotas(quotas, settings.quotas, store.clock.steady_s)
+        tasks.create_task(self._watch_quotas())
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
@@ -109,9 +114,19 @@ class Broker:
         self.metrics.connections_dropped += 1
         connection.abort()
 
+    async def _watch_quotas(self) -> None:
+        """Sees what other processes change. Nothing that is asked for often looks by itself."""
+        while True:
+            await asyncio.sleep(QUOTAS_LOOK_S)
+            self.quotas.refresh()
+
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
         if self.is_stopping:
+            return False
+        if self.quotas.is_set and not self.quotas.admits(connection.peer.host):
+            self.metrics.connections_refused += 1
+            LOGGER.warning("connection of %s refused: it opens more than its quota allows", connection.peer)
             return False
         full = self.connections.admit(connection, connection.peer.host)
         if full is not None:

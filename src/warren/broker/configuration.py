@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from warren.broker.limits import Limits
+from warren.broker.quotas.entities import CREATIONS, DEFAULT, Entity, checked_value
+from warren.broker.quotas.entities import KEYS as QUOTA_KEYS
 from warren.broker.settings import BrokerSettings, ShownKey
 from warren.config import BROKER_PORT_DEFAULT, CONFIGURATION_SIZE_MAX
 from warren.errors import BadConfiguration, BadInput
@@ -120,6 +122,24 @@ def _limit_kind(name: str) -> Kind:
     return _seconds if "_s_" in name else _whole(1, 1 << 40)
 
 
+def _quota(name: str) -> Kind:
+    """A quota, which is checked as one that is set while the broker runs."""
+    entity = Entity(address=DEFAULT) if name == CREATIONS else Entity(user=DEFAULT)
+
+    def check(value: Any) -> float:
+        try:
+            number = float(value) if isinstance(value, str) else value
+        except ValueError:
+            number = None
+        return checked_value(entity, name, number)
+
+    return check
+
+
+def _quota_words(name: str) -> str:
+    return f"{QUOTA_KEYS[name].what}; no limit, if nothing is said"
+
+
 _LIMIT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "connections_max": "connections at a time; if there are more, the oldest one that has not logged in, or has "
@@ -193,6 +213,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         "security.mechanisms": Key(_some_of(*MECHANISMS), MECHANISMS, "how they may do so"),
         "security.rights": Key(_truth, False, "whether they may do only what they have a right to"),
         "security.super_users": Key(_words, (), "users that may do everything"),
+        **{f"quotas.{name}": Key(_quota(name), None, _quota_words(name)) for name in QUOTA_KEYS},
         **{f"topics.{name}": Key(_setting(name, kind), None, what) for name, (kind, what) in _TOPIC_KINDS.items()},
     }
 )
@@ -229,6 +250,7 @@ class Configuration:
             mechanisms=security["mechanisms"],
             rights=security["rights"],
             super_users=frozenset(security["super_users"]),
+            quotas=MappingProxyType(self.section("quotas")),
             shown={key: ShownKey(_shown(value), self.sources[key]) for key, value in self.values.items()},
         )
 

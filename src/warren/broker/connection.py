@@ -14,6 +14,7 @@ from warren.broker.budget import Hold, Kind
 from warren.broker.call import Answer, Call, Later, Parked
 from warren.broker.peer import Peer
 from warren.broker.progress import Mark
+from warren.broker.quotas.timed import Timed
 from warren.config import (
     AUTHENTICATION_S_MAX,
     AUTHENTICATION_SIZE_MAX,
@@ -26,6 +27,7 @@ from warren.protocol.api import ApiKey
 from warren.protocol.frames import FrameReader
 from warren.protocol.heads import Request, response_frame
 from warren.protocol.own_schemas import OwnKey
+from warren.protocol.throttling import throttled
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -81,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._is_new = True
+        self._muted: asyncio.TimerHandle | None = None
+        self._spent_s = 0.0
         self.peer = Peer("", 0)
 
     # --- What the transport tells ---
@@ -159,8 +163,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
-        if self._patience is not None:
-            self._patience.cancel()
+        for timer in (self._patience, self._muted):
+            if timer is not None:
+                timer.cancel()
         self._broker.budget.forget(self)
         for hold in (self._frame, self._unsent):
             if hold is not None:
@@ -208,6 +213,8 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001  # It is logged, and ends no other connection.
             self._fail(request, error)
             return False
+        if self._broker.quotas.is_set:
+            self._spent_s = self._broker.metrics.now() - begun_s
         if type(found) is list or found is None:
             self._reply(request, size, found, begun_s)
             return False
@@ -227,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
         self, request: Request, size: int, hold: Hold | None, answer: Awaitable[Answer], begun_s: float
     ) -> None:
         try:
+            if self._broker.quotas.is_set:
+                answer = Timed(answer, self._broker.metrics.now, self._spend)
             found: Answer | BaseException = await answer
         except Exception as error:  # noqa: BLE001  # It is told, and ends no other connection.
             found = error
@@ -249,9 +258,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause_or_resume()
 
     def _reply(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
-        broker, transport, sent = self._broker, self._transport, 0
+        broker, transport, sent, throttle_s = self._broker, self._transport, 0, 0.0
+        if broker.quotas.is_set:
+            throttle_s = self._charged(request, size, answer)
         if answer is not None and transport is not None and not transport.is_closing():
-            sent, frame = response_frame(request, answer)
+            if throttle_s:
+                answer = throttled(request, answer, throttle_s)
+            sent, frame = response_frame(request, answer, throttle_s)
             if len(frame) == 1:
                 transport.write(frame[0])
             else:
@@ -259,8 +272,34 @@ class Connection(asyncio.BufferedProtocol):
             if sent > MEMORY_SMALL_SIZE_MAX and self.see_unsent():
                 broker.progress.answered(self)
         broker.metrics.answered(request.api_key, size, sent, begun_s)
+        if throttle_s and not broker.is_stopping:
+            self._mute(throttle_s)
         if broker.is_stopping and not self._waiting and transport is not None:
             transport.close()
+
+    # --- Quotas ---
+
+    def _charged(self, request: Request, size: int, answer: Answer) -> float:
+        """Returns for how many seconds nothing more is done for the client, because it has used more than it may."""
+        sent = 0 if answer is None else sum(map(len, answer))
+        return self._broker.quotas.charge(
+            self.peer.user, request.client_id or "", request.api_key, size, sent, self._spent_s
+        )
+
+    def _spend(self, seconds: float) -> None:
+        self._spent_s += seconds
+
+    def _mute(self, seconds: float) -> None:
+        """Neither reads nor answers for a while, as Kafka does: a client that does not wait by itself has to."""
+        # Requests that were received already wait as they do for one that is worked on.
+        self._is_working = True
+        self._muted = asyncio.get_running_loop().call_later(seconds, self._unmute)
+        self._pause_or_resume()
+
+    def _unmute(self) -> None:
+        self._muted, self._is_working = None, False
+        self._work()
+        self._pause_or_resume()
 
     def _refuse(self, request: Request, error: WarrenError) -> None:
         """A request that has no answer its client would understand."""
@@ -304,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_asking or self._is_writing_paused or self._waiting_size >= broker.limits.waiting_size_max:
             return True
         # One small request at a time is served however little memory there is.
-        return broker.budget.is_full and bool(self._waiting)
+        return self._muted is not None or (broker.budget.is_full and bool(self._waiting))
 
     def _pause_or_resume(self) -> None:
         transport = self._transport
@@ -359,6 +398,9 @@ class Connection(asyncio.BufferedProtocol):
         """Take no more requests, and close when those that were taken are answered."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
+            if self._muted is not None:
+                self._muted.cancel()
+                self._unmute()
             transport.pause_reading()
             if not self._is_working and not self._waiting:
                 transport.close()

@@ -12,6 +12,7 @@ from warren.broker.call import Answer, AnyHandler, Call, Handler
 from warren.broker.error_codes import is_long, tells_of_error
 from warren.broker.groups import commits, consumer_requests, listing, membership, share_requests
 from warren.broker.own.handlers import OWN_HANDLERS
+from warren.broker.quotas import requests as quotas
 from warren.broker.request_rows import RequestRows, rows_of
 from warren.broker.security import acls, sasl
 from warren.broker.security.guards import guarded
@@ -115,6 +116,8 @@ HANDLERS: Final[Mapping[int, AnyHandler]] = MappingProxyType(
         ApiKey.DESCRIBE_CONFIGS: plain(configs.describe_configs),
         ApiKey.ALTER_CONFIGS: plain(configs.alter_configs),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: plain(configs.incremental_alter_configs),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: plain(quotas.describe_client_quotas),
+        ApiKey.ALTER_CLIENT_QUOTAS: plain(quotas.alter_client_quotas),
         ApiKey.JOIN_GROUP: plain(membership.join_group),
         ApiKey.SYNC_GROUP: plain(membership.sync_group),
         ApiKey.HEARTBEAT: plain(membership.heartbeat),

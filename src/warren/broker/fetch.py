@@ -56,6 +56,8 @@ def fetch(call: Call) -> Answer | Later:
     """Messages from given numbers on. Where there are fewer bytes than the least wanted, waits for more."""
     request = decode_fetch(call.version, call.request.body)
     size_max = min(request.max_bytes, call.broker.limits.fetch_size_max)
+    if call.broker.quotas.is_set:
+        size_max = call.broker.quotas.answer_size_max(call.peer.user, call.request.client_id or "", size_max)
     wait_s = min(request.max_wait_ms / 1000, call.broker.limits.fetch_wait_s_max)
     asked: Sequence[AskedTopic] = request.topics
     if sum(len(topic.partitions) for topic in asked) > 1:

@@ -14,10 +14,12 @@ from warren.errors import (
     BadRecord,
     CorruptRecord,
     IsAQueue,
+    LimitReached,
     NoSuchGroup,
     NoSuchPartition,
     NoSuchTopic,
     NumberRetired,
+    QuotaExceeded,
     StorageError,
     StorageFull,
     StoreBusy,
@@ -87,6 +89,7 @@ class Code(IntEnum):
     FENCED_INSTANCE_ID = 82
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
@@ -114,6 +117,8 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (BadRecord, Code.INVALID_RECORD),
     (CorruptRecord, Code.CORRUPT_MESSAGE),
     (UnsupportedByVersion, Code.INVALID_RECORD),
+    (QuotaExceeded, Code.THROTTLING_QUOTA_EXCEEDED),
+    (LimitReached, Code.POLICY_VIOLATION),
     (StorageFull, Code.STORAGE_ERROR),
     (SyncFailed, Code.STORAGE_ERROR),
     (StoreBusy, Code.COORDINATOR_NOT_AVAILABLE),

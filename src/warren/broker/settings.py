@@ -21,7 +21,8 @@ class BrokerSettings:
 
     `deliver_at` says in which batches the header `warren.deliver-at` is looked for: "all", "plain" or "none".
     With `sasl` nobody is served who has not shown who they are, by one of the `mechanisms`; with `rights` everybody
-    but the `super_users` needs a right to whatever they do. `shown` is what was configured, by key.
+    but the `super_users` needs a right to whatever they do. `quotas` are those of each user that has no
+    others, by key. `shown` is what was configured, by key.
     """
 
     auto_create_topics: bool = True
@@ -30,4 +31,5 @@ class BrokerSettings:
     mechanisms: Sequence[str] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     rights: bool = False
     super_users: frozenset[str] = frozenset()
+    quotas: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     shown: Mapping[str, ShownKey] = field(default_factory=lambda: MappingProxyType({}))

@@ -54,6 +54,10 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
             "commits_failed": metrics.commits_failed,
             "puts_committed": round(metrics.commit_puts.sum),
         },
+        "quotas": [
+            {"user": user, "throttled": round(count), "throttled_s": seconds, "refused": round(refused)}
+            for user, (count, seconds, refused) in sorted(broker.quotas.throttled.items())
+        ],
         "requests": [_requests(key, api) for key, api in sorted(metrics.apis.items())],
     }
     if standing is not None:

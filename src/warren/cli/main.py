@@ -19,6 +19,7 @@ from warren.cli import (
     ping,
     pipeline,
     put,
+    quota,
     read,
     replay,
     scheduled,
@@ -51,6 +52,7 @@ app.command("serve")(serve.serve)
 app.command("ping")(ping.ping)
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
 app.command("stats")(stats.stats)
 app.command("replay")(replay.replay)
 app.command("compact")(compact.compact)

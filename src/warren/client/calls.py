@@ -106,6 +106,8 @@ class Calls:
         self._idle: list[Connection] = []
         self._parked: set[Connection] = set()
         """Those whose answer is waited for, perhaps for long."""
+        self._throttled_until_s = 0.0
+        """The broker asks this client, on whatever connection, to send nothing before; 0 if it does not."""
 
     # --- Calling ---
 
@@ -128,6 +130,8 @@ class Calls:
 
     def append(self, asked: LoneAppend) -> Fields:
         """The answer to the most frequent of all calls, by the shortest way; where that fails, by the longer one."""
+        if self._throttled_until_s:
+            self.clock.sleep(self._throttle_left_s())
         connection = self._connected()
         try:
             connection.send(OwnKey.APPEND, VERSION, asked, self.timeout_s)
@@ -180,6 +184,10 @@ class Calls:
         backoff_s, sent_in = CLIENT_BACKOFF_S_MIN, -1
         while True:
             connection: Connection | None = None
+            if self._throttled_until_s and (left_s := self._throttle_left_s()):
+                # It is the broker that makes it wait: that takes nothing from its time.
+                begun_s += left_s
+                yield Pause(self.clock, left_s)
             try:
                 connection = self._connected()
                 if sent_in not in (-1, connection.incarnation) and repeat is None and key in UNREPEATABLE:
@@ -263,6 +271,14 @@ class Calls:
             if is_done(answer) or deadline_s <= self.clock.steady_s():
                 return answer
 
+    def _throttle_left_s(self) -> float:
+        """Returns for how long nothing is to be sent yet."""
+        with self._mutex:
+            left_s = max(0.0, self._throttled_until_s - self.clock.steady_s())
+            if not left_s:
+                self._throttled_until_s = 0.0
+            return left_s
+
     # --- Connections ---
 
     def _connected(self) -> Connection:
@@ -305,6 +321,9 @@ class Calls:
 
     def _give_back(self, connection: Connection) -> None:
         with self._mutex:
+            if connection.throttle_s:
+                until_s = self.clock.steady_s() + connection.throttle_s
+                self._throttled_until_s = max(self._throttled_until_s, until_s)
             if not self.is_closed and len(self._idle) < CLIENT_CONNECTIONS_KEPT_MAX:
                 self._idle.append(connection)
                 return

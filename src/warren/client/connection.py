@@ -13,10 +13,11 @@ from warren.client.login import Login
 from warren.config import ANSWER_SIZE_MAX, FRAME_BUFFER_SIZE
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.api import ApiKey
-from warren.protocol.codec import INT32
+from warren.protocol.codec import CORRELATION_ID, INT32
 from warren.protocol.frames import FrameReader
 from warren.protocol.kafka_codec import Fields, Values
-from warren.protocol.own_api import Asked, read_answer, request_bytes
+from warren.protocol.own_api import Asked, read_answer, request_bytes, throttle_of
+from warren.protocol.own_schemas import OwnKey
 
 CLIENT_ID: Final = "warren"
 PORT_DEFAULT: Final = 9092
@@ -61,6 +62,8 @@ class Connection:
         self._frames, self._waiting = FrameReader(ANSWER_SIZE_MAX), Waiting(self._socket)
         self._correlation_ids = itertools.count(1)
         self._asked = 0, 0, 0
+        self.throttle_s = 0.0
+        """For how long the broker asks this client to send nothing, as its last answer says."""
         self.incarnation = 0
         """Of the session that it belongs to."""
 
@@ -96,7 +99,7 @@ class Connection:
         """Send a request, whose answer `receive` gives."""
         correlation_id = next(self._correlation_ids)
         data = request_bytes(api_key, version, correlation_id, CLIENT_ID, values)
-        self._asked = api_key, version, correlation_id
+        self._asked, self.throttle_s = (api_key, version, correlation_id), 0.0
         try:
             if timeout_s and timeout_s != self.timeout_s:
                 self.timeout_s = timeout_s
@@ -112,9 +115,11 @@ class Connection:
             self._waiting.stay_awake()
             frame = self._receive()
             self._waiting.end()
+            if frame[CORRELATION_ID.size] and self._asked[0] >= OwnKey.OPEN_SESSION:
+                self.throttle_s = throttle_of(frame)
             answer: Fields = read_answer(*self._asked, frame)
             return answer
-        except (OSError, ProtocolError) as error:
+        except (OSError, ProtocolError, IndexError) as error:
             raise self.lost(error) from error
 
     def lost(self, error: Exception) -> ConnectionLost:

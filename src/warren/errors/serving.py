@@ -118,6 +118,27 @@ class NoRight(ServingError):
         self.user, self.operation, self.kind, self.name = user, operation, kind, name
 
 
+class QuotaExceeded(ServingError):
+    """The user has used more than its quota: nothing was done."""
+
+    code = "quota_exceeded"
+    retryable = True
+
+    def __init__(self, user: str, keys: str, wait_s: float) -> None:
+        super().__init__(f"user {user!r} has used up its quota ({keys}); try again in {wait_s:.3g} s")
+        self.user, self.keys, self.wait_s = user, keys, wait_s
+
+
+class LimitReached(ServingError):
+    """There are as many as there may be: of what the broker has in all, or of what one user has."""
+
+    code = "limit_reached"
+
+    def __init__(self, whose: str, what: str, limit: int, key: str) -> None:
+        super().__init__(f"{whose} may have {limit} {what} ({key}), and this would be more")
+        self.whose, self.what, self.limit, self.key = whose, what, limit, key
+
+
 class UserExists(ServingError, BadInput):
     """There is a user of this name."""
 

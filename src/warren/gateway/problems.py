@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import json
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -14,6 +15,7 @@ from warren.errors import (
     CorruptRecord,
     IsAQueue,
     LeaseLost,
+    LimitReached,
     NoRight,
     NoSuchGroup,
     NoSuchHandle,
@@ -23,6 +25,7 @@ from warren.errors import (
     NoSuchTopic,
     NotAcceptedKind,
     NumberRetired,
+    QuotaExceeded,
     SettingsDiffer,
     Stopping,
     StorageFull,
@@ -60,6 +63,8 @@ STATUSES: Final[Mapping[type[WarrenError], int]] = MappingProxyType(
         NoRight: 403,
         WrongPlace: 403,
         TooManyLogins: 429,
+        QuotaExceeded: 429,
+        LimitReached: 403,
         TooMany: 503,
         Stopping: 503,
         StoreBusy: 503,
@@ -87,7 +92,8 @@ def problem(error: WarrenError, status: int | None = None) -> Reply:
     if isinstance(error, WrongMethod):
         headers["Allow"] = ", ".join(error.allowed)
     if error.retryable:
-        headers["Retry-After"] = "1"
+        wait_s = error.wait_s if isinstance(error, QuotaExceeded) else 1.0
+        headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
     return _problem(found, error.code, str(error), headers, is_retryable=error.retryable)
 
 

@@ -75,6 +75,7 @@ def _families(broker: Broker) -> Iterator[Metric]:
     shared = HistogramMetricFamily("warren_commit_puts", "Puts that shared one commit, which is one sync")
     shared.add_metric([], _buckets(metrics.commit_puts), metrics.commit_puts.sum)
     yield shared
+    yield from _quota_families(broker)
     yield from _request_families(broker)
 
 
@@ -87,6 +88,16 @@ def _memory_families(budget: Budget) -> Iterator[Metric]:
     yield _counter("warren_memory_waits", "Requests that had to wait for memory", budget.waits)
     yield _counter("warren_memory_refusals", "Requests that were refused for want of memory", budget.refusals)
     yield _counter("warren_memory_drops", "Connections closed because they held memory and stalled", budget.drops)
+
+
+def _quota_families(broker: Broker) -> Iterator[Metric]:
+    throttled = CounterMetricFamily("warren_throttled_answers", "Answers that told to wait", labels=["user"])
+    seconds = CounterMetricFamily("warren_throttled_seconds", "For how long they told to wait", labels=["user"])
+    refused = CounterMetricFamily("warren_quota_refusals", "Requests that a quota refused", labels=["user"])
+    for user, counts in sorted(broker.quotas.throttled.items()):
+        for family, value in zip((throttled, seconds, refused), counts, strict=True):
+            family.add_metric([user], value)
+    yield from (throttled, seconds, refused)
 
 
 def _request_families(broker: Broker) -> Iterator[Metric]:

@@ -32,6 +32,7 @@ from warren.gateway.exchange import JSON, Asked, Head, Reply, json_reply
 from warren.gateway.openapi import document_of
 from warren.gateway.routes import Found, Route, read_query
 from warren.gateway.shapes import Fields
+from warren.gateway.spending import Spending
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -142,8 +143,10 @@ class Gateway:
         """Who answers the request."""
         return self._routes.find(head.method, head.path)
 
-    async def begin(self, head: Head, found: Found, access: Access, is_gone: Callable[[], bool]) -> Finish:
-        """See whether the request is taken: by who sends it, and by what they may do."""
+    async def begin(
+        self, head: Head, found: Found, access: Access, spending: Spending, is_gone: Callable[[], bool]
+    ) -> Finish:
+        """See whether the request is taken: by who sends it, by what they may do, and by what they have used."""
         access.check_place(head)
         if found.route.is_free:
             return self._finish(
@@ -152,13 +155,18 @@ class Gateway:
         if self._broker.is_stopping:
             raise Stopping
         peer = await access.peer_of(head)
+        spending.begin(peer)
         query = read_query(found.route, head.query)
         asked = Asked(
             broker=self._broker, peer=peer, row=found.route.row, path=found.path, query=query, is_gone=is_gone
         )
         # Before the body is read, and again when it is, because it may name more.
         asked.check()
-        return self._finish(found.route, asked, head)
+        return spending.timed(self._finish(found.route, asked, head))
+
+    def spending(self) -> Spending:
+        """Returns what the requests of one connection use of the quotas."""
+        return Spending(self._broker)
 
     def _finish(self, route: Route, asked: Asked, head: Head) -> Finish:
         async def finish(data: bytes) -> Reply:
@@ -199,6 +207,7 @@ class Talk:
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self._gateway, self._access = gateway, access
         self._route = NO_ROUTE
+        self._spending = gateway.spending()
         self.full: Full | None = None
 
     @property
@@ -211,10 +220,11 @@ class Talk:
         if self.full is not None and not found.route.is_spared:
             whose = "" if self.full.host is None else f" from {self.full.host}"
             raise TooMany(f"connections over HTTP{whose}", self.full.open_count)
-        return await self._gateway.begin(head, found, self._access, is_gone)
+        return await self._gateway.begin(head, found, self._access, self._spending, is_gone)
 
     def answered(self, status: int, size_in: int, size_out: int) -> None:
         self._gateway.counts.answered(self._route, status, size_in, size_out)
+        self._spending.end(size_in, size_out)
         self._route = NO_ROUTE
 
 

@@ -54,7 +54,9 @@ CORRELATION_ID: Final = INT32
 RESPONSE_HEAD: Final = Struct(">ii")
 """The size of a response, and its correlation id."""
 FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
-"""The same, and that no tagged field follows."""
+"""The same, and how many tagged fields follow."""
+THROTTLE_TAG: Final = Struct(">BBi")
+"""The only tagged field of such a head, in our own answers: its number, its size, and milliseconds."""
 
 # --- Our own Append of one record -----------------------------------------------------------------------------------
 

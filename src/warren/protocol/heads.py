@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api import APIS, ApiKey
 from warren.protocol.codec import (
+    CORRELATION_ID,
     FLEXIBLE_RESPONSE_HEAD,
     INT32,
     REQUEST_HEAD,
     RESPONSE_HEAD,
+    THROTTLE_TAG,
     UNREADABLE,
     Buffer,
     skip_tags,
 )
+from warren.protocol.own_schemas import OwnKey
 
 if TYPE_CHECKING:
     from warren.protocol.produce import LoneProduce
 
 NO_TEXT: Final = -1
 """The size of a client id that is null."""
+MS_PER_S: Final = 1000
+THROTTLE_TAG_NUMBER: Final = 0
 JOINED_SIZE_MAX: Final = 4096
 """Up to so many bytes it is quicker to copy them than to send several buffers."""
 
@@ -69,19 +75,40 @@ def request_frame(request: Request, *, is_flexible: bool) -> bytes:
     return b"".join((head, client_id, b"\0" if is_flexible else b"", request.body))
 
 
-def response_frame(request: Request, body: Sequence[Buffer]) -> tuple[int, Sequence[Buffer]]:
+def read_response_head(frame: memoryview, *, is_flexible: bool) -> tuple[int, float, int]:
+    """The correlation id of an answer, for how many seconds its client should send nothing, and where its body starts.
+
+    Raises one of UNREADABLE if there is no such head.
+    """
+    (correlation_id,) = CORRELATION_ID.unpack_from(frame)
+    position = CORRELATION_ID.size
+    if not is_flexible:
+        return correlation_id, 0.0, position
+    throttle_s = 0.0
+    if frame[position] == 1:
+        number, size, throttle_ms = THROTTLE_TAG.unpack_from(frame, position + 1)
+        if (number, size) == (THROTTLE_TAG_NUMBER, INT32.size):
+            throttle_s = throttle_ms / MS_PER_S
+    return correlation_id, throttle_s, skip_tags(frame, position)
+
+
+def response_frame(request: Request, body: Sequence[Buffer], throttle_s: float = 0.0) -> tuple[int, Sequence[Buffer]]:
     """The answer to `request`, its size first: how many bytes it takes, and the buffers to send.
 
-    A small one is one buffer, which costs less to send; those of a larger body are not copied.
+    A small one is one buffer, which costs less to send; those of a larger body are not copied. In the head of our own
+    answers a tag says for how long a client should send nothing.
     """
     api_key, version, correlation_id, _, _, _ = request
     api = APIS.get(api_key)
     # The answer to ApiVersions must be understood by who does not know yet which versions there are.
     is_flexible = api is not None and version >= api.flexible_from and api_key != ApiKey.API_VERSIONS
+    tag_count = 1 if throttle_s and api_key >= OwnKey.OPEN_SESSION else 0
+    if tag_count:
+        body = (THROTTLE_TAG.pack(THROTTLE_TAG_NUMBER, INT32.size, math.ceil(throttle_s * MS_PER_S)), *body)
     body_size = len(body[0]) if len(body) == 1 else sum(map(len, body))
     if is_flexible:
         head_size = FLEXIBLE_RESPONSE_HEAD.size
-        head = FLEXIBLE_RESPONSE_HEAD.pack(head_size - INT32.size + body_size, correlation_id, 0)
+        head = FLEXIBLE_RESPONSE_HEAD.pack(head_size - INT32.size + body_size, correlation_id, tag_count)
     else:
         head_size = RESPONSE_HEAD.size
         head = RESPONSE_HEAD.pack(head_size - INT32.size + body_size, correlation_id)

@@ -114,19 +114,20 @@ def _encode(name: str, version: int, values: Values) -> list[Buffer]:
     return out.buffers()
 
 
-def _message(name: str) -> Message:
+def message_of(name: str) -> Message:
+    """The request or response of this name, whoever describes it."""
     return GROUP_MESSAGES.get(name) or OWN_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 
 @functools.cache
 def _message_reader(name: str, version: int) -> Read:
-    message = _message(name)
+    message = message_of(name)
     return _struct_reader(message.name, message.fields, _Form.of(message, version))
 
 
 @functools.cache
 def _message_writer(name: str, version: int) -> Write:
-    message = _message(name)
+    message = message_of(name)
     return _struct_writer(message.name, message.fields, _Form.of(message, version))
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from warren.config import FRAME_SIZE_MAX
 from warren.errors import BadInput, MalformedRequest, TooLarge
 from warren.protocol.api import APIS
-from warren.protocol.codec import CORRELATION_ID, INT32, UNREADABLE, skip_tags
-from warren.protocol.heads import Request, request_frame
+from warren.protocol.codec import INT32, UNREADABLE
+from warren.protocol.heads import Request, read_response_head, request_frame
 from warren.protocol.kafka_codec import Fields, Values, decode_response, encode_request
 from warren.protocol.own_append import LoneAppend, lone_append_bytes, read_lone_answer
 from warren.protocol.own_errors import error_of
@@ -48,15 +48,21 @@ def read_answer(api_key: int, version: int, correlation_id: int, frame: memoryvi
     if api_key == OwnKey.APPEND and (lone := read_lone_answer(frame, correlation_id)) is not None:
         return lone
     try:
-        (found,) = CORRELATION_ID.unpack_from(frame)
-        position = CORRELATION_ID.size
-        if APIS[api_key].is_flexible(version):
-            position = skip_tags(frame, position)
+        found, _, position = read_response_head(frame, is_flexible=APIS[api_key].is_flexible(version))
     except UNREADABLE as error:
         raise MalformedRequest("the head of an answer", str(error)) from error
     if found != correlation_id:
         raise MalformedRequest("an answer", f"it is to request {found}, and {correlation_id} was asked")
     return decode_response(api_key, version, frame[position:])
+
+
+def throttle_of(frame: memoryview) -> float:
+    """Returns for how many seconds the answer to one of our own calls asks its client to send nothing."""
+    try:
+        return read_response_head(frame, is_flexible=True)[1]
+    except UNREADABLE:
+        # Who reads the answer says what is wrong with it.
+        return 0.0
 
 
 def checked(answer: Any) -> Any:

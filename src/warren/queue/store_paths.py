@@ -46,8 +46,13 @@ def rights_file(store: str) -> str:
     return os.path.join(store, "rights.json")
 
 
+def quotas_file(store: str) -> str:
+    """How much users, clients and addresses may do through a broker of the store."""
+    return os.path.join(store, "quotas.json")
+
+
 def security_lock(store: str) -> str:
-    """Held by whoever changes users or rights."""
+    """Held by whoever changes users, rights or quotas."""
     return os.path.join(store, "security.lock")
 
 

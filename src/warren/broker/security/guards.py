@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Call
 from warren.broker.kafka_errors import Code
+from warren.broker.quotas.entities import asked_parts
 from warren.broker.security.needs import Need, missing
 from warren.broker.security.rights import Kind, Operation
 from warren.broker.security.sources import (
@@ -181,6 +182,10 @@ def _no_positions(request: Fields, why: Refusal) -> Values:
     return {"topics": [], "error_code": why.code}
 
 
+def _quotas(request: Fields, why: Refusal) -> Values:
+    return {"entries": [{**_code_and_message(entry, why), "entity": asked_parts(entry)} for entry in request.entries]}
+
+
 def _each_of(asked: str, answered: str) -> Callable[[Fields, Refusal], Values]:
     return lambda request, why: {answered: [_code_and_message(row, why) for row in getattr(request, asked)]}
 
@@ -216,6 +221,8 @@ SHAPES: Final[Mapping[int, Shape]] = MappingProxyType(
         ApiKey.ADD_PARTITIONS_TO_TXN: Shape(
             _transaction_topics, _transaction_topic, answered="results_by_topic_v3_and_below"
         ),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: _WITH_MESSAGE,
+        ApiKey.ALTER_CLIENT_QUOTAS: Shape(_quotas),
         ApiKey.DESCRIBE_ACLS: _WITH_MESSAGE,
         ApiKey.CREATE_ACLS: Shape(_each_of("creations", "results")),
         ApiKey.DELETE_ACLS: Shape(_each_of("filters", "filter_results")),

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from warren.broker.call import Answer, Call
 from warren.broker.kafka_errors import Code
 from warren.broker.peer import ANONYMOUS, Peer
+from warren.broker.quotas.entities import CONNECTIONS
 from warren.broker.security.scram import HASHES, Exchange, parse_first
 from warren.broker.security.users import Users
 from warren.config import AUTHENTICATION_ANSWER_S, AUTHENTICATION_TRIES_MAX, SCRAM_NONCE_SIZE
-from warren.errors import AuthenticationFailed, NotAuthenticated, TooManyLogins, WarrenError
+from warren.errors import AuthenticationFailed, LimitReached, NotAuthenticated, TooManyLogins, WarrenError
 from warren.protocol.api import ApiKey, served
 from warren.protocol.kafka_codec import Fields, Values, encode_response
 from warren.protocol.own_errors import error_values
@@ -196,12 +197,26 @@ async def sasl_authenticate(call: Call, request: Fields) -> Values:
         told = failed_login(call.broker, call.peer, claimed or "", error)
         await asyncio.sleep(max(0.0, answer_at - loop.time()))
         return _answer(Code.SASL_AUTHENTICATION_FAILED, str(told))
+    if user is not None and (refusal := _too_many(call, user)) is not None:
+        session.failed()
+        return _answer(Code.SASL_AUTHENTICATION_FAILED, str(refusal))
     session.happened(event)
     if user is not None:
         logins.tries.succeeded(call.peer.host, user)
         call.peer.user = user
         call.peer.welcome()
     return {"error_code": Code.NONE, "auth_bytes": token}
+
+
+def _too_many(call: Call, user: str) -> LimitReached | None:
+    """Returns why the user gets no further connection; None if it may have one."""
+    broker = call.broker
+    most = broker.quotas.most(CONNECTIONS, user) if broker.quotas.is_set else None
+    others = (each.peer for each in broker.connections if each.peer is not call.peer)
+    if most is None or sum(peer.user == user for peer in others) < most:
+        return None
+    broker.quotas.refused(user)
+    return LimitReached(f"user {user!r}", "connections", int(most), CONNECTIONS)
 
 
 def failed_login(broker: Broker, peer: Peer, user: str, error: WarrenError) -> WarrenError:

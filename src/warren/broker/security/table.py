@@ -116,6 +116,8 @@ KAFKA: Final[Mapping[int, Row]] = MappingProxyType(
             (WRITE, sources.TRANSACTIONAL_ID), (READ, sources.GROUP), (READ, sources.NAMED_TOPICS)
         ),
         ApiKey.END_TXN: _row((WRITE, sources.TRANSACTIONAL_ID)),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: _row((DESCRIBE_CONFIGS, CLUSTER)),
+        ApiKey.ALTER_CLIENT_QUOTAS: _row((ALTER_CONFIGS, CLUSTER)),
         ApiKey.DESCRIBE_ACLS: _row((DESCRIBE, CLUSTER)),
         ApiKey.CREATE_ACLS: _row((ALTER, CLUSTER)),
         ApiKey.DELETE_ACLS: _row((ALTER, CLUSTER)),

@@ -235,7 +235,23 @@ def test_a_log_that_gave_up_its_files_looks_again_before_it_appends(tmp_path: Pa
 
     assert log.append(body(COUNT)).number == COUNT
 
+    assert log.recovery is not None
     assert numbers(log) == list(range(COUNT + 1))
+
+
+def test_a_log_that_gave_up_its_files_and_finds_them_as_they_were_recovers_nothing(
+    tmp_path: Path, version: int
+) -> None:
+    fill(tmp_path, version)
+    log = reopen(tmp_path)
+    log.append(body(COUNT))
+    assert log._files.rest()
+
+    log.append(body(COUNT + 1))
+
+    assert log.recovery is None
+    assert log._files.is_vouched
+    assert numbers(log) == list(range(COUNT + 2))
 
 
 def test_a_message_of_version_1_that_was_half_stored_is_no_message() -> None:

@@ -52,7 +52,8 @@ class LogFiles:
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
         self.is_vouched = False
-        """Whether this opening saw the log whole, and has had its index open ever since."""
+        """Whether this opening saw the log whole, and has had its index open ever since, but for a rest."""
+        self._end_at_rest: int | None = None
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._last_used = -1
@@ -103,8 +104,11 @@ class LogFiles:
         except FileNotFoundError as error:
             raise NotALog(self.directory, "it has no index; opening it for writing makes one") from error
         index = Index(file, writable=self.writable)
+        if self._end_at_rest is not None:
+            # A volume that was put back to an earlier state meanwhile would show an earlier end.
+            self.is_vouched = index.message_count >= self._end_at_rest
+            self._end_at_rest = None
         if self.is_vouched:
-            # Replaced under our eyes, by a holder of the writer lock.
             index.vouch()
         self.format = FORMATS[index.version]
         self._blocks.clear()
@@ -262,6 +266,8 @@ class LogFiles:
         try:
             if not self.before_rest():
                 return False
+            if self.is_vouched and self._index is not None:
+                self._end_at_rest = self._index.message_count
             self._drop()
         finally:
             self.mutex.release()

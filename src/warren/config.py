@@ -58,6 +58,14 @@ QUEUE_FILE_LOOK_S: Final = 0.02
 NAME_SIZE_MAX: Final = 249
 GROUP_NAME_SIZE_MAX: Final = READER_NAME_SIZE_MAX
 PARTITIONS_MAX: Final = 1000
+RENEWAL_COUNT_MAX: Final = 1_000
+"""How many leases are renewed with one event of the ledger, or one request to a broker."""
+RENEWAL_PAUSE_S: Final = 1.0
+"""After how long, at most, a renewal that failed is tried again."""
+RENEWAL_IDLE_S: Final = 60.0
+"""After how long without a message in hand the thread that renews leases ends."""
+RENEWAL_STOP_S: Final = 10.0
+"""How long a store that is closed waits for a renewal that is under way."""
 RETENTION_LOOK_S: Final = 30.0
 """How often it is seen whether blocks can be retired."""
 

@@ -16,7 +16,7 @@ NO_CORR_OFFSET: Final = -1
 class Origin(str):
     """The name of a topic that knows the way back to it, for those who answer a message."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("__weakref__", "answer")
     answer: Callable[[Message, bytes], TopicReceipt]
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:

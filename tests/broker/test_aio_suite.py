@@ -92,6 +92,32 @@ def test_a_task_that_is_cancelled_ends_at_once_and_leaves_its_message_to_others(
     run(work())
 
 
+@pytest.mark.parametrize("where", ["broker", "directory"])
+def test_leases_of_messages_that_a_task_has_in_hand_are_renewed(
+    broker: RunningBroker, tmp_path: Path, where: str
+) -> None:
+    async def work() -> None:
+        opening: Any = (
+            warren.aio.connect(broker.address, timeout=WAIT_S)
+            if where == "broker"
+            else warren.aio.open(tmp_path / "here")
+        )
+        async with opening as store:
+            topic = await store.topic("orders")
+            await topic.put(b"slow")
+            group = await topic.group("workers", mode="queue", lease=0.1)
+            message = await group.take(wait=WAIT_S)
+            inside: Any = broker.broker.store.topic("orders") if where == "broker" else topic.sync
+            ledger = inside.group("workers", mode="queue")._ledger.log
+
+            await asyncio.to_thread(until, lambda: sum(each.tag == "extend" for each in ledger.read(0)) >= 3)
+
+            assert message is not None
+            await group.ack(message)
+
+    run(work())
+
+
 def test_who_has_no_turn_to_wait_at_the_broker_still_gets_what_is_there(broker: RunningBroker) -> None:
     async def work() -> None:
         async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:

@@ -305,6 +305,32 @@ def test_a_worker_that_settles_a_message_which_it_lost_is_told_whatever_it_says_
     work.ack_many([message for message in found if message])
 
 
+def renewed_count(broker: RunningBroker) -> int:
+    """How often leases of the group `work` were renewed."""
+    with broker.broker.store.topic("jobs").group("work", mode="queue") as group:
+        return sum(event.tag == "extend" for event in group._ledger.log.read(0, limit=10_000))
+
+
+def test_a_client_renews_what_it_has_in_hand_and_nothing_else(broker: RunningBroker, connect: Connect) -> None:
+    store = connect()
+    topic = store.topic("jobs")
+    topic.put_many([b"slow", b"dropped", b"lost", b"unrenewed"])
+    work = topic.group("work", mode="queue", lease=0.1, backoff=0.0)
+    slow, dropped, lost = work.take(), work.take(), work.take()
+    unrenewed = work.take(renew=False)
+    del dropped
+    assert slow is not None
+    assert lost is not None
+    # Settled by another member: the client finds out when it renews.
+    broker.broker.store.topic("jobs").group("work", mode="queue").ack(lost)
+
+    until(lambda: renewed_count(broker) >= 5)
+    until(lambda: [hand.places for hand in store.renewals._hands.values()] == [{(0, slow.number): 1}])
+
+    assert unrenewed is not None
+    assert not broker.broker.store.renewals._hands
+
+
 def test_what_a_client_held_is_free_when_it_is_gone(connect: Connect) -> None:
     gone, other = connect(), connect()
     gone.topic("jobs").put_many([b"a", b"b"])

@@ -48,6 +48,15 @@ class Entry:
     reasons: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Hand:
+    """What one take of a session gave, as far as its lease is still to be renewed."""
+
+    session: int
+    messages: list[Message]
+    due_us: int
+
+
 class QueueGroupMachine(RuleBasedStateMachine):
     """Two openers of one store, each with the group, beside the list of everything that was put."""
 
@@ -74,6 +83,7 @@ class QueueGroupMachine(RuleBasedStateMachine):
         self.buried: list[Entry] = []
         self.redriven = 0
         self.handles: list[Message] = []
+        self.hands: list[Hand] = []
         self.transactions = 0
         self.sessions = 0
         self.numbers = [0] * PARTITIONS
@@ -211,6 +221,7 @@ class QueueGroupMachine(RuleBasedStateMachine):
             entry.state, entry.time_us = "leased", self.now_us + LEASE_MS * MS
             entry.attempt, entry.session = message.attempt, session
         self.handles += messages
+        self.hands.append(Hand(session, list(messages), self.now_us + LEASE_MS * MS // 2))
         if len(messages) < room:
             self.bury(failed)
         else:
@@ -236,6 +247,22 @@ class QueueGroupMachine(RuleBasedStateMachine):
         """Mostly one that was taken lately."""
         recent = self.handles if draw % 3 == 0 else self.handles[-8:]
         return recent[draw // 3 % len(recent)]
+
+    @rule(opener=OPENERS)
+    def renew(self, opener: int) -> None:
+        """The thread of a store finds time. Whatever was taken is in hand: the model never forgets a message."""
+        session, store, _ = self.openers[opener]
+        hands = [hand for hand in self.hands if hand.session == session]
+        is_due = any(hand.due_us <= self.now_us and hand.messages for hand in hands)
+
+        store.renewals.run()
+
+        for hand in hands if is_due else ():
+            if hand.due_us <= self.now_us + LEASE_MS * MS // 4:
+                hand.messages = list(filter(self.is_kept, hand.messages))
+                hand.due_us = self.now_us + LEASE_MS * MS // 2
+                for message in hand.messages:
+                    self.entry_of(message).time_us = self.now_us + LEASE_MS * MS
 
     has_handles = precondition(lambda self: bool(self.handles))
 
@@ -297,6 +324,9 @@ class QueueGroupMachine(RuleBasedStateMachine):
         else:
             assert is_kept
             self.entry_of(message).time_us = self.now_us + ms * MS
+        for hand in self.hands:
+            if hand.session == self.openers[opener][0]:
+                hand.messages = [each for each in hand.messages if each[:3:2] != message[:3:2]]
 
     @has_handles
     @rule(opener=OPENERS, draws=st.lists(st.integers(0, 1000), min_size=1, max_size=4, unique=True))

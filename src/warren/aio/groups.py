@@ -75,13 +75,17 @@ class QueueGroup(_Consumer):
     sync: queue_group.QueueGroup
 
     @overload
-    async def take(self, limit: None = None, wait: Duration = 0.0) -> Message | None: ...
+    async def take(self, limit: None = None, wait: Duration = 0.0, *, renew: bool = True) -> Message | None: ...
     @overload
-    async def take(self, limit: int, wait: Duration = 0.0) -> list[Message]: ...
-    async def take(self, limit: int | None = None, wait: Duration = 0.0) -> Message | list[Message] | None:
+    async def take(self, limit: int, wait: Duration = 0.0, *, renew: bool = True) -> list[Message]: ...
+    async def take(
+        self, limit: int | None = None, wait: Duration = 0.0, *, renew: bool = True
+    ) -> Message | list[Message] | None:
         """As `QueueGroup.take`. What a task that is cancelled had taken is given back."""
         count = 1 if limit is None else limit
-        found: list[Message] = await self._bridge.wait(self.sync.take, count, seconds=wait, undo=self._give_back)
+        found: list[Message] = await self._bridge.wait(
+            self.sync.take, count, seconds=wait, undo=self._give_back, renew=renew
+        )
         if limit is None:
             return found[0] if found else None
         return found

@@ -83,13 +83,16 @@ def configure(
     tag: Annotated[
         str | None, typer.Option("--tag", "-t", metavar="FILTER", help="Take only messages that match; empty: all.")
     ] = None,
+    renew_max: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Renew leases of messages in hand for so long; 0s: never.")
+    ] = None,
     ordered_by_key: Annotated[
         str | None, typer.Option(metavar="yes|no", help="Lease messages of one key one after the other.")
     ] = None,
     is_json: AsJson = False,
 ) -> None:
     """Change settings of a group, and show those it has now. Workers see it when they open the group next."""
-    durations = {"lease": lease, "backoff": backoff, "backoff_max": backoff_max}
+    durations = {"lease": lease, "backoff": backoff, "backoff_max": backoff_max, "renew_max": renew_max}
     changes: dict[str, Any] = {name: duration_s(given) for name, given in durations.items() if given is not None}
     if attempts_max is not None:
         changes["attempts_max"] = attempts_max

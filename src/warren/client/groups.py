@@ -13,7 +13,7 @@ from warren.client.handle import Handle
 from warren.client.steps import Steps, run, stepwise
 from warren.clock import Duration, microseconds, seconds_of
 from warren.config import READ_LIMIT_DEFAULT
-from warren.errors import BadInput, GroupClosed, MessageTooLarge, NotOwner, StoreClosed, WarrenError
+from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NotOwner, StoreClosed, WarrenError
 from warren.message import Message, named
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
@@ -281,12 +281,17 @@ class QueueWorker(Member):
         super().__init__(topic, name, "queue", options)
 
     @overload
-    def take(self, limit: None = None, wait: Duration = 0.0) -> Message | None: ...
+    def take(self, limit: None = None, wait: Duration = 0.0, *, renew: bool = True) -> Message | None: ...
     @overload
-    def take(self, limit: int, wait: Duration = 0.0) -> list[Message]: ...
+    def take(self, limit: int, wait: Duration = 0.0, *, renew: bool = True) -> list[Message]: ...
     @stepwise  # type: ignore[misc]  # what it gives says nothing of `self`
-    def take(self, limit: int | None = None, wait: Duration = 0.0) -> Steps[Message | list[Message] | None]:
+    def take(
+        self, limit: int | None = None, wait: Duration = 0.0, *, renew: bool = True
+    ) -> Steps[Message | list[Message] | None]:
         """Leases a message, or up to `limit` of them. If there is none, waits up to `wait` seconds for one.
+
+        The leases are renewed while the caller refers to one of the messages and this worker is open, for up to
+        `renew_s_max` of the settings; with `renew=False` they run out after `lease_s`.
 
         Raises MessageTooLarge if a message fits into no answer of the broker: it is leased to this worker, which
         settles it with `reject(error.message)` or `ack(error.message)`.
@@ -305,9 +310,24 @@ class QueueWorker(Member):
             error.message = named(self.topic.name, error.partition, error.number, error.attempt)
             raise
         messages = self._messages(answer)
+        if messages and renew and self.settings.renew_s_max:
+            messages = self.topic.store.renewals.hold(
+                messages,
+                self.name,
+                self._renew,
+                lease_s=self.settings.lease_s,
+                renew_s_max=self.settings.renew_s_max,
+            )
         if limit is None:
             return messages[0] if messages else None
         return messages
+
+    def _renew(self, messages: Sequence[Message]) -> Sequence[tuple[int, int]]:
+        try:
+            self._settle("extend", messages, self.settings.lease_s)
+        except LeaseLost as error:
+            return error.places
+        return ()
 
     def __iter__(self) -> Iterator[Message]:
         """Message after message, without end, until the group or its store is closed. Each is yours to acknowledge."""
@@ -340,13 +360,14 @@ class QueueWorker(Member):
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
-        """The leases of these messages run out `seconds` from now.
+        """The leases of these messages run out `seconds` from now, and are not renewed any more.
 
         Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
         """
         lease_s: object = seconds_of(seconds)
         if not isinstance(lease_s, int | float) or not 0 <= lease_s <= LEASE_S_MAX:
             raise BadInput(f"seconds {lease_s!r}: expected 0 to {LEASE_S_MAX:g}")
+        self.topic.store.renewals.drop(self.topic.name, self.name, messages)
         self._settle("extend", messages, lease_s)
 
     def _settle(self, action: str, messages: Sequence[Message], seconds: float = ANY, reason: str = "") -> None:

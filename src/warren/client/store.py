@@ -24,6 +24,7 @@ from warren.queue.batching import Batching, BatchingOptions
 from warren.queue.codec import Codec, codec_of
 from warren.queue.description import TopicDescription
 from warren.queue.names import checked_name
+from warren.queue.renewal import Renewals
 from warren.queue.settings import TopicSettings, check_known
 from warren.transaction.coordinator import Prepared, checked_application, checked_id, checked_ids, checked_version
 from warren.transaction.states import State
@@ -39,6 +40,7 @@ class RemoteStore:
         self.calls = calls
         self._mutex = threading.Lock()
         self._topics: dict[str, RemoteTopic] = {}
+        self.renewals = Renewals(calls.clock, threaded=True)
 
     @property
     def id(self) -> str:
@@ -197,6 +199,7 @@ class RemoteStore:
 
     def close(self) -> None:
         """Close what is open at the broker. Closing twice does no harm."""
+        self.renewals.stop()
         self.calls.close()
 
     def __enter__(self) -> Self:

@@ -61,6 +61,7 @@ GROUP_OPTIONS: Final = Fields(
         "backoff": Seconds(BACKOFF_S_MAX),
         "backoff_max": Seconds(BACKOFF_S_MAX),
         "ordered_by_key": Truth(),
+        "renew_max": Seconds(LEASE_S_MAX),
     }
 )
 TAKE: Final = Fields({"limit": Whole(1, HTTP_LIMIT_MAX), "wait_s": Seconds(HTTP_WAIT_S_MAX)})
@@ -186,7 +187,7 @@ def _take(topic: Topic, name: str, limit: int) -> list[Message]:
     taken: list[Message] = []
     size, step = 0, 1
     with topic.group(name, mode="queue") as group:
-        while step > 0 and (messages := group.take(step)):
+        while step > 0 and (messages := group.take(step, renew=False)):
             taken += messages
             size += sum(len(message.body) for message in messages)
             left = max(0, HTTP_ANSWER_SIZE_TARGET - size)

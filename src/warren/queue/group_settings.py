@@ -29,6 +29,7 @@ SETTING_NAMES: Final[Mapping[str, str]] = {
     "backoff": "backoff_s",
     "backoff_max": "backoff_s_max",
     "ordered_by_key": "ordered_by_key",
+    "renew_max": "renew_s_max",
 }
 """What a group may be opened with, and the name that it has in the settings."""
 
@@ -39,7 +40,8 @@ class GroupSettings:
 
     A lease lasts `lease_s`. A message that comes back waits `backoff_s` after its first attempt, twice as long after
     each further one, `backoff_s_max` at most, and up to a quarter less by chance; after `attempts_max` attempts it
-    becomes a dead letter (0: never).
+    becomes a dead letter (0: never). While a worker has a message in hand its lease is renewed, for up to `renew_s_max`
+    seconds after it was taken (0: never).
     `start` says where a new group begins: "start", "end", or a number of µs since the epoch.
     """
 
@@ -51,6 +53,7 @@ class GroupSettings:
     backoff_s: float = 1.0
     backoff_s_max: float = 300.0
     ordered_by_key: bool = False
+    renew_s_max: float = LEASE_S_MAX
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -62,6 +65,7 @@ class GroupSettings:
         _check_seconds("lease", self.lease_s, LEASE_S_MIN, LEASE_S_MAX)
         _check_seconds("backoff", self.backoff_s, 0, BACKOFF_S_MAX)
         _check_seconds("backoff_max", self.backoff_s_max, 0, BACKOFF_S_MAX)
+        _check_seconds("renew_max", self.renew_s_max, 0, LEASE_S_MAX)
         attempts: object = self.attempts_max
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts <= ATTEMPTS_MAX_MAX:
             raise BadInput(f"attempts_max {attempts!r}: expected a whole number from 0 to {ATTEMPTS_MAX_MAX}")

@@ -26,7 +26,8 @@ class GroupOptions(TypedDict, total=False):
 
     `tag` is the filter. `start` says where a new group begins: "start", "end" or a time. The others concern queue
     groups, in seconds: how long a lease lasts, after how many attempts a message becomes a dead letter, and how long it
-    waits between two of them, at first and at most; whether messages of one key are leased one after the other.
+    waits between two of them, at first and at most; whether messages of one key are leased one after the other; and for
+    how long a lease is renewed while its message is in hand.
     """
 
     tag: str | None
@@ -36,6 +37,7 @@ class GroupOptions(TypedDict, total=False):
     backoff: Duration
     backoff_max: Duration
     ordered_by_key: bool
+    renew_max: Duration
 
 
 def open_group(topic: Topic, name: str, mode: str, options: GroupOptions) -> StreamGroup | QueueGroup:

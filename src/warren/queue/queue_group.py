@@ -21,7 +21,7 @@ from warren.queue.leases import WAITING, Backoff, Leases
 from warren.queue.ledger import Ledger
 from warren.queue.shared_lock import SharedLock
 from warren.queue.spans import Span
-from warren.queue.taken import still_leased
+from warren.queue.taken import Place, still_leased
 from warren.queue.taking import IN_FLIGHT_MAX, REASONS, Chosen, Taking
 from warren.queue.waiting import Deadline, checked_count, checked_delay_s
 from warren.storage.log import wait_for_any
@@ -40,9 +40,10 @@ ITERATION_WAIT_S: Final = 1.0
 class QueueGroup:
     """A group of workers that share a topic's messages. Any thread may use it, and any number of processes at once.
 
-    A message that was taken is leased for `lease_s`. It is never handed out again once it was acknowledged as durably
-    as the topic's settings say. Otherwise it is, when the lease runs out, when the session that took it ends, or when
-    it is given back; after `attempts_max` attempts it becomes a dead letter instead, exactly once.
+    A message that was taken is leased for `lease_s`, and the lease is renewed while the program has the message in hand
+    (`renewal.py`). It is never handed out again once it was acknowledged as durably as the topic's settings say.
+    Otherwise it is, when the lease runs out, when the session that took it ends, or when it is given back; after
+    `attempts_max` attempts it becomes a dead letter instead, exactly once.
     """
 
     def __init__(self, topic: Topic, name: str, settings: GroupSettings) -> None:
@@ -108,19 +109,31 @@ class QueueGroup:
     # --- Taking ---
 
     @overload
-    def take(self, limit: None = None, wait: Duration = 0.0) -> Message | None: ...
+    def take(self, limit: None = None, wait: Duration = 0.0, *, renew: bool = True) -> Message | None: ...
     @overload
-    def take(self, limit: int, wait: Duration = 0.0) -> list[Message]: ...
-    def take(self, limit: int | None = None, wait: Duration = 0.0) -> Message | list[Message] | None:
+    def take(self, limit: int, wait: Duration = 0.0, *, renew: bool = True) -> list[Message]: ...
+    def take(
+        self, limit: int | None = None, wait: Duration = 0.0, *, renew: bool = True
+    ) -> Message | list[Message] | None:
         """Lease a message, or up to `limit` of them. Where there is none, wait up to `wait` seconds for one.
 
         None, or none, where none came. `attempt` of a message says how often it was handed out, this time included.
+        The leases are renewed while the caller refers to one of the messages and this group is open, for up to
+        `renew_s_max` of the settings; with `renew=False` they run out after `lease_s`.
         """
         count = 1 if limit is None else checked_count("limit", limit, 1, IN_FLIGHT_MAX)
         deadline = Deadline(self._clock, True, wait)
         with self._usable():
             while (messages := self._take(count, deadline)) is None:
                 pass
+        if messages and renew and self.settings.renew_s_max:
+            messages = self.topic.store.renewals.hold(
+                messages,
+                self.name,
+                self._renew,
+                lease_s=self.settings.lease_s,
+                renew_s_max=self.settings.renew_s_max,
+            )
         if limit is None:
             return messages[0] if messages else None
         return messages
@@ -270,17 +283,26 @@ class QueueGroup:
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
-        """The leases of these messages run out `seconds` from now, with one event of the ledger for all.
+        """The leases of these messages run out `seconds` from now, and are not renewed any more.
 
-        Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
+        One event of the ledger serves all. Raises LeaseLost if some are no longer leased as they were taken; the others
+        are extended nevertheless.
         """
         lease_us = _checked_us(seconds)
+        self.topic.store.renewals.drop(self.topic.name, self.name, messages)
+        if lost := self._extend(messages, lease_us):
+            raise LeaseLost(self.topic.name, self.name, lost)
+
+    def _renew(self, messages: Sequence[Message]) -> Sequence[Place]:
+        return self._extend(messages, round(self.settings.lease_s * 1_000_000))
+
+    def _extend(self, messages: Sequence[Message], lease_us: int) -> list[Place]:
+        """The leases run out `lease_us` from now. Returns the places of messages that are leased no more."""
         with self._changing():
             spans, lost = still_leased(self._leases, self.topic.name, messages)
             if spans:
                 self._ledger.add("extend", {"spans": spans, "until": self._now_us() + lease_us})
-        if lost:
-            raise LeaseLost(self.topic.name, self.name, lost)
+        return lost
 
     def still_leased(self, messages: Sequence[Message]) -> list[Message]:
         """Those of the messages that nobody has settled or been given since they were taken."""

@@ -21,6 +21,7 @@ from warren.queue.json_file import read_json, write_json
 from warren.queue.keeper import Keeper
 from warren.queue.mover import Mover
 from warren.queue.names import checked_name
+from warren.queue.renewal import Renewals
 from warren.queue.session import Session
 from warren.queue.settings import TopicSettings, check_known
 from warren.queue.shared_lock import SharedLock
@@ -70,6 +71,7 @@ class Store:
         self.session.sweep()
         self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
         self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
+        self.renewals = Renewals(clock, threaded=keeps)
         self.keeper.add(self._retire)
         self.mover = Mover(self)
         self.keeper.add(self.mover.run)
@@ -279,7 +281,7 @@ class Store:
     def keep(self) -> float:
         """Do what is due now; after how many seconds there is more to do."""
         self.check_open()
-        return self.keeper.keep()
+        return min(self.renewals.run(), self.keeper.keep())
 
     def _retire(self) -> float:
         names = self.topics()
@@ -303,6 +305,7 @@ class Store:
         """Close all topics. Closing twice does no harm."""
         if self.is_closed:
             return
+        self.renewals.stop()
         self.keeper.stop()
         self.mover.stop()
         with self._mutex:

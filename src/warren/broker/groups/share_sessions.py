@@ -151,7 +151,7 @@ def take(queue: QueueGroup, partitions: Set[int], count_max: int, size_max: int)
     found: list[Message] = []
     size, count = 0, SHARE_TAKEN_FIRST
     while len(found) < count_max and size < size_max:
-        messages = queue.take(min(count, count_max - len(found)))
+        messages = queue.take(min(count, count_max - len(found)), renew=False)
         if not messages:
             break
         for message in messages:

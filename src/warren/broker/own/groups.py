@@ -193,7 +193,8 @@ class HeldWork(Held):
         return taken
 
     def _take(self, limit: int) -> list[Message]:
-        messages = self.group.take(limit)
+        # The client renews what it has in hand.
+        messages = self.group.take(limit, renew=False)
         with self._mutex:
             self._taken.update({(message.partition, message.number): message.attempt for message in messages})
             is_late = self._is_closed

@@ -186,13 +186,16 @@ TLS_HANDSHAKE_S_MAX: Final = 10.0
 SCRAM_ITERATIONS_MIN: Final = 4096
 SCRAM_ITERATIONS_MAX: Final = 1_000_000
 """What a client takes for a challenge: what RFC 7677 asks for at least, and no more than a second or so."""
-SCRAM_ITERATIONS: Final = 8192
+SCRAM_ITERATIONS: Final = 100_000
+"""Of a password that is set now. The number is kept with each user, and those of before keep theirs."""
 SCRAM_SALT_SIZE: Final = 16
 SCRAM_NONCE_SIZE: Final = 24
 USERS_MAX: Final = 10_000
 USER_NAME_SIZE_MAX: Final = 200
 PASSWORD_SIZE_MIN: Final = 8
 PASSWORD_SIZE_MAX: Final = 1024
+USERS_LOOK_S: Final = 0.5
+"""How soon connections of a user are closed who was deleted, or whose password was changed."""
 AUTHENTICATION_TRIES_MAX: Final = 3
 """How often a connection may try to show who it is."""
 AUTHENTICATION_ANSWER_S: Final = 0.25

@@ -118,7 +118,7 @@ def test_the_password_is_proved_and_not_sent_where_the_broker_takes_that(
 ) -> None:
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True, mechanisms=offered)) as broker:
         broker.broker.users.create("an=n", "the password")
-        monkeypatch.setattr(broker.broker.users, "is_password", None)
+        monkeypatch.setattr(broker.broker.users, "proven", None)
 
         with warren.connect(broker.address, user="an=n", password="the password", timeout=WAIT_S) as store:
             store.topic("orders").put(b"x")

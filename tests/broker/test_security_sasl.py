@@ -298,7 +298,7 @@ def test_somebody_who_is_not_there_has_always_the_same_salt(tmp_path: Path, mech
     found = {users.credential(name, mechanism).salt for users in (before, after) for name in ("bob", "eve")}
 
     assert len(found) == 2
-    assert not after.is_password("bob", "")
+    assert not after.proven("bob", "")
 
 
 def test_passwords_are_not_in_the_store_and_others_cannot_read_the_file(tmp_path: Path) -> None:
@@ -311,8 +311,8 @@ def test_passwords_are_not_in_the_store_and_others_cannot_read_the_file(tmp_path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "password" not in path.read_text()
     assert users.names() == ["ann", "bob"]
-    assert users.is_password("bob", "a third password")
-    assert not users.is_password("bob", "another password")
+    assert users.proven("bob", "a third password")
+    assert not users.proven("bob", "another password")
 
 
 def test_a_user_is_there_once_and_gone_once(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_the_command_makes_lists_and_deletes_users_and_shows_no_password(tmp_pat
     assert "password" not in made.stdout + made.stderr
     users = Users(str(tmp_path / "data"))
     assert users.names() == ["ann"]
-    assert users.is_password("ann", PASSWORD)
+    assert users.proven("ann", PASSWORD)
 
 
 def test_the_first_user_makes_the_store_and_json_says_who_may_connect(tmp_path: Path) -> None:

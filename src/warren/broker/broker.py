@@ -29,6 +29,7 @@ from warren.broker.progress import Progress
 from warren.broker.quotas.file import QuotasFile
 from warren.broker.quotas.quotas import Quotas
 from warren.broker.security.denials import Denials
+from warren.broker.security.logged_in import LoggedIn
 from warren.broker.security.logins import Logins
 from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.sasl import refusal_to_stranger
@@ -76,7 +77,7 @@ class Broker:
         self.transaction_memory = TransactionMemory(self.budget)
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
-        self.logins = Logins(store.clock.steady_s)
+        self.logins, self.logged_in = Logins(store.clock.steady_s), LoggedIn(self.users)
         self.rights, self.denials = self._asked_rights(), Denials()
         quotas = QuotasFile(store.path, store.filesystem, store.clock)
         self.quotas = Quotas(quotas, settings.quotas, store.clock.steady_s)
@@ -139,6 +140,7 @@ class Broker:
     def forget(self, connection: Connection) -> None:
         """The connection is no more."""
         self.connections.leave(connection)
+        self.logged_in.discard(connection)
         self.sessions.leave(connection.peer)
 
     def _end(self, session: Session) -> None:

@@ -31,6 +31,7 @@ from warren.protocol.throttling import throttled
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
+    from warren.broker.security.users import KeptPassword
 
 LOGGER: Final = logging.getLogger("warren.broker")
 UNKNOWN_KEY: Final = -1
@@ -100,8 +101,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._broker.admit(self):
             self._transport.abort()
 
-    def _welcome(self) -> None:
+    def _welcome(self, password: KeptPassword) -> None:
         """It has shown who it is: it may take its time, and send as much as anybody, and keeps its place."""
+        self._broker.logged_in.add(self, password, self.abort)
         self._broker.connections.settle(self)
         self._frames.size_max = self._broker.limits.frame_size_max
         if self._patience is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from warren.broker.security.sasl import SaslSession
+    from warren.broker.security.users import KeptPassword
 
 ANONYMOUS: Final = "ANONYMOUS"
 
@@ -24,8 +25,8 @@ class Peer:
     batch_count: int = 0
     """How many batches it has produced."""
     sasl: SaslSession | None = None
-    welcome: Callable[[], None] = lambda: None
-    """Called when it has shown who it is."""
+    welcome: Callable[[KeptPassword], None] = lambda password: None
+    """Called when a user has logged in."""
 
     @property
     def owner(self) -> str:

@@ -109,6 +109,8 @@ async def _serve(
     started: Callable[[Broker], None],
 ) -> None:
     broker.tasks.create_task(broker.progress.watch())
+    if broker.settings.sasl:
+        broker.tasks.create_task(broker.logged_in.watch())
     LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
     try:
         async with beside(broker):

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import ipaddress
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -27,9 +28,10 @@ class Access:
     what it sends.
     """
 
-    def __init__(self, broker: Broker, *, is_local: bool, is_secret: bool) -> None:
+    def __init__(self, broker: Broker, close: Callable[[], None], *, is_local: bool, is_secret: bool) -> None:
         self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
         self._known: tuple[str, str] | None = None
+        self._close = close
 
     def stranger(self, head: Head) -> Peer:
         """Who asks for what everybody may."""
@@ -58,8 +60,10 @@ class Access:
         failure: WarrenError = AuthenticationFailed()
         try:
             user, _, password = base64.b64decode(token.strip(), validate=True).decode().partition(":")
-            if await broker.logins.check(peer.host, user, lambda: broker.users.is_password(user, password)):
+            proven = await broker.logins.check(peer.host, user, lambda: broker.users.proven(user, password))
+            if proven is not None:
                 broker.logins.tries.succeeded(peer.host, user)
+                broker.logged_in.add(self, proven, self._close)
                 return user
         except (binascii.Error, ValueError):
             pass
@@ -68,6 +72,10 @@ class Access:
         told = failed_login(broker, peer, user, failure)
         await asyncio.sleep(max(0.0, answer_at - loop.time()))
         raise told
+
+    def end(self) -> None:
+        """The connection ended."""
+        self._broker.logged_in.discard(self)
 
     def check_place(self, head: Head) -> None:
         """WrongPlace for a request that a page of another site makes somebody's browser send.

@@ -109,7 +109,9 @@ class Gateway:
         If all places are taken by requests under way, it gets a spare one, where health and metrics are answered.
         """
         host = (writer.get_extra_info("peername") or ("",))[0]
-        talk = Talk(self, Access(self._broker, is_local=self._is_local, is_secret=self._is_secret))
+        close = writer.transport.abort
+        access = Access(self._broker, close, is_local=self._is_local, is_secret=self._is_secret)
+        talk = Talk(self, access)
         connection = HttpConnection(reader, writer, talk, self._broker.budget)
         # Counted at once: many may come before the first of their tasks has begun.
         places, talk.full = self._places, self._places.admit(connection, host)
@@ -120,14 +122,14 @@ class Gateway:
                 self._broker.metrics.connections_refused += 1
                 writer.transport.abort()
                 return
-        self._broker.tasks.create_task(self._serve(connection, places))
+        self._broker.tasks.create_task(self._serve(connection, places, access))
 
     def _drop(self, connection: HttpConnection) -> None:
         """Closes a connection whose place another one got."""
         self._broker.metrics.connections_dropped += 1
         connection.close()
 
-    async def _serve(self, connection: HttpConnection, places: Places[HttpConnection]) -> None:
+    async def _serve(self, connection: HttpConnection, places: Places[HttpConnection], access: Access) -> None:
         try:
             await connection.serve(places)
         except Exception:
@@ -135,6 +137,7 @@ class Gateway:
             LOGGER.exception("a connection over HTTP failed")
         finally:
             places.leave(connection)
+            access.end()
 
     async def _openapi(self, asked: Asked) -> Reply:
         return json_reply(document_of(self._routes, _version(), is_asked_who=self._broker.settings.sasl))

@@ -15,7 +15,7 @@ from warren.broker.kafka_errors import Code
 from warren.broker.peer import ANONYMOUS, Peer
 from warren.broker.quotas.entities import CONNECTIONS
 from warren.broker.security.scram import HASHES, Exchange, parse_first
-from warren.broker.security.users import Users
+from warren.broker.security.users import KeptPassword, Users
 from warren.config import AUTHENTICATION_ANSWER_S, AUTHENTICATION_TRIES_MAX, SCRAM_NONCE_SIZE
 from warren.errors import AuthenticationFailed, LimitReached, NotAuthenticated, TooManyLogins, WarrenError
 from warren.protocol.api import ApiKey, served
@@ -114,10 +114,10 @@ class SaslSession:
             return token.split(b"\0")[1].decode(errors="replace") if token.count(b"\0") > 1 else ""
         return self._exchange.user if self.state is State.CHALLENGED and self._exchange is not None else None
 
-    def step(self, token: bytes) -> tuple[bytes, str | None, Event]:
-        """The answer to a token, the user where it proved one, and what happened. On a thread: it may take a while."""
+    def step(self, token: bytes) -> tuple[bytes, KeptPassword | None, Event]:
+        """The answer to a token, the password that it proved if it did, and what happened. On a thread: it is slow."""
         if self.state is State.PLAIN:
-            return b"", self._plain_user(token), Event.PROVED
+            return b"", self._proven(token), Event.PROVED
         if self.state is State.SCRAM:
             first = parse_first(token)
             credential = self._users.credential(first.user, self._mechanism)
@@ -125,16 +125,18 @@ class SaslSession:
             self._exchange = Exchange(self._mechanism, first, credential, nonce)
             return self._exchange.challenge, None, Event.BEGAN
         assert self._exchange is not None
-        return self._exchange.final(token), self._exchange.user, Event.PROVED
+        password = KeptPassword(self._exchange.user, self._mechanism, self._exchange.salt)
+        return self._exchange.final(token), password, Event.PROVED
 
-    def _plain_user(self, token: bytes) -> str:
+    def _proven(self, token: bytes) -> KeptPassword:
         try:
             authorization, user, password = token.decode().split("\0")
         except ValueError:
             raise AuthenticationFailed from None
-        if not self._users.is_password(user, password) or authorization not in ("", user):
+        proven = self._users.proven(user, password)
+        if proven is None or authorization not in ("", user):
             raise AuthenticationFailed
-        return user
+        return proven
 
 
 def refusal_to_stranger(call: Call) -> Answer:
@@ -191,20 +193,20 @@ async def sasl_authenticate(call: Call, request: Fields) -> Values:
     given = bytes(request.auth_bytes)
     claimed = session.claimed(given)
     try:
-        token, user, event = await logins.check(call.peer.host, claimed, lambda: session.step(given))
+        token, password, event = await logins.check(call.peer.host, claimed, lambda: session.step(given))
     except WarrenError as error:
         session.failed()
         told = failed_login(call.broker, call.peer, claimed or "", error)
         await asyncio.sleep(max(0.0, answer_at - loop.time()))
         return _answer(Code.SASL_AUTHENTICATION_FAILED, str(told))
-    if user is not None and (refusal := _too_many(call, user)) is not None:
+    if password is not None and (refusal := _too_many(call, password.user)) is not None:
         session.failed()
         return _answer(Code.SASL_AUTHENTICATION_FAILED, str(refusal))
     session.happened(event)
-    if user is not None:
-        logins.tries.succeeded(call.peer.host, user)
-        call.peer.user = user
-        call.peer.welcome()
+    if password is not None:
+        logins.tries.succeeded(call.peer.host, password.user)
+        call.peer.user = password.user
+        call.peer.welcome(password)
     return {"error_code": Code.NONE, "auth_bytes": token}
 
 

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
@@ -17,6 +18,8 @@ HASHES: Final[Mapping[str, str]] = MappingProxyType({"SCRAM-SHA-256": "sha256", 
 """The hash of each mechanism."""
 CLIENT_KEY: Final = b"Client Key"
 SERVER_KEY: Final = b"Server Key"
+DRAW_SIZE: Final = 6
+DRAWN_MAX: Final = 1 << (8 * DRAW_SIZE)
 
 
 class Credential(NamedTuple):
@@ -52,12 +55,23 @@ class Credential(NamedTuple):
         return cls(salt, int(data["iterations"]), stored_key, server_key)
 
 
-def nobody(mechanism: str, secret: bytes, user: str) -> Credential:
-    """A credential for somebody who is not there: the same whenever it is asked for, and no password fits it."""
+def nobody(mechanism: str, secret: bytes, user: str, counts: Mapping[int, int]) -> Credential:
+    """A credential for a user who does not exist: the same whenever it is asked for, and no password fits it.
+
+    `counts` says how many users have how many iterations. Users who do not exist have them as often, because a client
+    is told the number, and could tell users from others by it.
+    """
     name = HASHES[mechanism]
     salt = hmac.digest(secret, user.encode(), name)[:SCRAM_SALT_SIZE]
     size = hashlib.new(name).digest_size
-    return Credential(salt, SCRAM_ITERATIONS, bytes(size), bytes(size))
+
+    def rank(iterations: int) -> float:
+        # Weighted rendezvous hashing: if users come and go, few others get another number.
+        drawn = int.from_bytes(hmac.digest(secret, f"{iterations} {user}".encode(), name)[:DRAW_SIZE])
+        return -counts[iterations] / math.log((drawn + 1) / (DRAWN_MAX + 1))
+
+    iterations = max(counts, key=rank, default=SCRAM_ITERATIONS)
+    return Credential(salt, iterations, bytes(size), bytes(size))
 
 
 class ClientFirst(NamedTuple):
@@ -89,7 +103,7 @@ class Exchange:
     def __init__(self, mechanism: str, first: ClientFirst, credential: Credential, server_nonce: str) -> None:
         self._hash, self._first, self._credential = HASHES[mechanism], first, credential
         self._nonce = first.nonce + server_nonce
-        self.user = first.user
+        self.user, self.salt = first.user, credential.salt
 
     @property
     def challenge(self) -> bytes:

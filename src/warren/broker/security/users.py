@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,14 @@ SECRET_SIZE: Final = 32
 PLAIN_CHECKED_WITH: Final = "SCRAM-SHA-256"
 
 
+class KeptPassword(NamedTuple):
+    """A user's password as it is kept for one mechanism. The salt is another one for each password that is set."""
+
+    user: str
+    mechanism: str
+    salt: bytes
+
+
 class Kept(NamedTuple):
     """What the file says. `secret` makes the salts of those who are not there, which must not change with time."""
 
@@ -40,7 +49,7 @@ class Users:
     """Who may connect to brokers of the store at `path`. Any thread and process; each question reads the file."""
 
     def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._path, self._filesystem = store_paths.users_file(path), filesystem
+        self.path, self._filesystem = store_paths.users_file(path), filesystem
         self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
         self._secret = secrets.token_hex(SECRET_SIZE)
         self._last_read: Mapping[str, Any] = {}
@@ -75,39 +84,60 @@ class Users:
     def credential(self, name: str, mechanism: str) -> Credential:
         """What a password of the user is checked against; for nobody one that no password fits."""
         kept = self._read()
+        # For users who exist, too: it would take them less time otherwise.
+        stranger = nobody(mechanism, kept.secret.encode(), name, _iteration_counts(kept, mechanism))
         found = kept.users.get(name)
         if found is None:
-            return nobody(mechanism, kept.secret.encode(), name)
+            return stranger
         try:
             return Credential.from_json(found[mechanism])
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptSettings(self._path, f"user {name!r}: {error}") from error
+            raise CorruptSettings(self.path, f"user {name!r}: {error}") from error
 
-    def is_password(self, name: str, password: str) -> bool:
-        """Whether it is the password of the user. It takes as long for somebody who is not there."""
+    def proven(self, name: str, password: str) -> KeptPassword | None:
+        """The user's password as it is kept, if it is this one. It takes as long for a user who does not exist."""
         kept = self.credential(name, PLAIN_CHECKED_WITH)
         given = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
-        return hmac.compare_digest(given.stored_key, kept.stored_key)
+        is_proven = hmac.compare_digest(given.stored_key, kept.stored_key)
+        return KeptPassword(name, PLAIN_CHECKED_WITH, kept.salt) if is_proven else None
+
+    def kept_passwords(self) -> frozenset[KeptPassword]:
+        """The passwords of all users as they are now. Credentials that cannot be read are left out."""
+        found = set()
+        for name, credentials in self._read().users.items():
+            for mechanism in HASHES:
+                with suppress(KeyError, TypeError, ValueError):
+                    found.add(KeptPassword(name, mechanism, Credential.from_json(credentials[mechanism]).salt))
+        return frozenset(found)
 
     def is_known(self, name: str) -> bool:
         """Whether the file named this user when it was last read, such as for a password that was just checked."""
         return name in self._last_read
 
     def _read(self) -> Kept:
-        data = read_json(self._filesystem, self._path) or {}
+        data = read_json(self._filesystem, self.path) or {}
         users, secret = data.get("users", {}), data.get("secret", self._secret)
         if not isinstance(users, dict) or not isinstance(secret, str):
-            raise CorruptSettings(self._path, "there are no users in it")
+            raise CorruptSettings(self.path, "there are no users in it")
         self._last_read = users
         return Kept(users, secret)
 
     def _write(self, kept: Kept) -> None:
-        new_path = self._path + store_paths.NEW_SUFFIX
+        new_path = self.path + store_paths.NEW_SUFFIX
         with suppress(FileNotFoundError):
             os.remove(new_path)
         # It is written where nobody else could ever open it.
         os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
-        write_json(self._filesystem, self._path, kept._asdict())
+        write_json(self._filesystem, self.path, kept._asdict())
+
+
+def _iteration_counts(kept: Kept, mechanism: str) -> Counter[int]:
+    """How many users have how many iterations."""
+    found: Counter[int] = Counter()
+    for credentials in kept.users.values():
+        with suppress(KeyError, TypeError, ValueError):
+            found[int(credentials[mechanism]["iterations"])] += 1
+    return found
 
 
 def _check(name: str, password: str) -> None:

@@ -1,0 +1,76 @@
+"""Connections of users who have logged in: closed when the user is deleted, or has another password."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, NoReturn
+
+from warren.broker.security.users import KeptPassword, Users
+from warren.config import USERS_LOOK_S
+from warren.errors import WarrenError
+
+LOGGER: Final = logging.getLogger("warren.broker")
+
+
+class Entry(NamedTuple):
+    """Who logged in, with which password, and how to close the connection."""
+
+    password: KeptPassword
+    close: Callable[[], None]
+
+
+class LoggedIn:
+    """Closes connections whose login no longer holds. For the event loop's thread alone.
+
+    Every process may change the users, so their file is looked at every USERS_LOOK_S. It is read if it has changed, or
+    if a user has logged in since, because the file may have changed while the password was checked.
+    """
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+        self._entries: dict[object, Entry] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._has_new = False
+
+    def add(self, connection: object, password: KeptPassword, close: Callable[[], None]) -> None:
+        """A user has logged in on this connection; it may have been another one before."""
+        self._entries[connection] = Entry(password, close)
+        self._has_new = True
+
+    def discard(self, connection: object) -> None:
+        """The connection ended."""
+        self._entries.pop(connection, None)
+
+    async def watch(self) -> NoReturn:
+        """Looks for ever."""
+        while True:
+            await asyncio.sleep(USERS_LOOK_S)
+            stamp = self._seen()
+            if stamp == self._stamp and not self._has_new:
+                continue
+            # Before the file is read: what changes or logs in from here on is for the next look.
+            self._stamp, self._has_new = stamp, False
+            entries = dict(self._entries)
+            try:
+                self._close_others(entries, await asyncio.to_thread(self._users.kept_passwords))
+            except WarrenError as error:
+                LOGGER.error("users cannot be read: %s", error)
+
+    def _seen(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self._users.path)
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_mtime_ns, found.st_ino
+
+    def _close_others(self, entries: Mapping[object, Entry], kept: frozenset[KeptPassword]) -> None:
+        for key, entry in entries.items():
+            if entry.password not in kept and self._entries.get(key) is entry:
+                del self._entries[key]
+                LOGGER.info(
+                    "a connection of user %r closed: the user is gone, or has another password", entry.password.user
+                )
+                entry.close()

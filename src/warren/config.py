@@ -250,8 +250,6 @@ MEMORY_SMALL_SIZE_MAX: Final = 64 << 10
 """Requests and answers up to this size never wait for memory."""
 MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
 """What is kept in smaller pieces has some room of its own."""
-MEMORY_WAIT_S_MAX: Final = 20.0
-"""How long work that needs memory waits for it before it is refused."""
 QUOTAS_MAX: Final = 10_000
 """How many entities may have quotas."""
 QUOTA_VALUE_MAX: Final = 1 << 53

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import socket
@@ -16,18 +17,22 @@ import pytest
 
 import warren
 from tests.broker.calls import Caller
-from tests.broker.running import PATIENCE_S, running_broker
+from tests.broker.running import HOST, PATIENCE_S, running_broker
 from tests.broker.test_hot_paths import batch, fetched, wait_until
-from warren.broker.budget import Kind
+from tests.gateway.running import running_http
+from tests.support.kafka_batches import batch_of
+from warren.broker.budget import Budget, Kind
 from warren.broker.kafka_errors import Code
 from warren.broker.limits import Limits
 from warren.broker.own.groups import HeldStream, Try
+from warren.broker.unpacking import Unpacking
 from warren.protocol.api import ApiKey
 from warren.protocol.codec import INT32
 from warren.protocol.heads import Request, request_frame
 from warren.protocol.kafka_codec import encode_request
 from warren.protocol.own_api import position_values, positions_of
 from warren.protocol.own_schemas import OwnKey
+from warren.storage.kafka_batch import UnpacksToMore
 
 MIB = 1 << 20
 LIMITS = Limits(memory_size_max=32 * MIB, frame_size_max=12 * MIB)
@@ -338,4 +343,67 @@ def test_names_that_members_subscribe_to_are_bounded(
             if error == Code.NONE:
                 beat(number, names, -1)
         beat(100, ["orders"], -1)
+        wait_until(lambda: budget.size == 0)
+
+
+# --- What is unpacked, and HTTP ---
+
+
+def bomb(size: int, compression: int) -> bytes:
+    """A batch of one record of `size` zeros, packed."""
+    return batch_of([(None, bytes(size), [])], compression=compression)
+
+
+@pytest.mark.parametrize("compression", [1, 4])
+def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, compression: int) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, Caller(running) as caller:
+        budget = running.broker.budget
+        running.broker.store.topic("orders")
+
+        assert caller.produce("orders", bomb(40 * MIB, compression))[0] == Code.MESSAGE_TOO_LARGE
+        assert caller.produce("orders", bomb(20 * MIB, compression)) == (Code.NONE, 0)
+
+        assert budget.sizes[Kind.UNPACKED] == 0
+        wait_until(lambda: budget.size == 0)
+
+
+def test_batches_are_unpacked_one_at_a_time_and_counted_meanwhile() -> None:
+    budget = Budget(100 * MIB)
+    seen: list[tuple[int, int]] = []
+
+    def work(size_max: int) -> str:
+        seen.append((size_max, budget.sizes[Kind.UNPACKED]))
+        if size_max < 64 * MIB:
+            raise UnpacksToMore("much")
+        return "done"
+
+    async def run() -> list[str]:
+        unpacking = Unpacking(budget)
+        try:
+            return list(await asyncio.gather(*(unpacking.run("ann", work) for _ in range(3))))
+        finally:
+            unpacking.close()
+
+    assert asyncio.run(run()) == ["done"] * 3
+    assert seen == [(16 * MIB, 16 * MIB), (64 * MIB, 64 * MIB)] * 3
+    assert budget.size == 0
+
+
+def test_bodies_of_http_that_announce_more_than_there_is_are_refused_and_small_ones_pass(tmp_path: Path) -> None:
+    with running_http(tmp_path / "data", limits=Limits(memory_size_max=8 * MIB)) as served, ExitStack() as clients:
+        budget = served.broker.budget
+        served.broker.store.topic("orders")
+        head = f"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+        for _ in range(2):
+            client = clients.enter_context(socket.create_connection((HOST, served.port), PATIENCE_S))
+            client.sendall(f"{head}Content-Length: {3 * MIB}\r\n\r\n".encode())
+        wait_until(lambda: budget.sizes[Kind.REQUESTS] == 6 * MIB)
+
+        third = clients.enter_context(socket.create_connection((HOST, served.port), PATIENCE_S))
+        third.sendall(f"{head}Content-Length: {3 * MIB}\r\n\r\n".encode())
+
+        assert b" 503 " in third.recv(100)
+        assert served.put("orders", "a")
+        assert budget.refusals == 1
+        clients.close()
         wait_until(lambda: budget.size == 0)

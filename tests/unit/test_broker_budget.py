@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from warren.broker import budget as budgets
 from warren.broker.budget import Budget, Hold, Kind
 from warren.broker.progress import Mark
 from warren.config import MEMORY_KEPT_SMALL_SIZE_MAX, MEMORY_SMALL_SIZE_MAX, STALLED_HURRY, STALLED_PARTS
@@ -161,39 +159,6 @@ def test_answers_get_smaller_while_clients_do_not_take_them_and_then_wait() -> N
 
     assert resumed == ["bob"]
     assert not budget.is_crowded
-
-
-def test_work_waits_for_memory_and_is_refused_if_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "MEMORY_WAIT_S_MAX", 0.01)
-    budget = Budget(ALL)
-
-    async def work() -> None:
-        held = budget.hold(Kind.FRAMES, ALL, "ann")
-        with pytest.raises(TooMany):
-            async with budget.room(Kind.UNPACKED, MIDDLE, "bob"):
-                raise AssertionError
-        assert not budget.is_waited_for
-        held.release()
-        async with budget.room(Kind.UNPACKED, MIDDLE, "bob"):
-            assert budget.sizes[Kind.UNPACKED] == MIDDLE
-
-    asyncio.run(work())
-
-    assert (budget.size, budget.refusals) == (0, 1)
-
-
-def test_work_that_waits_for_memory_goes_on_when_there_is_some() -> None:
-    budget = Budget(ALL)
-
-    async def work() -> None:
-        held = budget.hold(Kind.FRAMES, ALL, "ann")
-        asyncio.get_running_loop().call_soon(held.release)
-        async with budget.room(Kind.UNPACKED, MIDDLE, "bob"):
-            assert budget.size == MIDDLE
-
-    asyncio.run(work())
-
-    assert budget.size == 0
 
 
 STALLED_S = 60.0

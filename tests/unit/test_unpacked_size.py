@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pyarrow
 import pytest
@@ -13,7 +14,7 @@ from tests.support.kafka_batches import batch_of
 from warren.errors import TooLarge
 from warren.protocol import record_batch
 from warren.protocol.record_batch import check_records, is_checked_quickly, may_unpack_to_more, split
-from warren.storage.kafka_batch import ZSTD_BLOCKS_MAX, unpacked_size_bound
+from warren.storage.kafka_batch import ZSTD_BLOCKS_MAX, decompress, unpacked_size_bound
 from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_COMPRESSIONS
 
 GZIP, SNAPPY, LZ4, ZSTD = range(1, 5)
@@ -88,3 +89,17 @@ def test_a_batch_that_no_reader_would_unpack_is_too_large(monkeypatch: pytest.Mo
     with pytest.raises(TooLarge, match="unpacked batch"):
         check_records(batch)
     assert len(batch.data) < KAFKA_BATCH_HEAD.size + 1000
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_unpacking_takes_hardly_more_memory_than_what_it_unpacks_to(code: int) -> None:
+    size = 48 << 20
+    data = packed(code, bytes(size))
+    tracemalloc.start()
+
+    raw = decompress(data, code)
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(raw) == size
+    assert peak < 1.4 * size

@@ -86,7 +86,7 @@ class Broker:
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
         self.progress = Progress(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
-        self.unpacking = Unpacking()
+        self.unpacking = Unpacking(self.budget)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
         self.turns = Turns(store.clock.steady_s)
         # One thread: each that computes makes the event loop wait for the interpreter, some milliseconds a turn.

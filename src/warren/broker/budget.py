@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -16,7 +14,6 @@ from warren.config import (
     MEMORY_LARGE_PART,
     MEMORY_OWNER_PART,
     MEMORY_SMALL_SIZE_MAX,
-    MEMORY_WAIT_S_MAX,
 )
 from warren.errors import TooMany
 
@@ -179,28 +176,6 @@ class Budget:
         self._held_back.pop(who, None)
         if self._waiting.pop(who, None) is not None:
             self._serve()
-
-    @asynccontextmanager
-    async def room(self, kind: Kind, size: int, owner: str) -> AsyncIterator[None]:
-        """Hold `size` bytes for as long as the block runs, waiting for them first; TooMany if that takes too long."""
-        granted: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
-        hold = self.ask(granted, kind, size, owner, granted.set_result)
-        try:
-            if hold is None:
-                async with asyncio.timeout(MEMORY_WAIT_S_MAX):
-                    hold = await granted
-            yield
-        except TimeoutError:
-            if hold is not None:
-                raise
-            self.refusals += 1
-            raise TooMany(f"bytes of {kind}", self.size_max) from None
-        finally:
-            self.forget(granted)
-            if granted.done() and not granted.cancelled():
-                hold = granted.result()
-            if hold is not None:
-                hold.release()
 
     def keep(self, kind: Kind, size: int, owner: str) -> Hold:
         """Take bytes that stay between requests; TooMany, which may be tried again, if there is no room for them.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
+from warren.broker.budget import Kind
 from warren.broker.call import Call
 from warren.broker.kafka_errors import Code
 from warren.broker.parked_records import put_split
@@ -36,16 +38,18 @@ async def put_delayed(
     A batch of which some records are delayed is parked and put by one decision, all of it or nothing.
     """
     now_us = call.broker.store.clock.now_ns() // 1000
-    splits = [await call.broker.unpacking.run(split_delayed, batch, now_us) for batch in batches]
+    splits = [
+        await call.broker.unpacking.run(call.peer.owner, partial(split_delayed, batch, now_us)) for batch in batches
+    ]
     if not any(splits):
         return await otherwise()
     # What was unpacked counts as what was received: whoever sends more has to wait.
     size = sum(split.size for split in splits if split is not None)
-    call.broker.budget.take(size)
+    hold = call.broker.budget.hold(Kind.UNPACKED, size, call.peer.owner)
     try:
         return await _put(call, transactional_id, topic, partition, batches, splits)
     finally:
-        call.broker.budget.give_back(size)
+        hold.release()
 
 
 async def _put(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Answer, Call, Later
@@ -27,7 +28,7 @@ from warren.protocol.produce import (
     decode_produce,
     encode_produce_response,
 )
-from warren.protocol.record_batch import Batch, is_checked_quickly, may_unpack_to_more, split
+from warren.protocol.record_batch import Batch, check_records, is_checked_quickly, may_unpack_to_more, split
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.kafka_batch import pack_kafka
@@ -171,7 +172,8 @@ async def _checked_later(
     """What unpacks to much is looked into where nobody waits for it but its producer."""
     try:
         for batch in large:
-            await call.broker.unpacking.check(batch, topic.settings.message_size_max)
+            check = partial(check_records, batch, topic.settings.message_size_max)
+            await call.broker.unpacking.run(call.peer.owner, check)
         return await _done(call, _put(call, request, topic, partition, batches))
     except WarrenError as error:
         return refusal(partition, error)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import h11
 
+from warren.broker.budget import Kind
 from warren.config import (
     HTTP_BODY_SIZE_MAX,
     HTTP_HEAD_S_MAX,
@@ -17,6 +18,7 @@ from warren.config import (
     HTTP_LINGER_S_MAX,
     HTTP_RECEIVE_S_MAX,
     HTTP_SEND_S_MAX,
+    MEMORY_SMALL_SIZE_MAX,
 )
 from warren.errors import TooLarge, TooMany, WarrenError
 from warren.gateway.exchange import Head, Reply
@@ -61,6 +63,8 @@ class HttpConnection:
         self._reader, self._writer, self._answerer, self._budget = reader, writer, answerer, budget
         self._machine = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_HEAD_SIZE_MAX)
         self._taken = 0
+        host = (writer.get_extra_info("peername") or ("",))[0]
+        self._answer = budget.hold(Kind.ANSWERS, 0, host)
         self._is_new = True
         self.is_working = False
         """Whether a request is under way."""
@@ -150,10 +154,11 @@ class HttpConnection:
 
     async def _receive_body(self, head: Head) -> bytes:
         told = head.headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > HTTP_BODY_SIZE_MAX:
-            raise TooLarge("the body of a request", int(told), HTTP_BODY_SIZE_MAX)
-        if self._budget.is_full:
-            raise TooMany("bytes of requests under way", self._budget.size_max)
+        announced = int(told) if told.isdecimal() else 0
+        if announced > HTTP_BODY_SIZE_MAX:
+            raise TooLarge("the body of a request", announced, HTTP_BODY_SIZE_MAX)
+        # Taken before it comes: many that are not whole would otherwise be taken together.
+        self._take_body(announced)
         if self._machine.they_are_waiting_for_100_continue:
             await self._write(h11.InformationalResponse(status_code=CONTINUE, headers=[]))
         parts: list[bytes] = []
@@ -166,7 +171,8 @@ class HttpConnection:
                 size += len(event.data)
                 if size > HTTP_BODY_SIZE_MAX:
                     raise TooLarge("the body of a request", size, HTTP_BODY_SIZE_MAX)
-                self._take(len(event.data))
+                if not announced:
+                    self._take_body(len(event.data))
                 parts.append(bytes(event.data))
 
     async def _next(self) -> Any:
@@ -181,7 +187,7 @@ class HttpConnection:
 
     async def _send(self, reply: Reply, method: str) -> None:
         self._answerer.answered(reply.status, self._taken, len(reply.body))
-        self._take(len(reply.body))
+        self._answer.resize(len(reply.body))
         headers = [
             ("Content-Type", reply.kind),
             ("Content-Length", str(len(reply.body))),
@@ -208,11 +214,19 @@ class HttpConnection:
 
     # --- Bytes under way ---
 
+    def _take_body(self, size: int) -> None:
+        """Count what is about to come of a body; TooMany if that is much and there is no memory for it."""
+        if self._taken + size > MEMORY_SMALL_SIZE_MAX and self._budget.size + size > self._budget.size_max:
+            self._budget.refusals += 1
+            raise TooMany("bytes of requests under way", self._budget.size_max)
+        self._take(size)
+
     def _take(self, size: int) -> None:
         self._taken += size
         self._budget.take(size)
 
     def _give_back(self) -> None:
+        self._answer.release()
         size, self._taken = self._taken, 0
         if size:
             self._budget.give_back(size)

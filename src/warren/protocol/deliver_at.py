@@ -72,14 +72,14 @@ def _records(batch: Batch, size_max: int) -> memoryview:
         raise BadBatch(str(error)) from error
 
 
-def split_delayed(batch: Batch, now_us: int) -> Split | None:
+def split_delayed(batch: Batch, now_us: int, size_max: int = RAW_SIZE_MAX) -> Split | None:
     """The batch taken apart by what is due after `now_us`; None where nothing of it is.
 
     BadRecord where the header of one cannot be read, BadBatch where the batch itself cannot. Takes as much memory as
-    the batch unpacks to.
+    the batch unpacks to. Raises UnpacksToMore if that is more than `size_max`, if that is less than any reader unpacks.
     """
     delayed: dict[int, Delayed] = {}
-    if batch.head.attributes & KAFKA_COMPRESSION and not holds(_records(batch, RAW_SIZE_MAX), NAME):
+    if batch.head.attributes & KAFKA_COMPRESSION and not holds(_records(batch, size_max), NAME):
         return None
     for row, message in enumerate(_messages(batch)):
         value = message.headers.get(DELIVER_AT)

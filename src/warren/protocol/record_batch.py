@@ -135,14 +135,17 @@ def may_unpack_to_more(batch: Batch, size_max: int) -> bool:
     return bound is None or bound > size_max
 
 
-def check_records(batch: Batch, body_size_max: int = BODY_SIZE_MAX) -> None:
+def check_records(batch: Batch, body_size_max: int = BODY_SIZE_MAX, size_max: int | None = None) -> None:
     """Unpacks what is compressed, and raises BadBatch if the records are not as many, or not such, as the head says.
 
-    Raises TooLarge if a body is over `body_size_max`, or all of them are more than any reader unpacks.
+    Raises TooLarge if a body is over `body_size_max`, or all of them are more than any reader unpacks. Raises
+    UnpacksToMore instead if they are more than `size_max` bytes, if that is given and less.
     """
     try:
-        _check_records(batch, RAW_SIZE_MAX, body_size_max)
+        _check_records(batch, RAW_SIZE_MAX if size_max is None else size_max, body_size_max)
     except UnpacksToMore as error:
+        if size_max is not None and size_max < RAW_SIZE_MAX:
+            raise
         raise TooLarge("unpacked batch", RAW_SIZE_MAX + 1, RAW_SIZE_MAX) from error
 
 

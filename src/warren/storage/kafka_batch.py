@@ -50,6 +50,7 @@ ZSTD_BLOCKS_MAX: Final = 4096
 """After so many blocks it is quicker to unpack them than to look at each."""
 UNPACKED_SIZE_FIRST: Final = 64 << 10
 UNPACKED_RATIO: Final = 4
+UNPACKED_STEP_MAX: Final = 4 << 20
 """A first guess of how much compressed bytes unpack to."""
 
 
@@ -172,33 +173,43 @@ def _zstd_size_bound(data: memoryview) -> int | None:
     return None
 
 
-def _unzip(data: memoryview, size_max: int) -> bytes:
-    unpacker = zlib.decompressobj(GZIP_WINDOW)
+def _unzip(data: memoryview, size_max: int) -> bytes | memoryview:
+    unpacker, room = zlib.decompressobj(GZIP_WINDOW), size_max + 1
+    raw, rest = bytearray(), data
     try:
-        raw = unpacker.decompress(data, size_max + 1)
+        # Grown in place: pieces that are joined at the end would take twice the memory.
+        while len(raw) < room and (piece := unpacker.decompress(rest, min(room - len(raw), UNPACKED_STEP_MAX))):
+            raw += piece
+            rest = memoryview(unpacker.unconsumed_tail)
     except zlib.error as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
-    if not unpacker.eof and len(raw) <= size_max:
+    if not bool(unpacker.eof) and len(raw) <= size_max:
         raise ValueError("gzip's bytes end too early")
-    return raw
+    return memoryview(raw)
 
 
-def _unframe(data: memoryview, name: str, size_max: int) -> bytes:
+def _unframe(data: memoryview, name: str, size_max: int) -> bytes | memoryview:
     """What lies in a frame of lz4 or zstd."""
     # Imported here: PyArrow takes longer to import than a log to open.
     import pyarrow
 
-    pieces: list[bytes] = []
     room, step = size_max + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
         # How much there is nobody says, and what is asked for is taken from memory at once.
-        while room and (piece := stream.read(min(step, room))):
-            pieces.append(piece)
-            room, step = room - len(piece), step * 2
+        first: bytes = stream.read(min(step, room, UNPACKED_STEP_MAX))
+        piece: bytes = stream.read(min(2 * step, room - len(first), UNPACKED_STEP_MAX))
+        if not piece:
+            return first
+        raw = bytearray(first)
+        del first
+        while piece:
+            raw += piece
+            step *= 2
+            piece = stream.read(min(step, room - len(raw), UNPACKED_STEP_MAX))
     except OSError as error:
         raise ValueError(f"cannot be unpacked: {error}") from error
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return memoryview(raw)
 
 
 def _unsnap(data: memoryview, size_max: int) -> bytes:

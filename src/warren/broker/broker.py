@@ -14,6 +14,7 @@ from warren.broker.budget import Budget
 from warren.broker.call import Answer, Call, Later
 from warren.broker.dispatch import HANDLERS
 from warren.broker.door import Door
+from warren.broker.failed_logs import FailedLogs
 from warren.broker.groups.coordinator import Coordinator
 from warren.broker.groups.positions import Positions
 from warren.broker.limits import Limits
@@ -86,7 +87,7 @@ class Broker:
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
         self.progress = Progress(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
-        self.unpacking = Unpacking(self.budget)
+        self.unpacking, self.failed_logs = Unpacking(self.budget), FailedLogs(self)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
         self.turns = Turns(store.clock.steady_s)
         # One thread: each that computes makes the event loop wait for the interpreter, some milliseconds a turn.

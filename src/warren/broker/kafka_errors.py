@@ -125,6 +125,8 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (TooMany, Code.REQUEST_TIMED_OUT),
     (StorageError, Code.STORAGE_ERROR),
     (BadInput, Code.INVALID_REQUEST),
+    # The disk, or no descriptor is left: the client may try again.
+    (OSError, Code.STORAGE_ERROR),
 )
 
 

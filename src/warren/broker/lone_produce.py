@@ -8,9 +8,8 @@ from typing import Final
 from warren.broker.call import Answer, Call, Later
 from warren.broker.door import Outcome
 from warren.broker.looking import is_looked_into_next
-from warren.broker.refusals import refusal
+from warren.broker.refusals import FAILURES, refusal
 from warren.broker.security.rights import Kind, Operation
-from warren.errors import WarrenError
 from warren.message import Receipt
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import LoneProduce, TopicStored, encode_lone_stored, encode_produce_response
@@ -34,7 +33,7 @@ def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
         topic, batch = broker.topics.recall(name), only_batch(records, head, broker.wanted_name)
         if batch is None or not _is_fitting(call, topic, partition, batch):
             return None
-    except WarrenError:
+    except FAILURES:
         return None
     peer.batch_count += 1
     log = topic.logs[partition]
@@ -47,7 +46,7 @@ def produce_lone(call: Call, asked: LoneProduce) -> Answer | Later:
         return _soon(call, name, partition, log, packed)
     try:
         outcome: Outcome = broker.door.put_one(log, packed)
-    except WarrenError as error:
+    except FAILURES as error:
         outcome = error
     return _answer(call, name, partition, log, outcome)
 
@@ -70,7 +69,7 @@ def _soon(call: Call, name: str, partition: int, log: Log, packed: Packed) -> An
     told = partial(later.tell, partial(_answer, call, name, partition, log))
     try:
         call.broker.door.put_soon(log, (packed,), told)
-    except WarrenError as error:
+    except FAILURES as error:
         return _answer(call, name, partition, log, error)
     return later
 

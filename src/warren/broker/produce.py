@@ -13,11 +13,11 @@ from warren.broker.kafka_errors import Code, code_of
 from warren.broker.lone_produce import produce_lone
 from warren.broker.looking import is_looked_into_next
 from warren.broker.partition_rows import TWICE, once_each, pieces_of
-from warren.broker.refusals import refusal, refused
+from warren.broker.refusals import FAILURES, refusal, refused
 from warren.broker.security.guards import REFUSALS
 from warren.broker.security.rights import Kind, Operation
 from warren.config import LOOP_ROWS_AT_ONCE
-from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
+from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge
 from warren.protocol.deliver_at import may_be_delayed
 from warren.protocol.produce import (
     PartitionStored,
@@ -106,7 +106,7 @@ async def _done(call: Call, put: Stored) -> PartitionStored:
     try:
         numbers = await call.broker.door.put(put.log, put.records)
         return PartitionStored(put.partition, 0, numbers.start, -1, put.log.first)
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(put.partition, error)
 
 
@@ -130,7 +130,7 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
         if missing is not None:
             return asked, _denied(call, asked, missing, Kind.TOPIC, asked.name)
         return asked, [_made(call, request, asked.name, part) for part in asked.partitions]
-    except WarrenError as error:
+    except FAILURES as error:
         return asked, [refusal(part.partition, error) for part in asked.partitions]
     if not call.may(Operation.WRITE, Kind.TOPIC, topic.name):
         return asked, _denied(call, asked, Operation.WRITE, Kind.TOPIC, str(topic.name))
@@ -148,7 +148,7 @@ async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPa
     """A put to a topic that is not there makes it."""
     try:
         topic = await call.broker.in_thread(call.broker.topics.make, name)
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(part.partition, error)
     return await _done(call, _partition(call, request, topic, part))
 
@@ -162,7 +162,7 @@ def _partition(call: Call, request: ProduceRequest, topic: Topic, part: Produced
         if large:
             return _checked_later(call, request, topic, part.partition, batches, large)
         return _put(call, request, topic, part.partition, batches)
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(part.partition, error)
 
 
@@ -175,7 +175,7 @@ async def _checked_later(
             check = partial(check_records, batch, topic.settings.message_size_max)
             await call.broker.unpacking.run(call.peer.owner, check)
         return await _done(call, _put(call, request, topic, partition, batches))
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(partition, error)
 
 
@@ -196,7 +196,7 @@ async def _put_later(
 
     try:
         return await put_delayed(call, request.transactional_id, topic, partition, batches, otherwise)
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(partition, error)
 
 
@@ -243,7 +243,7 @@ async def _once(call: Call, topic: Topic, partition: int, batch: Batch) -> Parti
         known = await call.broker.producers.load(log)
         found = await known.put(log, batch.head, put)
         call.broker.producers.stored(log, known)
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(partition, error)
     return _outcome(partition, *found, log)
 
@@ -256,7 +256,7 @@ async def _in_transaction(
         if producer is None:
             return refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
         return _outcome(partition, *await producer.put(topic, partition, batch), topic.partition(partition))
-    except WarrenError as error:
+    except FAILURES as error:
         return refusal(partition, error)
 
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
+from typing import Final
+
 from warren.broker.kafka_errors import Code, code_of
 from warren.errors import WarrenError
 from warren.protocol.produce import PartitionStored
 
+LOGGER: Final = logging.getLogger("warren.broker")
+FAILURES: Final = (WarrenError, OSError)
+"""What a put may end with: also an error of the system, such as no descriptor that is left."""
+
 
 def refusal(partition: int, error: BaseException) -> PartitionStored:
-    """What to answer where a put ended with `error`; what is no error of ours is raised."""
+    """What to answer if a put ended with `error`; any other error than one of FAILURES is raised."""
     if isinstance(error, WarrenError):
         return refused(partition, code_of(error), str(error))
+    if isinstance(error, OSError):
+        LOGGER.warning("a put failed: %s", error)
+        # Its text names files of the machine, which are not for clients.
+        return refused(partition, code_of(error), os.strerror(error.errno or errno.EIO))
     raise error
 
 

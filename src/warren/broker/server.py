@@ -111,6 +111,7 @@ async def _serve(
     broker.tasks.create_task(broker.progress.watch())
     if broker.settings.sasl:
         broker.tasks.create_task(broker.logged_in.watch())
+    broker.tasks.create_task(broker.failed_logs.watch())
     LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
     try:
         async with beside(broker):

@@ -23,7 +23,7 @@ async def healthz(asked: Asked) -> Reply:
 
 
 async def readyz(asked: Asked) -> Reply:
-    """Whether requests are taken, and something can be written to the store."""
+    """Whether requests are taken, and all logs of the store can be written to."""
     reason = await readiness(asked)
     return json_reply({"is_ready": not reason, "reason": reason}, 503 if reason else 200)
 
@@ -33,6 +33,8 @@ async def readiness(asked: Asked) -> str:
     broker = asked.broker
     if broker.is_stopping:
         return "the broker is stopping"
+    if broker.failed_logs:
+        return f"{len(broker.failed_logs)} logs take no puts since a sync failed; the broker tries to reopen them"
     return await broker.in_thread(_unwritable, broker.store)
 
 

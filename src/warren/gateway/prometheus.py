@@ -72,6 +72,7 @@ def _families(broker: Broker) -> Iterator[Metric]:
     yield _gauge("warren_long_polls", "Requests that wait for messages", broker.long_polls.parked_count)
     yield _counter("warren_puts", "Puts to partitions", metrics.puts)
     yield _counter("warren_commits_failed", "Commits that failed", metrics.commits_failed)
+    yield _gauge("warren_logs_closed", "Logs that take no puts since a sync failed", len(broker.failed_logs))
     shared = HistogramMetricFamily("warren_commit_puts", "Puts that shared one commit, which is one sync")
     shared.add_metric([], _buckets(metrics.commit_puts), metrics.commit_puts.sum)
     yield shared

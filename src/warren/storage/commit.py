@@ -64,6 +64,8 @@ class Commit:
         self.is_ready = False
         """Whether the shortcut may use the writer as it stands."""
         self._closed_because = ""
+        self._has_failed = False
+        """Whether that was because of a failed sync."""
         self._is_torn = False
         self._has_written = False
         self.has_sync_due = False
@@ -189,7 +191,7 @@ class Commit:
                 self._leave(writer)
                 raise
             except SyncFailed as error:
-                self.close_because(str(error))
+                self.fail(error)
                 self._release()
                 raise
             except BaseException:
@@ -208,7 +210,7 @@ class Commit:
             index = self._settled()
         except BaseException as error:
             if isinstance(error, SyncFailed):
-                self.close_because(str(error))
+                self.fail(error)
             self._release()
             raise
         index.writing = self.pid
@@ -378,9 +380,38 @@ class Commit:
                 # On disk as well: a recovery then starts behind these blocks.
                 index.sync()
         except SyncFailed as error:
-            self.close_because(str(error))
-            index.state = STATE_FAILED
+            self.fail(error)
             raise
+
+    # --- After a failed sync ---
+
+    def fail(self, error: SyncFailed) -> None:
+        """A sync failed: nothing more is written until `reopen`. The system may call pages clean that it has lost."""
+        self.close_because(str(error))
+        self._has_failed = True
+        # Whoever recovers the log stores once more what it keeps.
+        with suppress(CorruptRecord, NotALog, OSError):
+            self.files.index().state = STATE_FAILED
+        self.files.failed.add(self)
+
+    def reopen(self) -> None:
+        """Recovers a log in which a sync failed, so that it takes puts again. Otherwise does nothing.
+
+        What waited for the sync is cut, since its caller was told that it failed. What was published before is stored
+        and synced once more. Raises SyncFailed, and the log stays closed, if the disk still refuses.
+        """
+        with self.files.mutex:
+            if self._has_failed:
+                self._has_failed, self._closed_because, self._is_torn = False, "", True
+        if self._is_torn:
+            with self.changing():
+                pass
+        if not self._has_failed:
+            self.files.failed.discard(self)
+
+    @property
+    def directory(self) -> str:
+        return self.files.directory
 
     # --- The rest ---
 
@@ -399,7 +430,8 @@ class Commit:
                         self._leave_clean(writer)
             finally:
                 self.close_because(self._closed_because or "close() was called")
-                self.has_sync_due = False
+                self.has_sync_due = self._has_failed = False
+                self.files.failed.discard(self)
                 self._let_go_of_lock()
 
     def close_because(self, reason: str) -> None:

@@ -45,6 +45,7 @@ class LogFiles:
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock, residents: Residents) -> None:
         self.directory, self.filesystem, self.clock = directory, filesystem, clock
         self._residents = residents
+        self.failed = residents.failed
         self.mutex = threading.Lock()
         self.before_rest: Callable[[], bool] = _always
         self.in_child: Callable[[], object] = _always

@@ -193,8 +193,7 @@ class Log:
     def append_arrow(self, batch: pyarrow.RecordBatch, *, marker: bytes = b"") -> range:
         """Append the rows of an Arrow record batch, as `append_many` does, without a Python loop over them.
 
-        It has a column `body`, and any others of those that `scan` gives; of these number, offset and timestamp are
-        given anew. A null is what is not there.
+        It has a column `body`, and any that `scan` gives; number, offset and timestamp are given anew. A null is none.
         """
         from warren.storage.arrow_packing import pack_arrow
 
@@ -223,6 +222,10 @@ class Log:
         """What was appended up to now, by anybody, is on disk when this returns, whatever the log's durability."""
         self.check_writable()
         self._commit.sync()
+
+    def reopen(self) -> None:
+        """After a SyncFailed: recovers the log, so that it takes puts again. Otherwise does nothing."""
+        self._commit.reopen()
 
     def check_writable(self) -> None:
         """LogClosed where the log was opened for reading only."""

@@ -32,12 +32,25 @@ class Resident(Protocol):
         ...
 
 
+class Failed(Protocol):
+    """A log that closed itself for writing because a sync failed."""
+
+    @property
+    def directory(self) -> str: ...
+
+    def reopen(self) -> None:
+        """Recovers the log, so that it takes puts again. Raises SyncFailed if the disk still refuses."""
+        ...
+
+
 class Residents:
     """Who holds open files. Whoever was let in first is asked first to give them up. Any thread may call."""
 
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max
         self._everybody: weakref.WeakSet[Resident] = weakref.WeakSet()
+        self.failed: weakref.WeakSet[Failed] = weakref.WeakSet()
+        """The logs of this process that take no puts since a sync failed."""
         self._reset()
 
     def _reset(self) -> None:

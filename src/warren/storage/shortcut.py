@@ -228,7 +228,7 @@ def make_commit_alone(  # noqa: C901  # like the other one
                 if is_shared:
                     words[WORD_WRITING] = 0
             except SyncFailed as error:
-                commit.close_because(str(error))
+                commit.fail(error)
                 raise
             except BaseException:
                 commit.tear()

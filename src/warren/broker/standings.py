@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 
 class TopicStanding(NamedTuple):
-    """One topic. `damage` says what is wrong with one of which nothing else is known."""
+    """One topic. `damage` says what is wrong with one of which nothing else is known.
+
+    `passed_over` is, by partition, how often readers here passed over a batch because nobody can read its records.
+    """
 
     topic: str
     partitions: Sequence[PartitionDescription] = ()
     parked: int = 0
     damage: str | None = None
+    passed_over: Sequence[int] = ()
 
     @property
     def messages(self) -> int:
@@ -78,7 +82,8 @@ def standing_of(store: Store) -> Standing:
         try:
             topic = store.existing_topic(name)
             found = topic.describe()
-            topics.append(TopicStanding(name, found.partitions, topic.delay.count()))
+            passed_over = [log.inspect().passed_over for log in topic.logs]
+            topics.append(TopicStanding(name, found.partitions, topic.delay.count(), passed_over=passed_over))
         except (NoSuchTopic, *GONE):
             continue
         except (WarrenError, OSError) as error:

@@ -144,12 +144,13 @@ def _standing_families(standing: Standing) -> Iterator[Metric]:
     for topic in standing.topics:
         parked.add_metric([topic.topic], topic.parked)
         damaged.add_metric([topic.topic], int(topic.damage is not None))
+        for partition, count in enumerate(topic.passed_over):
+            passed_over.add_metric([topic.topic, str(partition)], count)
         for part in topic.partitions:
             where = [topic.topic, str(part.partition)]
             first.add_metric(where, part.first)
             end.add_metric(where, part.end)
             size.add_metric(where, part.bytes)
-            passed_over.add_metric(where, part.passed_over)
     for group in standing.groups:
         name = [group.topic, group.group]
         for each in group.partitions:

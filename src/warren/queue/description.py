@@ -11,10 +11,7 @@ from warren.storage import Log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """One partition. `bytes` is what its blocks take on disk; `updated` is the time of the last put, 0 for none.
-
-    `passed_over` is how often readers in this process passed over a batch because nobody can read its records.
-    """
+    """One partition. `bytes` is what its blocks take on disk; `updated` is the time of the last put, 0 for none."""
 
     partition: int
     first: int
@@ -22,7 +19,6 @@ class PartitionDescription:
     bytes: int
     created: int
     updated: int
-    passed_over: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,5 +54,4 @@ def describe_partition(number: int, log: Log) -> PartitionDescription:
         bytes=sum(block.file_size or 0 for block in info.blocks),
         created=info.blocks[0].created if info.blocks else 0,
         updated=info.blocks[-1].updated if info.end > info.first else 0,
-        passed_over=info.passed_over,
     )

@@ -301,7 +301,7 @@ class SimulatedFileSystem:
         children = {os.path.basename(path) for path in self._directories if os.path.dirname(path) == directory}
         return sorted({*self._directory(directory).current, *children} - {""})
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, is_private: bool = False) -> None:
         """As the seam says, the parent is synced too: the directory and all above it are durable afterwards."""
         self.enter("make_directory")
         for ancestor in _ancestors(os.path.normpath(path)):

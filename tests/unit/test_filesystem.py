@@ -66,13 +66,7 @@ def test_a_missing_file_is_made_only_where_that_is_asked_for(tmp_path: Path) -> 
 
     DISK.open(str(tmp_path / "none"), writable=True, create=True)
 
-    assert (tmp_path / "none").stat().st_mode & 0o777 == 0o644 & ~_umask()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    assert (tmp_path / "none").stat().st_mode & 0o007 == 0
 
 
 def test_a_file_opened_for_reading_is_not_written(tmp_path: Path) -> None:
@@ -286,9 +280,9 @@ def test_a_directory_that_somebody_else_makes_meanwhile_is_taken(
 ) -> None:
     make = os.mkdir
 
-    def make_first(path: str) -> None:
-        make(path)
-        make(path)
+    def make_first(path: str, mode: int) -> None:
+        make(path, mode)
+        make(path, mode)
 
     monkeypatch.setattr(os, "mkdir", make_first)
 

@@ -79,7 +79,7 @@ class Store:
 
     def _found_lock(self) -> SharedLock:
         if not self.filesystem.exists(self.path):
-            self.filesystem.make_directory(self.path)
+            self.filesystem.make_directory(self.path, is_private=True)
         try:
             names = self.filesystem.names(self.path)
         except NotADirectoryError as error:

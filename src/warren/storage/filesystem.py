@@ -21,7 +21,10 @@ from typing import Final, Protocol
 from warren.errors import StorageFull, SyncFailed
 from warren.storage.layout import LOCK_REQUEST
 
-FILE_MODE: Final = 0o644
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+GROUP: Final = 0o070
+"""The bits of the group. What is made in a directory that its owner has opened to a group is open to the group too."""
 ZEROS: Final = bytes(1 << 16)
 FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -71,7 +74,7 @@ class FileSystem(Protocol):
     def lock(self, path: str) -> Lock: ...
     def exists(self, path: str) -> bool: ...
     def names(self, directory: str) -> list[str]: ...
-    def make_directory(self, path: str) -> None: ...
+    def make_directory(self, path: str, *, is_private: bool = False) -> None: ...
     def remove(self, path: str) -> None: ...
     def remove_directory(self, path: str) -> None: ...
     def replace(self, source: str, target: str) -> None: ...
@@ -89,13 +92,21 @@ def _full_disk_as_error(path: str, size: int) -> Iterator[None]:
         raise
 
 
+def _mode_in_its_directory(path: str, private: int) -> int:
+    """The mode of what is made at `path`: its owner's, and what its directory lets the group do. Nobody else's."""
+    return private | (os.stat(os.path.dirname(path) or ".").st_mode & GROUP & (private >> 3))
+
+
 class SystemFile:
     """A file of the operating system."""
 
     def __init__(self, path: str, *, writable: bool, create: bool) -> None:
         flags = os.O_RDWR if writable else os.O_RDONLY
         with _full_disk_as_error(path, 0):
-            self._fd = os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
+            if create:
+                self._fd = os.open(path, flags | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
+            else:
+                self._fd = os.open(path, flags)
         self.path = path
 
     def size(self) -> int:
@@ -166,7 +177,7 @@ class SystemLock:
     """`flock` on a file that also notes the process id of a holder who keeps it."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
         # Taken and released with every append: bound here, so that no function of ours is called in between.
         self.take: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.release: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
@@ -223,15 +234,19 @@ class SystemFileSystem:
     def names(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))
 
-    def make_directory(self, path: str) -> None:
-        """The directory with all its parents, each of them durable."""
+    def make_directory(self, path: str, *, is_private: bool = False) -> None:
+        """Makes the directory with all its parents, each of them durable. One that is there is left as it is.
+
+        With `is_private` its owner alone may enter it, whatever the group may do in the directory above.
+        """
         parent = os.path.dirname(os.path.abspath(path))
         if os.path.isdir(path):
             return
         if not os.path.isdir(parent):
             self.make_directory(parent)
+        mode = PRIVATE_DIRECTORY if is_private else _mode_in_its_directory(os.path.abspath(path), PRIVATE_DIRECTORY)
         with suppress(FileExistsError):
-            os.mkdir(path)
+            os.mkdir(path, mode)
         self.sync_directory(parent)
 
     def remove(self, path: str) -> None:

@@ -25,6 +25,7 @@ from warren.cli import (
     scheduled,
     serve,
     stats,
+    store_repair,
     take,
     topic,
     user,
@@ -46,6 +47,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(dead.app, name="dead")
 app.add_typer(scheduled.app, name="scheduled")
 app.add_typer(log.app, name="log")
+app.add_typer(store_repair.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(archive.app, name="archive")
 app.command("serve")(serve.serve)

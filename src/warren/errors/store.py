@@ -161,6 +161,29 @@ class TransactionError(StoreError):
         self.id = id
 
 
+class JournalDamaged(StoreError):
+    """The journal of a store's transactions cannot be read. What is done without transactions goes on."""
+
+    code = "journal_damaged"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the journal of transactions is damaged: {reason}; stop the programs that use the store, and "
+            "`warren store repair` sets the journal aside and tells which transactions were in doubt"
+        )
+        self.reason = reason
+
+
+class StoreInUse(StoreError):
+    """The store is open elsewhere, and what was asked for needs it alone."""
+
+    code = "store_in_use"
+
+    def __init__(self, path: str, count: int) -> None:
+        super().__init__(f"{path} is open in {count} other program{'s' * (count > 1)}; stop them first")
+        self.path, self.count = path, count
+
+
 class NoSuchTransaction(TransactionError):
     """There is no transaction of this id, or it ended so long ago that it was forgotten."""
 

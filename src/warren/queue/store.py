@@ -17,6 +17,7 @@ from warren.queue.batching import Batching, BatchingOptions
 from warren.queue.codec import Codec, codec_of
 from warren.queue.description import TopicDescription
 from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
+from warren.queue.identity import find_or_make_id
 from warren.queue.json_file import read_json, write_json
 from warren.queue.keeper import Keeper
 from warren.queue.mover import Mover
@@ -30,7 +31,6 @@ from warren.queue.wakeup import Wakeup
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
 from warren.storage.residents import process_residents
 
-STORE_VERSION: Final = 1
 TOPIC_KIND: Final = "topic"
 QUEUE_KIND: Final = "queue"
 """What `topic.json` says of the topic of a durable queue. A topic keeps its kind for good."""
@@ -66,7 +66,7 @@ class Store:
         """Finishes what sessions that died had committed: called, without any lock, before what they held is freed."""
         self.lock = self._found_lock()
         with self.lock:
-            self.id = self._find_or_make()
+            self.id = find_or_make_id(filesystem, self.path)
         self.session = Session(filesystem, store_paths.sessions_directory(self.path))
         self.session.sweep()
         self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
@@ -88,19 +88,6 @@ class Store:
         if names and not {"topics", "store.json.new", "store.json", "store.lock"} & set(names):
             raise NotAStore(self.path, f"the directory holds other files, such as {names[0]!r}")
         return SharedLock(self.filesystem, store_paths.store_lock(self.path), self.clock)
-
-    def _find_or_make(self) -> str:
-        """The id of the store; one that is not there is made."""
-        path = store_paths.store_file(self.path)
-        data = read_json(self.filesystem, path)
-        if data is None:
-            data = {"version": STORE_VERSION, "id": str(uuid.uuid4())}
-            # First: what has its file is a whole store.
-            self.filesystem.make_directory(store_paths.topics_directory(self.path))
-            write_json(self.filesystem, path, data)
-        if data.get("version") != STORE_VERSION:
-            raise NotAStore(self.path, f"it has version {data.get('version')!r}; this release knows {STORE_VERSION}")
-        return str(data.get("id"))
 
     def check_open(self) -> None:
         """StoreClosed where it was closed."""

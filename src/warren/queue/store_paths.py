@@ -240,6 +240,21 @@ def journal_directory(transactions: str) -> str:
     return os.path.join(transactions, "journal")
 
 
+def journal_copy_directory(transactions: str) -> str:
+    """Where a damaged journal is read: a copy of it, which may be cut."""
+    return os.path.join(transactions, "journal.copy")
+
+
+def new_journal_directory(transactions: str) -> str:
+    """Where the journal is made that takes the place of a damaged one."""
+    return os.path.join(transactions, "journal.new")
+
+
+def damaged_journal_directory(transactions: str, when_us: int) -> str:
+    """Where a damaged journal is set aside."""
+    return os.path.join(transactions, f"journal.damaged-{when_us}")
+
+
 def settling_lock(transactions: str) -> str:
     """Held by the process that finishes the transactions of others."""
     return os.path.join(transactions, "settling.lock")

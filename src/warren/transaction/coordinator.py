@@ -18,6 +18,7 @@ from warren.config import (
 )
 from warren.errors import (
     BadInput,
+    JournalDamaged,
     NoSuchTransaction,
     StorageError,
     TransactionAborted,
@@ -63,6 +64,8 @@ class Coordinator:
         self._recording = Recording(store, self._finishing)
         self._batches = Batches(store, self._finishing)
         self._journal: Journal | None = None
+        self._is_settled = False
+        """Whether the journal could be read, and all that was left in it is done."""
         self._open: dict[str, Transaction] = {}
         self._ended_here: dict[str, State] = {}
         """What became of those that the journal never knew of: aborted, or committed as one record."""
@@ -102,6 +105,9 @@ class Coordinator:
     def begin(self, timeout: Duration, id: str | None, prepared_timeout: Duration | None) -> Transaction:
         """A new transaction. TransactionExists where the id belongs to one that was not aborted."""
         self._store.check_open()
+        if not self._is_settled:
+            # The store was opened all the same: nobody else needs the journal.
+            self.settle()
         timeout_s, prepared_timeout_s = seconds_of(timeout), seconds_of(prepared_timeout)
         _check_timeout("timeout", timeout_s)
         if prepared_timeout_s is not None:
@@ -316,10 +322,15 @@ class Coordinator:
     # --- What waits, and what was left ---
 
     def settle(self) -> None:
-        """Whatever was committed is done when this returns, and what dead sessions had open is aborted."""
+        """Whatever was committed is done when this returns, and what dead sessions had open is aborted.
+
+        Raises JournalDamaged if the journal cannot be read: what dead sessions held must not be given to others then,
+        because a transaction that they had committed may have to acknowledge it.
+        """
         journal = self._found_journal()
         if journal is not None:
             self._finishing.settle_all(journal)
+        self._is_settled = True
 
     def undecided(self, topic: str, group: str) -> set[int]:
         """The partitions whose position a transaction may move that is prepared, or open for members elsewhere.
@@ -362,12 +373,14 @@ class Coordinator:
         for transaction in list(self._open.values()):
             with transaction.mutex, suppress(TransactionError):
                 self.check_time(transaction)
-        journal = self._found_journal()
-        if journal is not None:
-            for entry in journal.entries():
-                with suppress(TransactionError):
-                    self._keep_entry(journal, entry)
-            self._finishing.settle(journal)
+        # A damaged journal was told when the store was opened.
+        with suppress(JournalDamaged):
+            journal = self._found_journal()
+            if journal is not None:
+                for entry in journal.entries():
+                    with suppress(TransactionError):
+                        self._keep_entry(journal, entry)
+                self._finishing.settle(journal)
         return TRANSACTION_LOOK_S
 
     def _keep_entry(self, journal: Journal, entry: Entry) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os.path
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from warren.clock import Clock
 from warren.config import APPLICATIONS_REMEMBERED_MAX, BLOCK_SIZE_MAX, TRANSACTIONS_REMEMBERED_MAX
-from warren.errors import StorageError
+from warren.errors import CorruptRecord, JournalDamaged, NotALog, StorageError, UnknownVersion
 from warren.queue.shared_lock import SharedLock
 from warren.storage import Log
 from warren.storage.columns import Batch
@@ -92,7 +93,7 @@ class Journal:
     Whoever writes does so within `changing`: there `transactions` is up to date, and nobody else's turn. What is
     written survives the death of the process at once, and a power cut after `sync`. An event that survives stands
     behind its rows in the same log, so they survive too. Events are told from rows by the marker of their records: rows
-    have none, or one that starts with `MARKER_START`.
+    have none, or one that starts with `MARKER_START`. Raises JournalDamaged if what it needs cannot be read.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock) -> None:
@@ -100,8 +101,12 @@ class Journal:
         self._directory, self._filesystem, self._clock = directory, filesystem, clock
         filesystem.make_directory(directory)
         self._lock = SharedLock(filesystem, directory + ".lock", clock)
-        with self._lock:
-            self.log = self._open(JOURNAL_BLOCK_SIZE)
+        try:
+            with self._lock, _damage_told():
+                self.log = self._open(JOURNAL_BLOCK_SIZE)
+        except BaseException:
+            self._lock.close()
+            raise
         self._larger: dict[int, Log] = {}
         self._seen = -1
         self._events = self._size = self._snapshot_size = 0
@@ -233,6 +238,18 @@ class Journal:
         """The records that `add_packed` wrote there, one by one."""
         return self.log.packed(piece.first, piece.first + piece.row_count)
 
+    def check(self) -> None:
+        """Raises JournalDamaged if any of it, rows too, cannot be read."""
+        with self._lock, _damage_told():
+            self._catch_up()
+            self.log.verify()
+
+    def start_from(self, known: Transactions) -> None:
+        """Begin a new journal with what another one knew, but for transactions that had not ended there."""
+        with self._lock:
+            self.transactions.restore({**known.snapshot(), "entries": ()})
+            self._write_snapshot()
+
     def sync(self) -> None:
         """Everything that was written is on disk. Called outside of `changing`, so that those who wait share a sync."""
         self.log.sync()
@@ -243,10 +260,11 @@ class Journal:
         end = self.log.end
         if self._seen == end:
             return
-        if not self.log.first <= self._seen <= end:
-            self._start()
-        for marked in self.log.markers(self._seen, MARKER_START):
-            self._replay(marked.marker, self._event(marked.number))
+        with _damage_told():
+            if not self.log.first <= self._seen <= end:
+                self._start()
+            for marked in self.log.markers(self._seen, MARKER_START):
+                self._replay(marked.marker, self._event(marked.number))
         self._seen = end
 
     def _event(self, number: int) -> bytes:
@@ -338,6 +356,22 @@ class Journal:
 
     def after_fork(self) -> None:
         self._lock.after_fork()
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """What cannot be read of the journal is JournalDamaged: bytes that do not check, and events that say nothing."""
+    try:
+        yield
+    except CorruptRecord as error:
+        place = f"{os.path.basename(error.path)} at byte {error.position}"
+        raise JournalDamaged(f"{place}: {error.reason}") from error
+    except UnknownVersion as error:
+        raise JournalDamaged(f"{os.path.basename(error.path)} has format version {error.version}") from error
+    except NotALog as error:
+        raise JournalDamaged(error.reason) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalDamaged(f"an event cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _packed(event: dict[str, Any]) -> bytes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import warren.queue.store
 from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
+from warren.errors import JournalDamaged
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.transaction.coordinator import (
     Coordinator,
@@ -23,11 +25,15 @@ from warren.transaction.producer import Producer
 from warren.transaction.states import State
 from warren.transaction.transaction import Transaction
 
+LOGGER: Final = logging.getLogger("warren")
+
 
 class Store(warren.queue.store.Store):
     """A data directory with transactions. Any number of processes may have it open at once; any thread may use it.
 
-    Opening it finishes what processes that died had committed.
+    Opening it finishes what processes that died had committed. If the journal of transactions is damaged the store
+    opens all the same: topics are read and put to. Transactions then raise JournalDamaged, and so does what would give
+    away messages or partitions of processes that died.
     """
 
     def __init__(
@@ -46,6 +52,8 @@ class Store(warren.queue.store.Store):
         self.undecided = self._coordinator.undecided
         try:
             self.settle()
+        except JournalDamaged as error:
+            LOGGER.error("%s: %s", self.path, error)  # the sentence says it all
         except BaseException:
             self.close()
             raise

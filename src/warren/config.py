@@ -223,9 +223,9 @@ RIGHTS_REMEMBERED_MAX: Final = 100_000
 """How many answers to who may do what are remembered."""
 RIGHTS_LOOK_S: Final = 0.5
 """How soon a change of rights by another process is seen."""
-DENIALS_LOGGED_MAX: Final = 20
-DENIALS_LOG_S: Final = 10.0
-"""How many requests that were denied are logged one by one, of all that are denied in so many seconds."""
+LIMITED_LOG_LINES_MAX: Final = 20
+LIMITED_LOG_S: Final = 10.0
+"""How many lines a log gets in so many seconds of one kind of thing that clients bring about."""
 AUTHENTICATION_SIZE_MAX: Final = 64 << 10
 """The largest request of somebody who has not."""
 BROKER_WAITING_SIZE_MAX: Final = 8 << 20

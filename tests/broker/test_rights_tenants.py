@@ -20,7 +20,7 @@ from tests.gateway.running import until
 from tests.support.kafka_batches import batch_of
 from warren.broker.security.rights import Kind, Operation
 from warren.broker.settings import BrokerSettings
-from warren.config import DENIALS_LOGGED_MAX
+from warren.config import LIMITED_LOG_LINES_MAX
 from warren.errors import NoRight, NoSuchTopic
 from warren.protocol.api import ApiKey
 from warren.protocol.own_schemas import OwnKey
@@ -299,7 +299,7 @@ def test_denials_are_logged_and_those_over_the_limit_are_counted(
         world.on_loop(world.broker.denials.close)
 
     lines = [record.getMessage() for record in caplog.records if "denied" in record.getMessage()]
-    assert len(lines) == DENIALS_LOGGED_MAX + 1
+    assert len(lines) == LIMITED_LOG_LINES_MAX + 1
     assert lines[0].startswith("denied to ann@127.0.0.1:")
     assert lines[0].endswith("warren acl add --user ann --topic t0 --operation create")
-    assert lines[-1].startswith(f"{50 - DENIALS_LOGGED_MAX} more")
+    assert lines[-1].startswith(f"{50 - LIMITED_LOG_LINES_MAX} more")

@@ -41,9 +41,9 @@ async def _created(call: Call, asked: Fields, *, is_tried_only: bool) -> dict[st
         topic = await call.broker.in_thread(store.topic, name, wanted.partitions, **settings)
     except BadInput as error:
         code = code_of(error)
-        return _failed(name, Code.INVALID_CONFIG if code is Code.INVALID_REQUEST else code, str(error))
+        return _failed(name, Code.INVALID_CONFIG if code is Code.INVALID_REQUEST else code, call.told(error))
     except WarrenError as error:
-        return _failed(name, code_of(error), str(error))
+        return _failed(name, code_of(error), call.told(error))
     shown = [
         {
             "name": kafka,
@@ -79,7 +79,7 @@ async def _deleted(call: Call, name: str | None, topic_id: bytes) -> dict[str, A
         await call.broker.in_thread(call.broker.store.delete_topic, name)
     except WarrenError as error:
         code = Code.UNKNOWN_TOPIC_ID if name is None else code_of(error)
-        return {**_failed(name, code, str(error)), "topic_id": topic_id}
+        return {**_failed(name, code, call.told(error)), "topic_id": topic_id}
     return {"name": name, "topic_id": topic_id}
 
 
@@ -97,7 +97,7 @@ async def _extended(call: Call, asked: Fields, *, is_tried_only: bool) -> dict[s
         if not is_tried_only:
             await call.broker.in_thread(topic.configure, partitions=asked.count)
     except BadInput as error:
-        return _failed(asked.name, Code.INVALID_PARTITIONS, str(error))
+        return _failed(asked.name, Code.INVALID_PARTITIONS, call.told(error))
     except WarrenError as error:
-        return _failed(asked.name, code_of(error), str(error))
+        return _failed(asked.name, code_of(error), call.told(error))
     return {"name": asked.name, "error_code": Code.NONE}

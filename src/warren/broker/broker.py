@@ -17,6 +17,8 @@ from warren.broker.door import Door
 from warren.broker.failed_logs import FailedLogs
 from warren.broker.groups.coordinator import Coordinator
 from warren.broker.groups.positions import Positions
+from warren.broker.hidden_paths import without_paths
+from warren.broker.limited_log import LimitedLog
 from warren.broker.limits import Limits
 from warren.broker.long_polls import LongPolls
 from warren.broker.metrics import Metrics
@@ -29,7 +31,6 @@ from warren.broker.producers import Producers
 from warren.broker.progress import Progress
 from warren.broker.quotas.file import QuotasFile
 from warren.broker.quotas.quotas import Quotas
-from warren.broker.security.denials import Denials
 from warren.broker.security.logged_in import LoggedIn
 from warren.broker.security.logins import Logins
 from warren.broker.security.rights import Rights, RightsFile
@@ -79,7 +80,8 @@ class Broker:
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
         self.logins, self.logged_in = Logins(store.clock.steady_s), LoggedIn(self.users)
-        self.rights, self.denials = self._asked_rights(), Denials()
+        self.rights, self.denials = self._asked_rights(), LimitedLog("denied requests")
+        self.failures = LimitedLog("errors with paths")
         quotas = QuotasFile(store.path, store.filesystem, store.clock)
         self.quotas = Quotas(quotas, settings.quotas, store.clock.steady_s)
         tasks.create_task(self._watch_quotas())
@@ -163,6 +165,14 @@ class Broker:
                 return refusal
         return handler(call)
 
+    def told(self, whom: object, error: BaseException | str) -> str:
+        """What a client is told of an error, without paths of the server. Those are logged."""
+        sentence = str(error)
+        told = without_paths(self.store.path, sentence)
+        if told != sentence:
+            self.failures.tell("told %s: %s", whom, sentence)
+        return told
+
     def serves(self, api_key: int) -> bool:
         """Whether somebody answers requests of this key."""
         return api_key in HANDLERS
@@ -203,6 +213,7 @@ class Broker:
         for connection in list(self.connections):
             connection.abort()
         self.denials.close()
+        self.failures.close()
         self.sessions.close()
         self.transactions.stop()
         self.door.close()

@@ -43,7 +43,7 @@ async def _described(call: Call, asked: Fields) -> dict[str, Any]:
             _check_broker(asked)
             found = _broker_rows(call)
     except WarrenError as error:
-        return {**named, "error_code": code_of(error), "error_message": str(error), "configs": []}
+        return {**named, "error_code": code_of(error), "error_message": call.told(error), "configs": []}
     wanted = None if asked.configuration_keys is None else frozenset(asked.configuration_keys)
     return {**named, "configs": [row for row in found if wanted is None or row["name"] in wanted]}
 
@@ -134,9 +134,9 @@ async def _altered(
         await call.broker.in_thread(_configure, topic, settings_of(given), is_tried_only=is_tried_only)
     except BadInput as error:
         code = Code.INVALID_CONFIG if asked.resource_type == TOPIC else code_of(error)
-        return _answer(asked, code, str(error))
+        return _answer(asked, code, call.told(error))
     except WarrenError as error:
-        return _answer(asked, code_of(error), str(error))
+        return _answer(asked, code_of(error), call.told(error))
     return _answer(asked, Code.NONE, None)
 
 

@@ -77,6 +77,6 @@ def _soon(call: Call, name: str, partition: int, log: Log, packed: Packed) -> An
 def _answer(call: Call, name: str, partition: int, log: Log, outcome: Outcome) -> Answer:
     if isinstance(outcome, Receipt):
         return [encode_lone_stored(call.version, name, partition, outcome.number, log.first)]
-    answer = [TopicStored(name, b"", [refusal(partition, outcome)])]
+    answer = [TopicStored(name, b"", [refusal(call, partition, outcome)])]
     call.broker.metrics.failed(call.request.api_key)
     return [encode_produce_response(call.version, answer)]

@@ -107,7 +107,7 @@ async def _done(call: Call, put: Stored) -> PartitionStored:
         numbers = await call.broker.door.put(put.log, put.records)
         return PartitionStored(put.partition, 0, numbers.start, -1, put.log.first)
     except FAILURES as error:
-        return refusal(put.partition, error)
+        return refusal(call, put.partition, error)
 
 
 def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[ProducedTopic, list[Stored]]:
@@ -131,11 +131,11 @@ def _topic(call: Call, request: ProduceRequest, asked: ProducedTopic) -> tuple[P
             return asked, _denied(call, asked, missing, Kind.TOPIC, asked.name)
         return asked, [_made(call, request, asked.name, part) for part in asked.partitions]
     except FAILURES as error:
-        return asked, [refusal(part.partition, error) for part in asked.partitions]
+        return asked, [refusal(call, part.partition, error) for part in asked.partitions]
     if not call.may(Operation.WRITE, Kind.TOPIC, topic.name):
         return asked, _denied(call, asked, Operation.WRITE, Kind.TOPIC, str(topic.name))
     if topic.is_queue:
-        return asked, [refusal(part.partition, IsAQueue(str(topic.name))) for part in asked.partitions]
+        return asked, [refusal(call, part.partition, IsAQueue(str(topic.name))) for part in asked.partitions]
     return asked, [_partition(call, request, topic, part) for part in asked.partitions]
 
 
@@ -149,7 +149,7 @@ async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPa
     try:
         topic = await call.broker.in_thread(call.broker.topics.make, name)
     except FAILURES as error:
-        return refusal(part.partition, error)
+        return refusal(call, part.partition, error)
     return await _done(call, _partition(call, request, topic, part))
 
 
@@ -163,7 +163,7 @@ def _partition(call: Call, request: ProduceRequest, topic: Topic, part: Produced
             return _checked_later(call, request, topic, part.partition, batches, large)
         return _put(call, request, topic, part.partition, batches)
     except FAILURES as error:
-        return refusal(part.partition, error)
+        return refusal(call, part.partition, error)
 
 
 async def _checked_later(
@@ -176,7 +176,7 @@ async def _checked_later(
             await call.broker.unpacking.run(call.peer.owner, check)
         return await _done(call, _put(call, request, topic, partition, batches))
     except FAILURES as error:
-        return refusal(partition, error)
+        return refusal(call, partition, error)
 
 
 def _put(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
@@ -197,7 +197,7 @@ async def _put_later(
     try:
         return await put_delayed(call, request.transactional_id, topic, partition, batches, otherwise)
     except FAILURES as error:
-        return refusal(partition, error)
+        return refusal(call, partition, error)
 
 
 def _put_now(call: Call, request: ProduceRequest, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
@@ -244,7 +244,7 @@ async def _once(call: Call, topic: Topic, partition: int, batch: Batch) -> Parti
         found = await known.put(log, batch.head, put)
         call.broker.producers.stored(log, known)
     except FAILURES as error:
-        return refusal(partition, error)
+        return refusal(call, partition, error)
     return _outcome(partition, *found, log)
 
 
@@ -257,7 +257,7 @@ async def _in_transaction(
             return refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
         return _outcome(partition, *await producer.put(topic, partition, batch), topic.partition(partition))
     except FAILURES as error:
-        return refusal(partition, error)
+        return refusal(call, partition, error)
 
 
 def _outcome(partition: int, error: Code, number: int, log: Log) -> PartitionStored:

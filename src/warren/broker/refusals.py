@@ -8,6 +8,7 @@ import os
 from typing import Final
 
 from warren.broker.kafka_errors import Code, code_of
+from warren.broker.security.asker import Asker
 from warren.errors import WarrenError
 from warren.protocol.produce import PartitionStored
 
@@ -16,10 +17,10 @@ FAILURES: Final = (WarrenError, OSError)
 """What a put may end with: also an error of the system, such as no descriptor that is left."""
 
 
-def refusal(partition: int, error: BaseException) -> PartitionStored:
+def refusal(asker: Asker, partition: int, error: BaseException) -> PartitionStored:
     """What to answer if a put ended with `error`; any other error than one of FAILURES is raised."""
     if isinstance(error, WarrenError):
-        return refused(partition, code_of(error), str(error))
+        return refused(partition, code_of(error), asker.told(error))
     if isinstance(error, OSError):
         LOGGER.warning("a put failed: %s", error)
         # Its text names files of the machine, which are not for clients.

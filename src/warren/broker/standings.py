@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from warren.broker.hidden_paths import without_paths
 from warren.config import STANDINGS_LOOK_S
 from warren.errors import GONE, NoSuchGroup, NoSuchTopic, WarrenError
 from warren.queue.description import PartitionDescription
@@ -87,7 +88,7 @@ def standing_of(store: Store) -> Standing:
         except (NoSuchTopic, *GONE):
             continue
         except (WarrenError, OSError) as error:
-            topics.append(TopicStanding(name, damage=str(error)))
+            topics.append(TopicStanding(name, damage=without_paths(store.path, str(error))))
             continue
         for group in found.groups:
             try:
@@ -95,5 +96,5 @@ def standing_of(store: Store) -> Standing:
             except (NoSuchGroup, NoSuchTopic, *GONE):
                 continue
             except (WarrenError, OSError) as error:
-                topics[-1] = topics[-1]._replace(damage=f"group {group}: {error}")
+                topics[-1] = topics[-1]._replace(damage=without_paths(store.path, f"group {group}: {error}"))
     return Standing(topics, groups)

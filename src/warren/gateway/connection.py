@@ -47,6 +47,7 @@ class Answerer(Protocol):
     @property
     def is_last(self) -> bool: ...
     async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish: ...
+    def told(self, error: WarrenError) -> str: ...
     def answered(self, status: int, size_in: int, size_out: int) -> None: ...
 
 
@@ -113,14 +114,14 @@ class HttpConnection:
         return self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE
 
     async def _answered(self, head: Head) -> Reply:
-        finish = await _told(self._answerer.begin(head, self._is_gone))
+        finish = await _told(self._answerer.begin(head, self._is_gone), self._answerer)
         if isinstance(finish, Reply):
             return finish
         try:
             body = await self._receive_body(head)
         except WarrenError as error:
-            return problem(error)
-        return await _told(finish(body))
+            return problem(error, self._answerer.told(error))
+        return await _told(finish(body), self._answerer)
 
     def _is_gone(self) -> bool:
         return self._reader.at_eof() or self._writer.is_closing()
@@ -236,12 +237,12 @@ class HttpConnection:
         self._writer.transport.abort()
 
 
-async def _told(work: Awaitable[T]) -> T | Reply:
+async def _told(work: Awaitable[T], answerer: Answerer) -> T | Reply:
     """What `work` gives, or the answer that tells why it gives nothing."""
     try:
         return await work
     except WarrenError as error:
-        return problem(error)
+        return problem(error, answerer.told(error))
     except Exception:
         LOGGER.exception("a request over HTTP could not be answered")
         return failure()

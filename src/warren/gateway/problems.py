@@ -83,9 +83,8 @@ def status_of(error: WarrenError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def problem(error: WarrenError, status: int | None = None) -> Reply:
-    """The answer that tells of an error."""
-    found = status_of(error) if status is None else status
+def problem(error: WarrenError, detail: str) -> Reply:
+    """The answer that tells of an error, in the words of `detail`."""
     headers: dict[str, str] = {}
     if isinstance(error, AuthenticationFailed):
         headers |= CHALLENGE
@@ -94,7 +93,7 @@ def problem(error: WarrenError, status: int | None = None) -> Reply:
     if error.retryable:
         wait_s = error.wait_s if isinstance(error, QuotaExceeded) else 1.0
         headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
-    return _problem(found, error.code, str(error), headers, is_retryable=error.retryable)
+    return _problem(status_of(error), error.code, detail, headers, is_retryable=error.retryable)
 
 
 def malformed(status: int, sentence: str) -> Reply:

@@ -23,7 +23,7 @@ from warren.config import (
     HTTP_SPARE_CONNECTIONS_MAX,
     TLS_HANDSHAKE_S_MAX,
 )
-from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany
+from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany, WarrenError
 from warren.gateway.access import Access
 from warren.gateway.api import routes_of
 from warren.gateway.connection import Finish, HttpConnection
@@ -142,6 +142,10 @@ class Gateway:
     async def _openapi(self, asked: Asked) -> Reply:
         return json_reply(document_of(self._routes, _version(), is_asked_who=self._broker.settings.sasl))
 
+    def told(self, error: WarrenError) -> str:
+        """What a client is told of an error."""
+        return self._broker.told("a client over HTTP", error)
+
     def find(self, head: Head) -> Found:
         """Who answers the request."""
         return self._routes.find(head.method, head.path)
@@ -224,6 +228,9 @@ class Talk:
             whose = "" if self.full.host is None else f" from {self.full.host}"
             raise TooMany(f"connections over HTTP{whose}", self.full.open_count)
         return await self._gateway.begin(head, found, self._access, self._spending, is_gone)
+
+    def told(self, error: WarrenError) -> str:
+        return self._gateway.told(error)
 
     def answered(self, status: int, size_in: int, size_out: int) -> None:
         self._gateway.counts.answered(self._route, status, size_in, size_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,12 +12,16 @@ from warren.errors import RemoteError, WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 
 
-def error_values(error: WarrenError) -> Values:
-    """The fields that tell of an error."""
-    facts = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+def error_values(error: WarrenError, told: Callable[[str], str] = str) -> Values:
+    """The fields that tell of an error. All text in them goes through `told`."""
+    facts = {
+        name: told(value) if isinstance(value, str) else value
+        for name, value in vars(error).items()
+        if not name.startswith("_")
+    }
     return {
         "code": error.code,
-        "sentence": str(error),
+        "sentence": told(str(error)),
         "facts": json.dumps(facts, default=str),
         "retryable": error.retryable,
     }

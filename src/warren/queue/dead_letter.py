@@ -148,7 +148,9 @@ class DeadLetters:
         except NumberRetired:
             return None
         except CorruptRecord as error:
-            headers = {DAMAGE_HEADER: str(error).encode(errors="replace")[:REASON_SIZE_MAX]}
+            # Without the path: who reads letters over the network is not told where the store lies.
+            reason = f"damaged at byte {error.position} of its file: {error.reason}"
+            headers = {DAMAGE_HEADER: reason.encode(errors="replace")[:REASON_SIZE_MAX]}
             name = self._topic.name
             return Message(number, 0, partition, name, 0, "", "", None, headers, NO_CORR_OFFSET, b"", 0)
 

@@ -81,10 +81,10 @@ async def share_group_heartbeat(call: Call, request: Fields) -> Values:
             await shares.open_queues(group, set(seen))
         except SettingsDiffer as failure:
             shares.changed(group)
-            return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, str(failure))
+            return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, call.told(failure))
         except WarrenError as failure:
             shares.changed(group)
-            return _refused(code_of(failure), str(failure))
+            return _refused(code_of(failure), call.told(failure))
         wanted = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
         group.see({name: topic for name, topic in {**group.seen, **seen}.items() if name in wanted})
     told = group.beat(said)

@@ -73,7 +73,7 @@ async def _later(call: Call, found: Awaitable[Values]) -> Answer:
 
 def _refused(call: Call, error: WarrenError) -> Values:
     call.broker.metrics.failed(call.request.api_key)
-    return {"error": error_values(error)}
+    return {"error": error_values(error, call.told)}
 
 
 def refusal(call: Call, error: WarrenError) -> Answer:

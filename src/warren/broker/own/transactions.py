@@ -148,7 +148,7 @@ async def recover(call: Call, asked: Fields) -> Values:
     if action == "abort_prepared":
         return {"ids": await call.broker.in_thread(store.abort_prepared, asked.name, asked.before)}
     if action == "last_failure":
-        return {"failure": store.last_failure}
+        return {"failure": call.told(store.last_failure)}
     version = await call.broker.in_thread(store.last_version, asked.name)
     return {"version": ANY if version is None else version}
 

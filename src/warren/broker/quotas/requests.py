@@ -28,7 +28,7 @@ async def describe_client_quotas(call: Call, request: Fields) -> Values:
         is_meant = _filter(request)
         found = await call.broker.in_thread(call.broker.quotas.file.read)
     except WarrenError as error:
-        return {"error_code": code_of(error), "error_message": str(error), "entries": None}
+        return {"error_code": code_of(error), "error_message": call.told(error), "entries": None}
     entries = [
         {"entity": _parts(entity), "values": [{"key": key, "value": value} for key, value in values.items()]}
         for entity, values in found.items()

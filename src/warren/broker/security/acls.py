@@ -24,7 +24,7 @@ async def describe_acls(call: Call, request: Fields) -> Values:
         is_meant = _filter(request)
         found = [right for right in await call.broker.in_thread(file.read) if is_meant(right)]
     except (WarrenError, ValueError) as error:
-        return {"error_code": _code(error), "error_message": str(error), "resources": []}
+        return {"error_code": _code(error), "error_message": call.told(error), "resources": []}
     resources = [
         {
             "resource_type": kind,
@@ -58,7 +58,7 @@ async def create_acls(call: Call, request: Fields) -> Values:
             else:
                 await call.broker.in_thread(file.add, [right])
         except (WarrenError, ValueError) as failure:
-            error, message = _code(failure), str(failure)
+            error, message = _code(failure), call.told(failure)
         results.append({"error_code": error, "error_message": message})
     _changed(call)
     return {"results": results}
@@ -73,7 +73,7 @@ async def delete_acls(call: Call, request: Fields) -> Values:
         try:
             gone = [] if file is None else await call.broker.in_thread(file.remove, _filter(asked))
         except (WarrenError, ValueError) as failure:
-            error, message = _code(failure), str(failure)
+            error, message = _code(failure), call.told(failure)
         matching = [
             {"resource_type": right.kind, "resource_name": right.name, "pattern_type": right.pattern, **_shown(right)}
             for right in gone

@@ -36,5 +36,9 @@ class Asker:
     def denied(self, operation: Operation, kind: Kind, name: str) -> NoRight:
         """The error that tells the user what is missing. The broker logs it."""
         error = NoRight(self.peer.user, operation.name.lower(), kind.name.lower(), name)
-        self.broker.denials.tell(self.peer, error)
+        self.broker.denials.tell("denied to %s: %s", self.peer, error)
         return error
+
+    def told(self, error: BaseException | str) -> str:
+        """What a client is told of an error, without paths of the server. The broker logs those."""
+        return self.broker.told(self.peer, error)

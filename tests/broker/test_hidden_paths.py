@@ -1,0 +1,127 @@
+"""Clients are not told where the store lies: errors name topic, partition and position, and the log has the path."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warren
+from tests.broker.calls import Caller
+from tests.gateway.running import Http, running_http
+from tests.support.kafka_batches import batch_of
+from tests.tidy.source import SOURCE
+from warren.broker.hidden_paths import without_paths
+from warren.errors import CorruptRecord, SyncFailed
+from warren.protocol.api import ApiKey
+
+STORE = "/srv/my data"
+SHOWN_ELSEWHERE = {"parked_records.py", "standings.py", "identities.py", "configuration.py", "broker.py", "server.py"}
+"""Modules in which the sentence of an error does not become an answer as it is."""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{STORE}/topics/orders/0/000.block is damaged", "partition 0 of topic 'orders' is damaged"),
+        (f"{STORE}/topics/orders/groups/g.1/ledger: no", "group 'g.1' of topic 'orders': no"),
+        (f"{STORE}/topics/orders/topic.json (x)", "topic 'orders' (x)"),
+        (f"{STORE}/topics/orders/delayed/hour/0.block", "topic 'orders'"),
+        (f"[Errno 5] '{STORE}/users.json'; {STORE}", "[Errno 5] 'the store'; the store"),
+        ("there is nothing at '/v1/topics'", "there is nothing at '/v1/topics'"),
+    ],
+)
+def test_a_path_of_the_store_becomes_what_lies_there(text: str, told: str) -> None:
+    assert without_paths(STORE, text) == told
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Http]:
+    with running_http(tmp_path / "the data") as found:
+        found.broker.store.topic("orders").put(b"1")
+        yield found
+
+
+def ways(served: Http, is_put: bool) -> dict[str, Callable[[], str]]:
+    """By door, a request that fails, and what its client is told."""
+    new = {"topics": [{"name": "orders", "count": 2}], "timeout_ms": 1}
+    parts = [{"index": 0, "records": batch_of([(None, b"1", [])])}]
+    put = {"acks": -1, "timeout_ms": 1, "topic_data": [{"name": "orders", "partition_data": parts}]}
+
+    def kafka() -> str:
+        with Caller(served.running) as caller:
+            if is_put:
+                answer = caller.call(ApiKey.PRODUCE, 9, put)
+                return str(answer.responses[0].partition_responses[0].error_message)
+            return str(caller.call(ApiKey.CREATE_PARTITIONS, 3, new).results[0].error_message)
+
+    def own() -> str:
+        with warren.connect(served.running.address) as store:
+            topic = store.topic("orders")
+            with pytest.raises(warren.errors.WarrenError) as failed:
+                topic.put(b"1") if is_put else topic.last(1)
+        return f"{failed.value} {vars(failed.value)}"
+
+    def http() -> str:
+        body = {"messages": [{"body": "1"}]} if is_put else None
+        return str(served.ask("POST" if is_put else "GET", "/v1/topics/orders/messages", body).document["detail"])
+
+    return {"kafka": kafka, "own": own, "http": http}
+
+
+def broken(served: Http, monkeypatch: pytest.MonkeyPatch, is_put: bool) -> str:
+    """From now on a put, or a look at the topic, fails; the path of the file that it fails at."""
+    path = f"{served.broker.store.path}/topics/orders/0/00000000000000000000.block"
+
+    def fail(*given: Any, **named: Any) -> Any:
+        raise SyncFailed(path, "EIO") if is_put else CorruptRecord(path, 77, "the checksum is wrong")
+
+    door, topics = served.broker.door, served.broker.topics
+    for thing, name in ((door, "put"), (door, "put_now"), (door, "put_one")) if is_put else ((topics, "find"),):
+        monkeypatch.setattr(thing, name, fail)
+    return path
+
+
+@pytest.mark.parametrize("is_put", [True, False])
+@pytest.mark.parametrize("door", ["kafka", "own", "http"])
+def test_an_error_names_topic_and_partition_and_the_log_has_the_path(
+    served: Http, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, door: str, is_put: bool
+) -> None:
+    path = broken(served, monkeypatch, is_put)
+
+    with caplog.at_level(logging.WARNING, "warren.broker"):
+        told = ways(served, is_put)[door]()
+
+    assert served.broker.store.path not in told
+    assert "partition 0 of topic 'orders'" in told
+    assert ("EIO" if is_put else "byte 77") in told
+    assert path in caplog.text
+
+
+def test_what_is_wrong_with_a_topic_is_shown_without_its_path(tmp_path: Path) -> None:
+    with warren.open(tmp_path / "data") as store:
+        store.topic("orders")
+    (tmp_path / "data" / "topics" / "orders" / "topic.json").write_text("nothing")
+
+    with running_http(tmp_path / "data") as served:
+        (shown,) = served.get("/v1/topics")["topics"]
+
+    assert shown["damage"].startswith("topic 'orders' cannot be read as settings")
+    assert str(tmp_path) not in shown["damage"]
+
+
+def test_no_answer_is_made_of_the_sentence_of_an_error_as_it_is() -> None:
+    """`told` is the way; what is not in a list here is seen when it is added."""
+    modules = [*(SOURCE / "warren" / "broker").rglob("*.py"), *(SOURCE / "warren" / "gateway").rglob("*.py")]
+    plain = {
+        path.name
+        for path in modules
+        if re.search(r"str\((error|failure)\)", path.read_text()) and path.name not in SHOWN_ELSEWHERE
+    }
+
+    # A pattern that cannot be read, and bytes that are no HTTP: neither names a file.
+    assert plain == {"consumer_requests.py", "connection.py"}

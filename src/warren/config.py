@@ -272,6 +272,8 @@ BROKER_HEAP_STEP_SIZE: Final = 16 << 20
 """How much memory that is free a broker keeps at most, and how much more than it needs it takes at once."""
 LOG_REOPEN_S: Final = 5.0
 """How often a broker tries to reopen logs that take no puts since a sync failed."""
+BROKER_HEAP_LOOK_S: Final = 1.0
+"""How often it is seen whether it has more than that."""
 BROKER_STOP_S_MAX: Final = 10.0
 BROKER_THREADS: Final = 8
 DOOR_THREADS_MAX: Final = 8

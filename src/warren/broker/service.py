@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from warren.broker.broker import Broker
 from warren.broker.configuration import Configuration
-from warren.broker.heap import keep_memory
+from warren.broker.heap import Heap, keep_memory
 from warren.broker.places import is_loopback
 from warren.broker.security.tls import tls_context
 from warren.broker.server import Beside, nothing_beside, serve
@@ -97,5 +98,10 @@ async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext |
         tls=tls,
         advertised=configuration.advertised(),
         beside=beside,
+        started=_watch_heap,
     )
     LOGGER.info("stopped")
+
+
+def _watch_heap(broker: Broker) -> None:
+    broker.tasks.create_task(Heap().watch(lambda: broker.budget.size, broker.in_thread))

@@ -261,6 +261,11 @@ QUOTA_THROTTLE_S_MAX: Final = 10.0
 """How long an answer may tell a client to wait, and how long its connection is not read."""
 QUOTA_CLIENTS_REMEMBERED_MAX: Final = 10_000
 """Of how many users and client ids it is remembered what they have used."""
+ALLOTMENT_LOOK_S: Final = 5.0
+"""How often at most all topics are read to count those of each user."""
+BROKER_TOPICS_MAX: Final = 20_000
+BROKER_PARTITIONS_MAX: Final = 100_000
+"""How many topics and partitions of a store a broker lets there be."""
 QUOTA_USERS_SHOWN_MAX: Final = 100
 """How many users have metrics of their own; the others share one."""
 CLIENT_ID_NAMED_SIZE_MAX: Final = 1000

@@ -8,6 +8,10 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
+from warren.broker.quotas.entities import Entity
+from warren.broker.quotas.file import QuotasFile
+from warren.queue import store_paths
+from warren.queue.json_file import read_json
 from warren.queue.store import Store
 
 CALLS_MAX = 1000
@@ -75,6 +79,30 @@ def test_settings_that_were_being_changed_are_the_old_or_the_new() -> None:
 
 def _configure(store: Store) -> None:
     store.topic("orders").configure(partitions=3, retention_age_s=60.0)
+
+
+def test_a_topic_whose_owner_was_being_noted_has_it_or_has_none_and_is_whole() -> None:
+    for store in cut_at_each_call(with_topic, lambda disk: open_store(disk).note_owner("orders", "ann")):
+        data = read_json(store.filesystem, store_paths.topic_file("/data/topics/orders"))
+        assert data is not None
+        assert data.get("owner") in (None, "ann")
+        assert [message.body for message in store.topic("orders").partition(0).read(0)] == [b"one"]
+
+
+def test_quotas_that_were_being_changed_are_the_old_or_the_new() -> None:
+    def begun() -> SimulatedFileSystem:
+        disk = made()
+        QuotasFile("/data", disk, SimulatedClock()).alter([(Entity("ann"), {"request_rate": 1.0})])
+        return disk
+
+    def change(disk: SimulatedFileSystem) -> None:
+        both = [(Entity("ann"), {"request_rate": 2.0}), (Entity("bob"), {"request_rate": 3.0})]
+        QuotasFile("/data", disk, SimulatedClock()).alter(both)
+
+    old = {Entity("ann"): {"request_rate": 1.0}}
+    new = {Entity("ann"): {"request_rate": 2.0}, Entity("bob"): {"request_rate": 3.0}}
+    for store in cut_at_each_call(begun, change):
+        assert QuotasFile("/data", store.filesystem, SimulatedClock()).read() in (old, new)
 
 
 def test_a_topic_that_was_being_deleted_is_whole_or_gone() -> None:

@@ -18,12 +18,12 @@ from warren.transaction.store import Store
 def test_a_topic_is_found_by_its_id_and_another_of_its_name_is_not(tmp_path: Path) -> None:
     with Store(tmp_path, keeps=False) as store:
         topics = Topics(store)
-        first = topics.id_of(topics.make("orders"))
+        first = topics.id_of(store.topic("orders"))
 
         assert topics.find_by_id(first).name == "orders"
 
         store.delete_topic("orders")
-        second = topics.id_of(topics.make("orders"))
+        second = topics.id_of(store.topic("orders"))
 
         assert second != first
         assert topics.find_by_id(second).name == "orders"
@@ -62,10 +62,10 @@ def test_ids_of_deleted_topics_are_forgotten_where_there_are_many_and_those_of_o
     clock = SimulatedClock()
     with Store(tmp_path, keeps=False, clock=clock) as store:
         topics = Topics(store)
-        kept = {topics.id_of(topics.make(f"kept-{number}")): f"kept-{number}" for number in range(3)}
+        kept = {topics.id_of(store.topic(f"kept-{number}")): f"kept-{number}" for number in range(3)}
         gone = []
         for number in range(50):
-            gone.append(topics.id_of(topics.recall(topics.make(f"gone-{number}").name)))
+            gone.append(topics.id_of(topics.recall(store.topic(f"gone-{number}").name)))
             store.delete_topic(f"gone-{number}")
             clock.pass_ns(int(FOUND_S * 1e9))
             gc.collect()

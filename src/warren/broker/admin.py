@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from warren.broker.call import Call
@@ -9,12 +11,17 @@ from warren.broker.kafka_errors import Code, code_of
 from warren.broker.topic_configs import CONFIGS, settings_of
 from warren.broker.topics import NO_ID
 from warren.errors import BadInput, WarrenError
+from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, Values
 from warren.queue.settings import TopicSettings
 
 REPLICAS: Final = (-1, 1)
 BY_ID_FROM: Final = 6
 CONFIG_FROM_TOPIC: Final = 1
+STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
+    {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+)
+"""From these versions on clients understand that a request is refused because of a quota."""
 
 
 async def create_topics(call: Call, request: Fields) -> Values:
@@ -38,7 +45,8 @@ async def _created(call: Call, asked: Fields, *, is_tried_only: bool) -> dict[st
         wanted = TopicSettings(partitions=1 if partitions == -1 else partitions, **settings)
         if is_tried_only:
             return {"name": name, "num_partitions": wanted.partitions, "replication_factor": 1}
-        topic = await call.broker.in_thread(store.topic, name, wanted.partitions, **settings)
+        is_strict = call.version >= STRICT_FROM[ApiKey.CREATE_TOPICS]
+        topic = await call.broker.allotment.make(call, name, wanted.partitions, settings, is_strict=is_strict)
     except BadInput as error:
         code = code_of(error)
         return _failed(name, Code.INVALID_CONFIG if code is Code.INVALID_REQUEST else code, call.told(error))
@@ -76,7 +84,8 @@ async def _deleted(call: Call, name: str | None, topic_id: bytes) -> dict[str, A
     try:
         if name is None:
             name = call.broker.topics.find_by_id(topic_id).name
-        await call.broker.in_thread(call.broker.store.delete_topic, name)
+        is_strict = call.version >= STRICT_FROM[ApiKey.DELETE_TOPICS]
+        await call.broker.allotment.delete(call, name, is_strict=is_strict)
     except WarrenError as error:
         code = Code.UNKNOWN_TOPIC_ID if name is None else code_of(error)
         return {**_failed(name, code, call.told(error)), "topic_id": topic_id}
@@ -95,7 +104,8 @@ async def _extended(call: Call, asked: Fields, *, is_tried_only: bool) -> dict[s
             message = f"topic {asked.name!r} has {topic.partition_count} partitions; it can only have more"
             return _failed(asked.name, Code.INVALID_PARTITIONS, message)
         if not is_tried_only:
-            await call.broker.in_thread(topic.configure, partitions=asked.count)
+            is_strict = call.version >= STRICT_FROM[ApiKey.CREATE_PARTITIONS]
+            await call.broker.allotment.configure(call, asked.name, {"partitions": asked.count}, is_strict=is_strict)
     except BadInput as error:
         return _failed(asked.name, Code.INVALID_PARTITIONS, call.told(error))
     except WarrenError as error:

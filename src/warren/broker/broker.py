@@ -29,6 +29,7 @@ from warren.broker.own.transaction_memory import TransactionMemory
 from warren.broker.places import Places
 from warren.broker.producers import Producers
 from warren.broker.progress import Progress
+from warren.broker.quotas.allotment import Allotment
 from warren.broker.quotas.file import QuotasFile
 from warren.broker.quotas.quotas import Quotas
 from warren.broker.security.logged_in import LoggedIn
@@ -84,6 +85,7 @@ class Broker:
         self.failures = LimitedLog("errors with paths")
         quotas = QuotasFile(store.path, store.filesystem, store.clock)
         self.quotas = Quotas(quotas, settings.quotas, store.clock.steady_s)
+        self.allotment = Allotment(self)
         tasks.create_task(self._watch_quotas())
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")

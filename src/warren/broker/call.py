@@ -62,6 +62,10 @@ class Call(Asker):
         self.broker, self.peer, self.request = broker, peer, request
         self.version = request.version
 
+    @property
+    def client_id(self) -> str:
+        return self.request.client_id or ""
+
 
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 """Answers at once, on the event loop, or when it is awaited. What blocks belongs behind the door or on a thread."""

@@ -155,6 +155,8 @@ _LIMIT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "stalled_s_max": "seconds until a request that does not come on, or an unread answer, ends its connection",
         "fetch_size_max": "bytes that a fetch answers with",
         "fetch_wait_s_max": "seconds that a fetch waits for messages",
+        "topics_max": "topics of the store; a client that would make more is refused",
+        "partitions_max": "partitions of all topics; a client that would make more is refused",
         "stop_s_max": "seconds that a stop may take to answer what was accepted",
     }
 )

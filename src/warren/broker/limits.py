@@ -9,8 +9,10 @@ from warren.config import (
     BROKER_CONNECTIONS_MAX,
     BROKER_CONNECTIONS_MAX_PER_ADDRESS,
     BROKER_MEMORY_SIZE_MAX,
+    BROKER_PARTITIONS_MAX,
     BROKER_STALLED_S_MAX,
     BROKER_STOP_S_MAX,
+    BROKER_TOPICS_MAX,
     BROKER_UNSENT_SIZE_MAX,
     BROKER_WAITING_SIZE_MAX,
     FETCH_SIZE_MAX,
@@ -37,6 +39,8 @@ class Limits:
     fetch_size_max: int = FETCH_SIZE_MAX
     fetch_wait_s_max: float = FETCH_WAIT_S_MAX
     stop_s_max: float = BROKER_STOP_S_MAX
+    topics_max: int = BROKER_TOPICS_MAX
+    partitions_max: int = BROKER_PARTITIONS_MAX
 
     @property
     def of_address(self) -> dict[str, int]:

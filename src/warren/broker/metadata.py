@@ -57,7 +57,7 @@ async def _asked(call: Call, asked: Fields, *, may_make: bool) -> dict[str, Any]
         except NoSuchTopic:
             if not may_make:
                 raise
-            return _described(call, await broker.in_thread(broker.topics.make, name))
+            return _described(call, await broker.allotment.make(call, name, is_strict=False))
     except WarrenError as error:
         code = Code.UNKNOWN_TOPIC_ID if name is None else code_of(error)
         return {"error_code": code, "name": name, "topic_id": asked.topic_id or NO_ID, "partitions": []}

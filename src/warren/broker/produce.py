@@ -147,7 +147,7 @@ def _denied(call: Call, asked: ProducedTopic, operation: Operation, kind: Kind, 
 async def _made(call: Call, request: ProduceRequest, name: str, part: ProducedPartition) -> PartitionStored:
     """A put to a topic that is not there makes it."""
     try:
-        topic = await call.broker.in_thread(call.broker.topics.make, name)
+        topic = await call.broker.allotment.make(call, name, is_strict=False)
     except FAILURES as error:
         return refusal(call, part.partition, error)
     return await _done(call, _partition(call, request, topic, part))

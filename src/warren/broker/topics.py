@@ -146,10 +146,6 @@ class Topics:
         if not self._unseen:
             self._look_again_s = self._now_s() + LOOK_S
 
-    def make(self, name: str) -> Topic:
-        """The topic `name`, made where there is none."""
-        return self._store.topic(name)
-
 
 async def found_or_made(asker: Asker, name: str) -> Topic:
     """The topic that a put names. Makes it if there is none and `auto_create_topics` says so.
@@ -163,4 +159,4 @@ async def found_or_made(asker: Asker, name: str) -> Topic:
         if not broker.settings.auto_create_topics:
             raise
     asker.check_creates(name)
-    return await broker.in_thread(broker.topics.make, name)
+    return await broker.allotment.make(asker, name, is_strict=False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from warren.broker.quotas.entities import CONSUMED, PRODUCED, REQUESTS, TIME
 from warren.broker.quotas.timed import Timed
+from warren.broker.security.asker import HTTP_CLIENT
 from warren.errors import QuotaExceeded
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from warren.broker.peer import Peer
     from warren.gateway.connection import Finish
 
-HTTP_CLIENT: Final = "http"
-"""The client id that all requests over HTTP have."""
 USED: Final = (PRODUCED, CONSUMED, REQUESTS, TIME)
 
 

@@ -79,14 +79,10 @@ async def create_topic(asked: Asked) -> Reply:
     """Make a topic; TopicExists where there is one of the name."""
     settings: dict[str, Any] = dict(asked.body)
     name = settings.pop("topic")
-    store = asked.broker.store
-
-    def made() -> TopicDescription:
-        if store.has_topic(name):
-            raise TopicExists(name)
-        return store.topic(name, **settings).describe()
-
-    return json_reply(_document(await asked.broker.in_thread(made)), 201)
+    if asked.broker.store.has_topic(name):
+        raise TopicExists(name)
+    topic = await asked.broker.allotment.make(asked, name, settings.pop("partitions", None), settings)
+    return json_reply(_document(await asked.broker.in_thread(topic.describe)), 201)
 
 
 async def describe_topic(asked: Asked) -> Reply:
@@ -96,18 +92,14 @@ async def describe_topic(asked: Asked) -> Reply:
 
 async def configure_topic(asked: Asked) -> Reply:
     """Change settings, for everybody; the others stay as they are."""
-    store, name = asked.broker.store, asked.path["topic"]
-
-    def changed() -> TopicDescription:
-        store.configure_topic(name, asked.body)
-        return store.describe(name)
-
-    return json_reply(_shown(asked, await asked.broker.in_thread(changed)))
+    broker, name = asked.broker, asked.path["topic"]
+    await broker.allotment.configure(asked, name, asked.body)
+    return json_reply(_shown(asked, await broker.in_thread(broker.store.describe, name)))
 
 
 async def delete_topic(asked: Asked) -> Reply:
     """Remove a topic with all that is in it."""
-    await asked.broker.in_thread(asked.broker.store.delete_topic, asked.path["topic"])
+    await asked.broker.allotment.delete(asked, asked.path["topic"])
     return Reply(status=204)
 
 

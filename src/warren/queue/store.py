@@ -119,8 +119,7 @@ class Store:
         with self.lock:
             kept = self._read_settings(name)
             if kept is None:
-                wanted = {"partitions": partitions} if partitions is not None else {}
-                kept = TopicSettings(**{**self._defaults, **settings, **wanted})
+                kept = self.new_settings(partitions, settings)
                 self._check_dead_letter(kept)
                 self._make_topic(name, kept, kind)
             is_queue = self._read_kind(name) == QUEUE_KIND
@@ -129,6 +128,20 @@ class Store:
             old.close()
         topic = self._topics[name] = Topic(self, name, kept, is_queue=is_queue)
         return topic
+
+    def new_settings(self, partitions: int | None, settings: Mapping[str, Any]) -> TopicSettings:
+        """The settings that a topic would have that is made with these. Raises BadInput if there is no such topic."""
+        check_known(settings)
+        wanted = {"partitions": partitions} if partitions is not None else {}
+        return TopicSettings(**{**self._defaults, **settings, **wanted})
+
+    def note_owner(self, name: str, owner: str) -> None:
+        """Notes which user of a broker made the topic. The first one counts."""
+        path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+        with self.lock:
+            data = read_json(self.filesystem, path)
+            if data is not None and "owner" not in data:
+                write_json(self.filesystem, path, {**data, "owner": owner})
 
     def _read_kind(self, name: str) -> str:
         """What the topic was made as. Raises CorruptSettings for a kind that this release does not know."""

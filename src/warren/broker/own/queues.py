@@ -72,8 +72,8 @@ async def open_queue(call: Call, asked: Fields) -> Values:
     """The durable queue of this name, made where there is none."""
     session, settings = session_of(call), settings_of(asked.settings)
     # Items are bytes to the broker, which reads none of them: the codec is the client's.
-    queue = await call.broker.in_thread(
-        lambda: call.broker.store.queue(asked.queue, asked.maxsize, codec="bytes", **settings)
+    queue = await call.broker.allotment.admit(
+        call, asked.queue, lambda: call.broker.store.queue(asked.queue, asked.maxsize, codec="bytes", **settings)
     )
     session.hold(asked.handle, HeldQueue(queue))
     return {}

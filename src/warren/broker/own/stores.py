@@ -41,6 +41,10 @@ async def list_topics(call: Call, asked: Fields) -> Values:
 
 async def open_topic(call: Call, asked: Fields) -> Values:
     """A topic, made where there is none unless it must exist; with `is_described` all there is to know of it."""
+    if not asked.must_exist:
+        given: dict[str, Any] = settings_of(asked.settings)
+        partitions = given.pop("partitions", None)
+        await call.broker.allotment.make(call, asked.topic, partitions, given)
     topic, found = await call.broker.in_thread(_opened, call, asked)
     if "groups" in found and not call.may(Operation.ALTER, Kind.TOPIC, asked.topic):
         found["groups"] = [name for name in found["groups"] if call.may(Operation.DESCRIBE, Kind.GROUP, name)]
@@ -48,14 +52,9 @@ async def open_topic(call: Call, asked: Fields) -> Values:
 
 
 def _opened(call: Call, asked: Fields) -> tuple[Topic, dict[str, Any]]:
-    store = call.broker.store
+    topic = call.broker.store.existing_topic(asked.topic)
     if asked.must_exist:
-        topic = store.existing_topic(asked.topic)
         topic.refresh()
-    else:
-        given: dict[str, Any] = settings_of(asked.settings)
-        partitions = given.pop("partitions", None)
-        topic = store.topic(asked.topic, partitions, **given)
     topic.see_partitions()
     return topic, _described(topic) if asked.is_described else _shown(topic)
 
@@ -77,13 +76,13 @@ def _described(topic: Topic) -> dict[str, Any]:
 async def configure_topic(call: Call, asked: Fields) -> Values:
     """Change settings of a topic, for everybody."""
     changes = settings_of(asked.settings)
-    changed = await call.broker.in_thread(call.broker.store.configure_topic, asked.topic, changes)
+    changed = await call.broker.allotment.configure(call, asked.topic, changes)
     return {"settings": setting_values(changed.to_json())}
 
 
 async def delete_topic(call: Call, asked: Fields) -> Values:
     """Remove a topic with all that is in it."""
-    await call.broker.in_thread(call.broker.store.delete_topic, asked.topic)
+    await call.broker.allotment.delete(call, asked.topic)
     return {}
 
 

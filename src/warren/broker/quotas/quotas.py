@@ -11,6 +11,7 @@ from warren.broker.quotas.entities import (
     CONSUMED,
     CREATIONS,
     DEFAULT,
+    MUTATIONS,
     PRODUCED,
     RATES,
     REQUESTS,
@@ -46,6 +47,20 @@ GIVING: Final = frozenset(
     }
 )
 """The requests whose bytes count as produced, and those whose answers count as consumed."""
+MUTATING: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.METADATA,
+        ApiKey.PRODUCE,
+        OwnKey.OPEN_TOPIC,
+        OwnKey.CONFIGURE_TOPIC,
+        OwnKey.DELETE_TOPIC,
+        OwnKey.OPEN_QUEUE,
+    }
+)
+"""The requests that may make or delete topics."""
 EXEMPT: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 PERCENT: Final = 100.0
 Scope = tuple[str, str | None, str | None]
@@ -127,6 +142,9 @@ class Quotas:
             used[PRODUCED] = size_in
         if api_key in GIVING:
             used[CONSUMED] = size_out
+        if api_key in MUTATING:
+            # What was made or deleted was counted when that was done.
+            used[MUTATIONS] = 0.0
         return self.use(user, client, used)
 
     def use(self, user: str, client: str, used: Mapping[str, float]) -> float:
@@ -137,6 +155,12 @@ class Quotas:
         if wait_s:
             self._count(user, wait_s)
         return wait_s
+
+    def mutate(self, user: str, client: str, count: int) -> None:
+        """Counts partitions that are made or deleted. `charge` throttles the client for it."""
+        bucket = self._buckets_of(user, client).get(MUTATIONS)
+        if bucket is not None:
+            bucket.take(count, self._now())
 
     def owed_s(self, user: str, client: str, keys: Sequence[str]) -> float:
         """Returns for how many seconds a request that uses these quotas is to be refused, and counts a refusal."""

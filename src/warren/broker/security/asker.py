@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation
 from warren.errors import NoRight
@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from warren.broker.peer import Peer
 
 
+HTTP_CLIENT: Final = "http"
+
+
 class Asker:
     """A request as far as rights are concerned: the broker that serves it, and who sent it. For the event loop."""
 
     __slots__ = ()
     broker: Broker
     peer: Peer
+
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself; the same for all requests over HTTP."""
+        return HTTP_CLIENT
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
         """Whether the user may do this. Without `security.rights` every user may do everything."""

@@ -1,0 +1,215 @@
+"""Allotment: how many topics and partitions there are, which user made them, and whether there may be more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from warren.broker.peer import ANONYMOUS
+from warren.broker.quotas.entities import MUTATIONS, PARTITIONS, TOPICS
+from warren.config import ALLOTMENT_LOOK_S
+from warren.errors import LimitReached, QuotaExceeded
+from warren.queue import store_paths
+from warren.queue.json_file import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from warren.broker.broker import Broker
+    from warren.broker.security.asker import Asker
+    from warren.queue.settings import TopicSettings
+    from warren.queue.topic import Topic
+
+
+T = TypeVar("T")
+
+
+class Owned(NamedTuple):
+    """One topic: who made it, and how many partitions it has."""
+
+    owner: str
+    partitions: int
+
+
+class Most(NamedTuple):
+    """How many topics and partitions there may be in all, and of one user; None for any number."""
+
+    topics: int
+    partitions: int
+    topics_of_user: float | None
+    partitions_of_user: float | None
+
+
+class Allotment:
+    """Makes, changes and deletes topics for users, as far as quotas and limits let them.
+
+    The coroutines are for the event loop; what they do on threads, one thread does at a time. What other processes
+    made is counted, too: a new topic of theirs at once, a change of one within ALLOTMENT_LOOK_S. A topic without an
+    owner counts as one of ANONYMOUS.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._store, self._quotas = broker, broker.store, broker.quotas
+        self._mutex = threading.Lock()
+        self._known: dict[str, Owned] = {}
+        self._look_again_s = 0.0
+
+    async def make(
+        self,
+        asker: Asker,
+        name: str,
+        partitions: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        is_strict: bool = True,
+    ) -> Topic:
+        """The topic `name`, made for the user if there is none.
+
+        Raises LimitReached if there would be too many, and, if `is_strict`, QuotaExceeded if the user has made too many
+        of late; otherwise its client is throttled.
+        """
+        given = dict(settings or {})
+        if self._store.has_topic(name):
+            return await self._broker.in_thread(self._store.topic, name, partitions, **given)
+        wanted = self._store.new_settings(partitions, given).partitions
+        self._mutate(asker, wanted, is_strict=is_strict)
+
+        def make() -> Topic:
+            return self._store.topic(name, partitions, **given)
+
+        return await self._more(asker, name, wanted, make)
+
+    async def admit(self, asker: Asker, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, which makes the topic `name` with one partition unless there is one."""
+        if self._store.has_topic(name):
+            return await self._broker.in_thread(make)
+        self._mutate(asker, 1, is_strict=True)
+        return await self._more(asker, name, 1, make)
+
+    async def configure(
+        self, asker: Asker, name: str, changes: Mapping[str, Any], *, is_strict: bool = True
+    ) -> TopicSettings:
+        """Changes settings of a topic, and returns them all. Raises as `make` does if it gets more partitions."""
+        if not isinstance(changes.get("partitions"), int):
+            return await self._broker.in_thread(self._store.configure_topic, name, changes)
+        there = (await self._broker.in_thread(self._store.existing_topic, name)).see_partitions()
+        more = max(0, changes["partitions"] - there)
+        if more:
+            self._mutate(asker, more, is_strict=is_strict)
+        most = self._most(asker)
+
+        def configure() -> TopicSettings:
+            with self._mutex:
+                owner = self._look_at(name).owner
+                if more:
+                    self._check(owner, most, 0, more)
+                found = self._store.configure_topic(name, changes)
+                self._known[name] = Owned(owner, found.partitions)
+                return found
+
+        return await self._counted(asker, configure)
+
+    async def delete(self, asker: Asker, name: str, *, is_strict: bool = True) -> None:
+        """Deletes a topic. If `is_strict`, raises QuotaExceeded if the user has deleted or made too many of late."""
+        if self._quotas.is_set:
+            topic = await self._broker.in_thread(self._store.existing_topic, name)
+            self._mutate(asker, topic.partition_count, is_strict=is_strict)
+        await self._broker.in_thread(self._store.delete_topic, name)
+        with self._mutex:
+            self._known.pop(name, None)
+
+    # --- What is used, on the event loop ---
+
+    def _mutate(self, asker: Asker, count: int, *, is_strict: bool) -> None:
+        quotas, user = self._quotas, asker.peer.user
+        if not quotas.is_set:
+            return
+        wait_s = quotas.owed_s(user, asker.client_id, [MUTATIONS]) if is_strict else 0.0
+        if wait_s:
+            raise QuotaExceeded(user, MUTATIONS, wait_s)
+        quotas.mutate(user, asker.client_id, count)
+
+    def _most(self, asker: Asker) -> Most:
+        limits, user, quotas = self._broker.limits, asker.peer.user, self._quotas
+        of_user = (quotas.most(TOPICS, user), quotas.most(PARTITIONS, user)) if quotas.is_set else (None, None)
+        return Most(limits.topics_max, limits.partitions_max, *of_user)
+
+    async def _more(self, asker: Asker, name: str, partitions: int, make: Callable[[], T]) -> T:
+        user, most = asker.peer.user, self._most(asker)
+
+        def made() -> T:
+            with self._mutex:
+                if not self._store.has_topic(name):
+                    self._check(user, most, 1, partitions)
+                found = make()
+                if user != ANONYMOUS:
+                    self._store.note_owner(name, user)
+                self._known[name] = Owned(user, partitions)
+                return found
+
+        return await self._counted(asker, made)
+
+    async def _counted(self, asker: Asker, work: Callable[[], T]) -> T:
+        try:
+            return await self._broker.in_thread(work)
+        except LimitReached:
+            self._quotas.refused(asker.peer.user)
+            raise
+
+    # --- What there is, on a thread ---
+
+    def _check(self, user: str, most: Most, topics: int, partitions: int) -> None:
+        """Raises LimitReached if so many more would be too many."""
+        self._look(is_whole=False)
+        try:
+            self._compare(user, most, topics, partitions)
+        except LimitReached:
+            # Another process may have deleted some: nothing is refused for what is not there.
+            if not self._look(is_whole=True):
+                raise
+            self._compare(user, most, topics, partitions)
+
+    def _compare(self, user: str, most: Most, topics: int, partitions: int) -> None:
+        own = [each for each in self._known.values() if each.owner == user]
+        whose, store, in_all = f"user {user!r}", "the store", ("limits.topics_max", "limits.partitions_max")
+        counts = (
+            (most.topics_of_user, len(own) + topics, topics, whose, "topics", TOPICS),
+            (most.partitions_of_user, _sum(own) + partitions, partitions, whose, "partitions", PARTITIONS),
+            (most.topics, len(self._known) + topics, topics, store, "topics", in_all[0]),
+            (most.partitions, _sum(self._known.values()) + partitions, partitions, store, "partitions", in_all[1]),
+        )
+        for limit, count, more, who, what, key in counts:
+            if limit is not None and more and count > limit:
+                raise LimitReached(who, what, int(limit), key)
+
+    def _look(self, *, is_whole: bool) -> bool:
+        """Sees which topics there are, and reads those that are new, or all of them. Returns whether it looked.
+
+        All are read once in ALLOTMENT_LOOK_S at most, because that may take a while.
+        """
+        now_s = self._store.clock.steady_s()
+        if is_whole and now_s < self._look_again_s:
+            return False
+        known = {} if is_whole else self._known
+        names = self._store.filesystem.names(store_paths.topics_directory(self._store.path))
+        found = {name: known.get(name) or self._read(name) for name in names}
+        self._known = {name: owned for name, owned in found.items() if owned is not None}
+        if is_whole:
+            self._look_again_s = now_s + ALLOTMENT_LOOK_S
+        return True
+
+    def _look_at(self, name: str) -> Owned:
+        return self._read(name) or Owned(ANONYMOUS, 0)
+
+    def _read(self, name: str) -> Owned | None:
+        path = store_paths.topic_file(store_paths.topic_directory(self._store.path, name))
+        data = read_json(self._store.filesystem, path)
+        if data is None:
+            return None
+        count = data.get("partitions")
+        return Owned(str(data.get("owner", ANONYMOUS)), count if isinstance(count, int) else 1)
+
+
+def _sum(topics: Iterable[Owned]) -> int:
+    return sum(each.partitions for each in topics)

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from warren.errors import (
     TooLarge,
 )
 from warren.queue.store import Store
+from warren.storage.filesystem import SystemFileSystem
 
 BAD_NAMES = ["", ".", "..", "a/b", "../up", "/root", ".hidden", "a b", "ä", "a\0", "x" * 250, "a\n"]
 
@@ -347,6 +349,69 @@ def test_a_topic_that_another_process_deleted_is_let_go(tmp_path: Path) -> None:
         assert topics["kept"]() is store.topic("kept")
         assert [message.body for message in store.topic("again").last(5)] == [b"new"]
         assert store.topics() == ["again", "kept"]
+
+
+class HidingFileSystem(SystemFileSystem):
+    """Keeps a file that this process has open or mapped under a hidden name until it is closed, as FUSE and NFS do."""
+
+    def __init__(self) -> None:
+        self.hidden: dict[str, int] = {}
+
+    def remove(self, path: str) -> None:
+        inode = os.stat(path).st_ino
+        if self._is_open(inode):
+            hidden = os.path.join(os.path.dirname(path), f".hidden-{inode}")
+            os.rename(path, hidden)
+            self.hidden[hidden] = inode
+        else:
+            super().remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        for hidden, inode in list(self.hidden.items()):
+            if not self._is_open(inode):
+                del self.hidden[hidden]
+                with suppress(FileNotFoundError):
+                    os.remove(hidden)
+        super().remove_directory(path)
+
+    def _is_open(self, inode: int) -> bool:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        if any(line.split()[4] == str(inode) for line in maps):
+            return True
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                if os.stat(f"/proc/self/fd/{name}").st_ino == inode:
+                    return True
+        return False
+
+
+def test_a_topic_is_deleted_where_open_files_keep_a_name(tmp_path: Path) -> None:
+    disk = HidingFileSystem()
+    with Store(tmp_path, keeps=False, filesystem=disk) as store:
+        topic = store.topic("orders", partitions=2)
+        for partition in (0, 1):
+            topic.put(b"now", partition=partition)
+        topic.put(b"later", delay=100.0)
+        with topic.group("workers", mode="queue") as group:
+            group.take(10)
+        del topic, group
+
+        store.delete_topic("orders")
+
+        assert store.topics() == []
+        assert os.listdir(tmp_path / "topics") == []
+
+
+def test_a_topic_whose_files_others_have_open_is_deleted_all_the_same(tmp_path: Path) -> None:
+    disk = HidingFileSystem()
+    with Store(tmp_path, keeps=False, filesystem=disk) as store:
+        store.topic("orders").put(b"old")
+        block = next((tmp_path / "topics" / "orders" / "0").glob("*.block"))
+        with block.open("rb"):
+            store.delete_topic("orders")
+
+            assert store.topics() == []
+        assert store.topic("orders").put(b"new").number == 0
 
 
 def test_what_a_deletion_left_behind_does_not_come_back(tmp_path: Path) -> None:

@@ -245,6 +245,8 @@ class Store:
                 remove_tree(self.filesystem, topic.directory)
                 # Whoever still wants it finds that it is gone.
                 topic.delay.lock.close()
+            # Once more for file systems that keep the names of open files: that of the lock, and maps, are closed now.
+            remove_tree(self.filesystem, topic.directory)
         self.wakeup.ring()
 
     def queue(

@@ -296,7 +296,11 @@ def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:
 
 
 def remove_tree(filesystem: FileSystem, path: str) -> None:
-    """Remove a directory with all that is in it; nothing where there is none."""
+    """Remove a directory with all that is in it; nothing where there is none.
+
+    FUSE and NFS keep a file that is still open or mapped under a hidden name, until it is closed. Then the directories
+    above it stay, and the next call for them removes them.
+    """
     if not filesystem.exists(path):
         return
     for name in filesystem.names(path):
@@ -306,7 +310,11 @@ def remove_tree(filesystem: FileSystem, path: str) -> None:
         except (IsADirectoryError, PermissionError, FileNotFoundError):
             # Linux says the first, macOS the second, and a simulated disk the third.
             remove_tree(filesystem, child)
-    filesystem.remove_directory(path)
+    try:
+        filesystem.remove_directory(path)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
 
 
 def _sync_descriptor(descriptor: int) -> None:

@@ -78,7 +78,7 @@ def test_what_was_acknowledged_is_never_taken_again_over_kills_of_the_broker(tmp
         store = warren.connect(address, timeout=TIMEOUT_S)
         topic = store.topic("jobs", durability="commit")
         topic.put_many([b"%d" % number for number in range(count)])
-        work = topic.group("work", mode="queue", attempts_max=0)
+        work = topic.group("work", mode="queue", attempts_max=0, backoff=0.0)
         for _ in range(count // 2):
             message = work.take(wait=TIMEOUT_S)
             assert message is not None

@@ -142,8 +142,12 @@ REQUEST_ELEMENTS_MAX: Final = 50_000
 """The most elements of all arrays that lie within the elements of another array of a request."""
 LOOP_REQUEST_SIZE_MAX: Final = 16 << 10
 """Up to this size a request is decoded on the event loop, and above it by a thread."""
+LOOP_CARRIED_SIZE_MAX: Final = 1 << 20
+"""The same of a request of our own that carries messages."""
 LOOP_ROWS_AT_ONCE: Final = 64
 """Up to so many rows a request is carried out, and an answer encoded, without letting other requests in between."""
+SCANNED_SIZE_MAX: Final = 16 << 20
+"""About how many bytes of a log one read over the network looks through for messages that pass its filter."""
 LOOP_BUILT_MAX: Final = 1_000
 """Up to so many messages of Warren's own are made into a batch for a Kafka client on the event loop."""
 LOOP_SLICE_S: Final = 0.01

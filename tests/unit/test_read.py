@@ -137,8 +137,8 @@ def test_a_page_goes_on_behind_what_was_left_out(log: Log) -> None:
 
 
 def test_a_page_that_finds_nothing_goes_on_at_the_end(log: Log) -> None:
-    assert page(log, 0, tag="nothing") == ([], COUNT)
-    assert page(log, COUNT) == ([], COUNT)
+    for found in (page(log, 0, tag="nothing"), page(log, COUNT)):
+        assert (found.messages, found.next_number) == ([], COUNT)
 
 
 def test_a_filter_and_bounds_hold_together(log: Log) -> None:
@@ -146,9 +146,10 @@ def test_a_filter_and_bounds_hold_together(log: Log) -> None:
     found: list[int] = []
     number = 0
     while number < COUNT:
-        messages, number = page(log, number, 40, 150, "eu.*")
-        assert sum(len(message.body) for message in messages) <= 150
-        found += numbers_of(messages)
+        given = page(log, number, 40, 150, "eu.*")
+        number = given.next_number
+        assert sum(len(message.body) for message in given.messages) <= 150
+        found += numbers_of(given.messages)
 
     assert found == wanted
 
@@ -241,3 +242,25 @@ def test_messages_that_are_appended_while_others_are_read_do_not_disturb(tmp_pat
                 found += log.read(len(found), limit=1000)
 
         assert [message.body for message in found] == [b"%d" % number for number in range(len(found))]
+
+
+def test_a_page_looks_through_no_more_bytes_than_it_may(log: Log) -> None:
+    pages, number, found = 0, 0, list[int]()
+    while number < COUNT:
+        given = read.read(
+            log._view, LABEL, number, limit=COUNT, bytes_max=1 << 20, tag=TagFilter.parse("us"), scanned_max=4096
+        )
+        assert given.next_number > number
+        assert given.scanned >= 4096 or given.next_number == COUNT
+        number, pages = given.next_number, pages + 1
+        found += numbers_of(given.messages)
+
+    assert pages > 1
+    assert found == [each for each in range(COUNT) if tag(each) == "us"]
+
+
+def test_a_page_says_how_far_it_looked_for_what_is_not_there(log: Log) -> None:
+    given = log.page(0, TagFilter.parse("nothing"), limit=10, bytes_max=1 << 20, scanned_max=1)
+
+    assert given.messages == []
+    assert 0 < given.next_number < COUNT

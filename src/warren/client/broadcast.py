@@ -81,7 +81,10 @@ class RemoteBroadcast:
 
         try:
             calls = self._topic.store.calls
-            answer = yield from calls.waiting(OwnKey.READ, values, checked_wait_s(wait), is_done, repeat=same)
+            # The broker looks through so many bytes at once; what passes the filter may lie behind them.
+            answer = yield from calls.waiting(
+                OwnKey.READ, values, checked_wait_s(wait), is_done, repeat=same, is_more=lambda found: found.is_more
+            )
         except FellBehind as error:
             self._positions[error.partition] = error.first
             raise

@@ -253,8 +253,12 @@ class Calls:
         is_done: Callable[[Fields], bool],
         *,
         repeat: Repeat | None = None,
+        is_more: Callable[[Fields], bool] = lambda answer: False,
     ) -> Steps[Fields]:
-        """The steps of a call that waits at the broker, asked again until it is done or `wait_s` have passed."""
+        """The steps of a call that waits at the broker, asked again until it is done or `wait_s` have passed.
+
+        If the answer `is_more`, the broker has not looked at everything yet, and is asked again also after that time.
+        """
         deadline_s = self.clock.steady_s() + wait_s
         while True:
             left_s = max(0.0, deadline_s - self.clock.steady_s())
@@ -268,7 +272,7 @@ class Calls:
                     deadline_s, again = 0.0, {**asked, "wait_ms": 0}
                     again = again if repeat is None else dict(repeat(again))
                     answer = yield from self.calling(key, again, repeat=repeat, is_tried_once=True)
-            if is_done(answer) or deadline_s <= self.clock.steady_s():
+            if is_done(answer) or (deadline_s <= self.clock.steady_s() and not is_more(answer)):
                 return answer
 
     def _throttle_left_s(self) -> float:

@@ -125,7 +125,7 @@ class RemoteLog:
             page = run(self._page(number, limit - len(messages), tag, 0.0, room))
             messages += page.messages
             # An answer holds so many bytes and no more: it takes several where more is wanted.
-            if not page.messages or not page.is_more:
+            if not page.is_more or (not page.messages and page.next_number == number):
                 break
             number = page.next_number
             room = None if room is None else room - sum(len(message.body) for message in page.messages)
@@ -149,8 +149,14 @@ class RemoteLog:
             values["positions"] = position_values({self._partition: found["number"]})
             return bool(answer.messages.records)
 
+        def is_more(answer: Fields) -> bool:
+            # The broker has looked through as much as it does at once.
+            return bool(answer.is_more) and not answer.messages.records
+
         try:
-            answer = yield from self._topic.store.calls.waiting(OwnKey.READ, values, wait_s, is_done, repeat=same)
+            answer = yield from self._topic.store.calls.waiting(
+                OwnKey.READ, values, wait_s, is_done, repeat=same, is_more=is_more
+            )
         except FellBehind as error:
             raise NumberRetired(error.number, error.first) from error
         messages = messages_of(answer.messages, self._topic.name)

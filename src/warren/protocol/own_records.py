@@ -16,6 +16,7 @@ from warren.storage import columns
 from warren.storage.columns import Batch, Columns
 from warren.storage.layout import (
     CODEC_COLUMNS,
+    PAYLOAD_HEAD,
     SECTION_BODY_ENDS,
     SECTION_CORR_OFFSETS,
     SECTION_HEADERS_ENDS,
@@ -27,6 +28,8 @@ from warren.storage.packing import pack_batch
 from warren.storage.record import Damage, DiskMessage, Packed, read_record, record_size, stamp
 
 ALL: Final = slice(None)
+COMPRESSION_FIELD: Final = 5
+"""Its place in the head of a payload."""
 PLACE_SIZE: Final = 64
 """What an answer has at most beside each message: its partition, number, offset, time and attempt."""
 
@@ -39,6 +42,11 @@ def record_values(partition: int, packed: Packed) -> Values:
         "checksum": packed.checksum,
         "payload": packed.payload,
     }
+
+
+def is_compressed(payload: bytes) -> bool:
+    """Whether the body of a packed record is, as far as its head can be read."""
+    return len(payload) >= PAYLOAD_HEAD.size and bool(PAYLOAD_HEAD.unpack_from(payload)[COMPRESSION_FIELD])
 
 
 def packed_of(fields: Fields, body_size_max: int) -> Packed:

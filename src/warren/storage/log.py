@@ -278,10 +278,7 @@ class Log:
         return self.read(max(self.first, self.end - count), limit=count) if count > 0 else []
 
     def find_time(self, when: datetime | float | int) -> int:
-        """The number of the first message at or after `when`; `end` where there is none.
-
-        `when` is a datetime, seconds since the epoch as float, or µs as int.
-        """
+        """The first number at or after `when`, or `end`: a datetime, seconds since the epoch as float, or µs as int."""
         return self._view.find_time(microseconds(when))
 
     def scan(
@@ -309,6 +306,11 @@ class Log:
         return scan.scan(
             view, start, end, columns=columns, tag=wanted, since=since, until=until, rows_min=rows_min, skips=skips
         )
+
+    def page(self, number: int, tag: TagFilter | None, *, limit: int, bytes_max: int, scanned_max: int) -> Page:
+        """What `read` gives, without looking at much more than `scanned_max` bytes; and how far it looked."""
+        sizes = {"limit": limit, "bytes_max": bytes_max, "scanned_max": scanned_max}
+        return read.read(self._view, self._label, number, tag=tag, **sizes)
 
     def read_page(
         self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration, bytes_max: int | None = None

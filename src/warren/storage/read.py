@@ -43,6 +43,8 @@ class Page(NamedTuple):
 
     messages: list[Message]
     next_number: int
+    scanned: int = 0
+    """About how many bytes were looked at, if that is limited."""
 
     def __bool__(self) -> bool:
         """Whether there is a message."""
@@ -57,21 +59,22 @@ def read(
     limit: int,
     bytes_max: int | None = None,
     tag: TagFilter | None = None,
+    scanned_max: int | None = None,
 ) -> Page:
     """Up to `limit` messages from `number` on that pass the filter, of `bytes_max` bytes of bodies in all.
 
-    At least one is given, however large, where there is one. Past the published end the page is empty. Without a
-    filter numbers have gaps only where a batch was passed over that nobody can read.
+    At least one is given, however large, if there is one among the first `scanned_max` bytes, about. Past the published
+    end the page is empty. Without a filter numbers have gaps only if a batch was passed over that nobody can read.
     """
     end, first = view.end, view.first
     if number < first:
         raise NumberRetired(number, first)
-    filling = Filling(label, limit, bytes_max, tag)
+    filling = Filling(label, limit, bytes_max, tag, scanned_max)
     while number < end and not filling.is_full:
         block, block_limit, end_number = view.locate(number, end)
         number = filling.take_from(block, block_limit, number, min(end, end_number))
     view.passed_over += filling.passed_over
-    return Page(filling.messages, number)
+    return Page(filling.messages, number, filling.scanned)
 
 
 def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
@@ -92,8 +95,16 @@ def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
 class Filling:
     """A page that is being filled. It is full when no more messages are wanted, or the next one would be too much."""
 
-    def __init__(self, label: Label, limit: int, bytes_max: int | None, tag: TagFilter | None) -> None:
+    def __init__(
+        self,
+        label: Label,
+        limit: int,
+        bytes_max: int | None,
+        tag: TagFilter | None,
+        scanned_max: int | None = None,
+    ) -> None:
         self._label, self._limit, self._room, self._tag = label, limit, bytes_max, tag
+        self._scanned_max, self.scanned = scanned_max, 0
         self.messages: list[Message] = []
         self.passed_over = 0
         """How many records were passed over because nobody can read what a client packed into them."""
@@ -103,15 +114,27 @@ class Filling:
         """Take messages from `number` up to `end`, all in one block, while there is room; the number to go on from."""
         if self._tag is None:
             end = min(end, number + self._limit - len(self.messages))
-        size_max = RUN_SIZE_MAX if self._room is None else max(RUN_SIZE_MIN, min(self._room, RUN_SIZE_MAX))
+        rooms = [room for room in (self._room, self._scanned_max) if room is not None]
+        size_max = max(RUN_SIZE_MIN, min(*rooms, RUN_SIZE_MAX)) if rooms else RUN_SIZE_MAX
         for found in walk(block, limit, number, end, RunFinder(block, limit, end, size_max).find):
             if isinstance(found, Run):
                 number = self._take_run(found, block, limit)
             else:
                 number = self._take_record(found, block, number, end)
+            if self._scanned_max is not None:
+                self._count_scanned(found, self._scanned_max)
             if self.is_full:
                 break
         return number
+
+    def _count_scanned(self, found: Run | DiskMessage, scanned_max: int) -> None:
+        """What was looked at counts, whether it passed the filter or not, as large as it is unpacked."""
+        if isinstance(found, Run):
+            self.scanned += found.end - int(found.positions[0])
+        else:
+            self.scanned += max(found.end - found.position, len(found.body), len(found.area))
+        if self.scanned >= scanned_max:
+            self.is_full = True
 
     def _take_run(self, run: Run, block: Block, limit: int) -> int:
         before = self._room, self.is_full

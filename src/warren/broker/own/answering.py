@@ -8,14 +8,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from warren.broker.call import Answer, Call, Handler
+from warren.broker.error_codes import is_long
 from warren.broker.own.sessions import Session
 from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
-from warren.config import OWN_LIMIT_MAX, OWN_LOOK_S, OWN_WAIT_S_MAX
+from warren.config import (
+    LOOP_CARRIED_SIZE_MAX,
+    LOOP_REQUEST_SIZE_MAX,
+    OWN_LIMIT_MAX,
+    OWN_LOOK_S,
+    OWN_WAIT_S_MAX,
+)
 from warren.errors import BadInput, NoSuchHandle, WarrenError
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 from warren.protocol.own_errors import error_values
-from warren.protocol.own_schemas import NUMBERED
+from warren.protocol.own_schemas import CARRYING, NUMBERED
 from warren.storage import Log
 
 T = TypeVar("T")
@@ -27,19 +34,33 @@ def own(handle: OwnHandler) -> Handler:
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
-        asked = decode_request(request.api_key, request.version, request.body)
-        try:
-            check(call, OWN[request.api_key], asked)
-            if request.api_key in NUMBERED and asked.call_number:
-                return _numbered(call, asked, handle)
-            found = handle(call, asked)
-        except WarrenError as error:
-            found = _refused(call, error)
-        if inspect.isawaitable(found):
-            return _later(call, found)
-        return encode_response(request.api_key, request.version, found)
+        size_max = LOOP_CARRIED_SIZE_MAX if request.api_key in CARRYING else LOOP_REQUEST_SIZE_MAX
+        if len(request.body) > size_max:
+            return _answered_aside(call, handle)
+        return _answered(call, decode_request(request.api_key, request.version, request.body), handle)
 
     return answer
+
+
+async def _answered_aside(call: Call, handle: OwnHandler) -> Answer:
+    request = call.request
+    asked = await call.broker.aside(decode_request, request.api_key, request.version, request.body)
+    found = _answered(call, asked, handle)
+    return await found if inspect.isawaitable(found) else found
+
+
+def _answered(call: Call, asked: Fields, handle: OwnHandler) -> Answer | Awaitable[Answer]:
+    request = call.request
+    try:
+        check(call, OWN[request.api_key], asked)
+        if request.api_key in NUMBERED and asked.call_number:
+            return _numbered(call, asked, handle)
+        found = handle(call, asked)
+    except WarrenError as error:
+        found = _refused(call, error)
+    if inspect.isawaitable(found):
+        return _later(call, found)
+    return encode_response(request.api_key, request.version, found)
 
 
 async def _numbered(call: Call, asked: Fields, handle: OwnHandler) -> Answer:
@@ -54,7 +75,7 @@ async def _numbered(call: Call, asked: Fields, handle: OwnHandler) -> Answer:
             # Where nothing is held by the handle nothing was done: the client opens it again, and asks again.
             is_done = not isinstance(error, NoSuchHandle)
             values = _refused(call, error)
-        return encode_response(call.request.api_key, call.request.version, values), is_done
+        return await _encoded(call, values), is_done
 
     try:
         answers = session_of(call).answers
@@ -68,7 +89,15 @@ async def _later(call: Call, found: Awaitable[Values]) -> Answer:
         values = await found
     except WarrenError as error:
         values = _refused(call, error)
-    return encode_response(call.request.api_key, call.request.version, values)
+    return await _encoded(call, values)
+
+
+async def _encoded(call: Call, values: Values) -> Answer:
+    """The answer as bytes; written by a thread if it is long."""
+    api_key, version = call.request.api_key, call.request.version
+    if is_long(values):
+        return await call.broker.aside(encode_response, api_key, version, values)
+    return encode_response(api_key, version, values)
 
 
 def _refused(call: Call, error: WarrenError) -> Values:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from warren.broker.call import Call
-from warren.config import MARKER_SIZE_MAX, OWN_RETRIED_MAX
+from warren.config import LOOP_CARRIED_SIZE_MAX, LOOP_ROWS_AT_ONCE, MARKER_SIZE_MAX, OWN_RETRIED_MAX
 from warren.errors import BadInput, TooLarge
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import position_values, positions_of
-from warren.protocol.own_records import batch_of, packed_of
+from warren.protocol.own_records import batch_of, is_compressed, packed_of
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.record import Packed
@@ -71,7 +72,19 @@ def append(call: Call, asked: Fields) -> Values | Awaitable[Values]:
     topic.check_takes_puts()
     if topic.settings.version == 1:
         return _plain(call, topic, asked)
-    parts = _parts(topic, asked)
+    is_long = len(asked.records) > LOOP_ROWS_AT_ONCE or len(call.request.body) > LOOP_CARRIED_SIZE_MAX
+    if is_long or any(is_compressed(fields.payload) for fields in asked.records):
+        return _checked_aside(call, topic, asked)
+    return _appended(call, topic, asked, _parts(topic, asked))
+
+
+async def _checked_aside(call: Call, topic: Topic, asked: Fields) -> Values:
+    """Much is checked by a thread, and so is what is compressed: that may unpack to any size."""
+    found = _appended(call, topic, asked, await call.broker.aside(_parts, topic, asked))
+    return await found if inspect.isawaitable(found) else found
+
+
+def _appended(call: Call, topic: Topic, asked: Fields, parts: Parts) -> Values | Awaitable[Values]:
     appends = call.broker.appends
     if len(asked.marker) > MARKER_SIZE_MAX:
         raise TooLarge("marker", len(asked.marker), MARKER_SIZE_MAX)

@@ -412,7 +412,11 @@ async def settle(call: Call, asked: Fields) -> Values:
     action = checked_choice("action", asked.action, ACTIONS)
     topic = held.group.topic
     seconds = None if asked.seconds < 0 else asked.seconds
-    await call.broker.in_thread(held.settle, action, named_all(topic, asked.places), seconds, asked.reason)
+
+    def settle() -> None:
+        held.settle(action, named_all(topic, asked.places), seconds, asked.reason)
+
+    await call.broker.in_thread(settle)
     if action in ("nack", "reject"):
         for log in topic.logs:
             call.broker.long_polls.ring(log)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+import asyncio
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, limit_of, wait_of
 from warren.broker.own.arrow_stream import stream_of
-from warren.config import ANSWER_SIZE_MAX, OWN_ANSWER_SIZE_TARGET
+from warren.config import ANSWER_SIZE_MAX, OWN_ANSWER_SIZE_TARGET, SCANNED_SIZE_MAX
 from warren.errors import BadInput, FellBehind, MessageTooLarge, NumberRetired
 from warren.message import Message
 from warren.protocol.kafka_codec import Fields, Values
@@ -38,10 +39,11 @@ def size_of(call: Call, asked: Fields) -> int:
     return call.broker.budget.answer_size_max(min(asked.bytes_max or OWN_ANSWER_SIZE_TARGET, OWN_ANSWER_SIZE_TARGET))
 
 
-def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
+async def read(call: Call, asked: Fields) -> Values:
     """Messages of some partitions from given numbers on that pass the filter, and the numbers to go on from.
 
-    Where there is none, waits. Backwards: from the number down, without a wait.
+    Waits if there is none. Backwards: from the number down, without a wait. By a thread, because messages are unpacked
+    and filtered; one look goes through SCANNED_SIZE_MAX bytes at most, and the answer says how far it got.
     """
     topic = call.broker.topics.find(asked.topic)
     positions = positions_of(asked.positions)
@@ -50,58 +52,69 @@ def read(call: Call, asked: Fields) -> Values | Awaitable[Values]:
         topic.partition(partition)
         if number < 0:
             raise BadInput(f"number {number}: expected 0 or more")
+    tag = None if asked.tag is None else TagFilter.parse(asked.tag)
     if asked.is_backwards:
-        return _backwards(topic, positions, min(limit, BACKWARDS_MAX), size, asked.tag)
-    messages = _read(topic, positions, limit, size, asked.tag)
-    if messages or wait_s <= 0 or call.broker.is_stopping:
-        return _answer(topic, messages, positions)
-    return _waited(call, topic, positions, asked, wait_s)
+        return await call.broker.in_thread(_backwards, topic, positions, min(limit, BACKWARDS_MAX), size, tag)
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + wait_s
 
-
-async def _waited(call: Call, topic: Topic, positions: dict[int, int], asked: Fields, wait_s: float) -> Values:
-    async def attempt(is_rung: bool) -> list[Message]:
-        return _read(topic, positions, limit_of(asked), size_of(call, asked), asked.tag)
+    async def attempt(is_rung: bool) -> Values | None:
+        while True:
+            found = await call.broker.in_thread(_looked, topic, positions, limit, size, tag)
+            # A request that waits goes on while there is more to look through: nothing would wake it.
+            if found or not _is_more(topic, positions) or loop.time() >= deadline_s or call.broker.is_stopping:
+                return found
 
     logs = [topic.partition(number) for number in positions]
     # A log tells of everything that a read could find: there is nothing to look for in between.
-    messages = await awaited(call, asked, wait_s, lambda: logs, attempt, look_s=lambda: wait_s)
-    return _answer(topic, messages, positions)
+    found = await awaited(call, asked, wait_s, lambda: logs, attempt, look_s=lambda: wait_s)
+    return found or _answer(topic, [], positions)
 
 
-def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: str | None) -> list[Message]:
-    """Messages from where the positions say; the positions move behind them."""
+def _looked(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> Values | None:
+    messages = _read(topic, positions, limit, size, tag)
+    return _answer(topic, messages, positions) if messages else None
+
+
+def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> list[Message]:
+    """Messages from where the positions say; the positions move behind them, and behind what was left out."""
     messages: list[Message] = []
+    scanned_max = SCANNED_SIZE_MAX
     for partition, number in positions.items():
         log = topic.partition(partition)
-        # Taken before reading: what passes the filter later is behind it.
-        end = log.end
         try:
-            found = log.read(number, limit=limit, bytes_max=size, tag=tag)
+            page = log.page(number, tag, limit=limit, bytes_max=size, scanned_max=scanned_max)
         except NumberRetired as error:
             raise FellBehind(str(topic.name), partition, error.number, error.first) from error
-        positions[partition] = found[-1].number + 1 if found else max(number, end)
+        found = page.messages
+        positions[partition] = max(number, page.next_number)
         messages += found
         limit, size = limit - len(found), size - sum(len(message.body) for message in found)
-        if limit <= 0 or size <= 0:
+        scanned_max -= page.scanned
+        if limit <= 0 or size <= 0 or scanned_max <= 0:
             break
     return messages
 
 
-def _backwards(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: str | None) -> Values:
+def _backwards(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> Values:
     """Up to `limit` messages from the number down, of about `size` bytes, without those that the filter leaves out."""
     ((partition, number),) = list(positions.items())[:1] or [(0, 0)]
-    log, wanted = topic.partition(partition), TagFilter.parse(tag) if tag is not None else None
+    log = topic.partition(partition)
     found: list[Message] = []
     following = min(number, log.end - 1)
     if number >= log.first:
         for message in islice(log.backwards(number), limit):
             following = message.number - 1
-            if wanted is None or wanted.matches(message.tag):
+            if tag is None or tag.matches(message.tag):
                 found.append(message)
                 size -= len(message.body)
                 if size <= 0:
                     break
     return _answer(topic, found, {partition: following})
+
+
+def _is_more(topic: Topic, positions: dict[int, int]) -> bool:
+    return any(number < topic.partition(partition).end for partition, number in positions.items())
 
 
 def _answer(topic: Topic, messages: list[Message], positions: dict[int, int]) -> Values:
@@ -112,7 +125,7 @@ def _answer(topic: Topic, messages: list[Message], positions: dict[int, int]) ->
         "messages": values,
         "positions": position_values(positions),
         "partition_count": topic.partition_count,
-        "is_more": any(number < topic.partition(partition).end for partition, number in positions.items()),
+        "is_more": _is_more(topic, positions),
     }
 
 

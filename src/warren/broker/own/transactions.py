@@ -88,7 +88,8 @@ async def change_transaction(call: Call, asked: Fields) -> Values:
             positions = None if asked.positions is None else positions_of(asked.positions)
             await call.broker.in_thread(transaction.commit, held.group, positions)
         else:
-            await call.broker.in_thread(transaction.ack, held.group, named_all(held.group.topic, asked.places))
+            work = held.group
+            await call.broker.in_thread(lambda: transaction.ack(work, named_all(work.topic, asked.places)))
     return {}
 
 

@@ -1,0 +1,130 @@
+"""Reads of our own that look through much: by threads, so far at once, and the client goes on by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warren
+from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.own import reading
+from warren.config import LOOP_ROWS_AT_ONCE
+from warren.protocol.own_records import carried, pack, packed_of, record_values
+from warren.protocol.own_schemas import OwnKey
+from warren.storage import START
+from warren.storage.columns import Batch
+
+COUNT = 50
+BODY = bytes(40_000)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
+    """Each read looks through two messages or so at once."""
+    monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    with running_broker(tmp_path / "data") as running:
+        topic = running.broker.store.topic("orders", 2)
+        for number in range(COUNT):
+            topic.put(BODY, tag="last" if number == COUNT - 1 else "other", partition=0)
+        yield running
+
+
+def reads(broker: RunningBroker) -> int:
+    api = broker.broker.metrics.apis.get(10_006)
+    return 0 if api is None else api.requests
+
+
+def test_a_message_far_behind_what_one_look_goes_through_is_found(broker: RunningBroker) -> None:
+    with warren.connect(broker.address) as store:
+        log = store.topic("orders").partition(0)
+
+        found = log.read(0, tag="last")
+        nothing = log.read(0, tag="nothing")
+
+    assert [message.number for message in found] == [COUNT - 1]
+    assert nothing == []
+    # The client has asked again and again.
+    assert reads(broker) > 10
+
+
+def test_a_listener_finds_what_lies_far_behind_without_a_wait(broker: RunningBroker) -> None:
+    with warren.connect(broker.address) as store:
+        listener = store.topic("orders").broadcast(tag="last", start=START)
+
+        assert [message.number for message in listener.read()] == [COUNT - 1]
+        assert listener.read() == []
+
+
+def test_a_read_that_waits_goes_on_looking_at_the_broker(broker: RunningBroker) -> None:
+    with warren.connect(broker.address) as store:
+        listener = store.topic("orders").broadcast(tag="last", start=START)
+
+        found = listener.read(wait=PATIENCE_S)
+
+    assert [message.number for message in found] == [COUNT - 1]
+    # One request sufficed: there was more to look through, so that it did not wait.
+    assert reads(broker) == 1
+
+
+def test_a_read_that_waits_behind_everything_is_woken_by_a_put(broker: RunningBroker) -> None:
+    with warren.connect(broker.address) as store, ThreadPoolExecutor(1) as pool:
+        listener = store.topic("orders").broadcast(tag="new", start=START)
+        waiting = pool.submit(listener.read, wait=PATIENCE_S)
+        while not broker.broker.long_polls.parked_count:
+            threading.Event().wait(0.005)
+        broker.broker.store.topic("orders").put(b"x", tag="new", partition=1)
+
+        assert [message.tag for message in waiting.result(PATIENCE_S)] == ["new"]
+
+
+def test_messages_are_read_and_packed_beside_the_event_loop(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+
+    def seen(messages: Any) -> Any:
+        threads.add(threading.current_thread().name.split("_")[0])
+        return carried(messages)
+
+    monkeypatch.setattr("warren.broker.own.reading.carried", seen)
+    with warren.connect(broker.address) as store:
+        log = store.topic("orders").partition(0)
+        assert len(log.read(0)) == COUNT
+        assert [message.number for message in log.backwards()] == list(range(COUNT))[::-1]
+
+    assert threads == {"warren-broker"}
+
+
+def test_many_records_of_an_append_are_checked_beside_the_event_loop(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def seen(*arguments: Any) -> Any:
+        threads.append(threading.current_thread().name.split("_")[0])
+        return packed_of(*arguments)
+
+    monkeypatch.setattr("warren.broker.own.appending.packed_of", seen)
+    with warren.connect(broker.address) as store:
+        topic = store.topic("orders")
+        topic.put_many([b"a", b"b"], partition=1)
+        few = set(threads)
+        threads.clear()
+        log = broker.broker.store.topic("orders").partition(1)
+        call_append(store, "orders", LOOP_ROWS_AT_ONCE + 1)
+
+    assert few == {"broker"}
+    assert set(threads) == {"warren-aside"}
+    assert log.end == 2 + LOOP_ROWS_AT_ONCE + 1
+
+
+def call_append(store: Any, topic: str, count: int) -> None:
+    """One request with so many records."""
+    records = [record_values(1, packed) for _ in range(count) for packed in pack(Batch([b"x"]))]
+    values = {"topic": topic, "marker": b"m", "is_receipt_wanted": False, "since": [], "records": records}
+    store.calls.call(OwnKey.APPEND, values, repeat=lambda asked: asked)

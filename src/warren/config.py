@@ -146,6 +146,9 @@ LOOP_CARRIED_SIZE_MAX: Final = 1 << 20
 """The same of a request of our own that carries messages."""
 LOOP_ROWS_AT_ONCE: Final = 64
 """Up to so many rows a request is carried out, and an answer encoded, without letting other requests in between."""
+LOOP_LOOK_S: Final = 0.1
+LOOP_PAUSE_LOGGED_S: Final = 0.5
+"""How often it is measured for how long the event loop stood still, and from when on that is logged."""
 SCANNED_SIZE_MAX: Final = 16 << 20
 """About how many bytes of a log one read over the network looks through for messages that pass its filter."""
 LOOP_BUILT_MAX: Final = 1_000
@@ -396,8 +399,12 @@ STANDINGS_LOOK_S: Final = 1.0
 """How often at most it is looked up how topics and groups stand, whoever asks."""
 HTTP_HEAD_SIZE_MAX: Final = 32 << 10
 """The first line and the headers of a request over HTTP."""
-HTTP_BODY_SIZE_MAX: Final = 16 << 20
+HTTP_BODY_SIZE_MAX: Final = 4 << 20
 """The body of a request over HTTP, and the largest message that is given over it."""
+HTTP_ELEMENTS_MAX: Final = 50_000
+"""The most values in the JSON of a request: reading more would keep every other thread waiting."""
+HTTP_SCANNED_SIZE_MAX: Final = 64 << 20
+"""About how many bytes of bodies a read backwards looks at for those that pass its filter."""
 HTTP_ANSWER_SIZE_TARGET: Final = 1 << 20
 """About how many bytes of bodies one answer over HTTP holds."""
 HTTP_LIMIT_MAX: Final = 1000

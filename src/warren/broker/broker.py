@@ -26,6 +26,7 @@ from warren.broker.own.appending import Appends
 from warren.broker.own.looks import Looks
 from warren.broker.own.sessions import Session, Sessions
 from warren.broker.own.transaction_memory import TransactionMemory
+from warren.broker.pauses import Pauses
 from warren.broker.places import Places
 from warren.broker.producers import Producers
 from warren.broker.progress import Progress
@@ -93,7 +94,7 @@ class Broker:
         self.progress = Progress(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
         self.unpacking, self.failed_logs = Unpacking(self.budget), FailedLogs(self)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
-        self.turns = Turns(store.clock.steady_s)
+        self.turns, self.pauses = Turns(store.clock.steady_s), Pauses(store.clock.steady_s)
         # One thread: each that computes makes the event loop wait for the interpreter, some milliseconds a turn.
         self._aside = ThreadPoolExecutor(1, "warren-aside")
 

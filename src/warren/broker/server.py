@@ -112,6 +112,7 @@ async def _serve(
     if broker.settings.sasl:
         broker.tasks.create_task(broker.logged_in.watch())
     broker.tasks.create_task(broker.failed_logs.watch())
+    broker.tasks.create_task(broker.pauses.watch())
     LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
     try:
         async with beside(broker):

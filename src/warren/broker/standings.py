@@ -1,4 +1,4 @@
-"""How topics and groups stand: looked up by a thread, at most once in a while, whoever asks and how often."""
+"""How topics and groups stand: looked up by a thread, one look at a time, which all who ask meanwhile share."""
 
 from __future__ import annotations
 
@@ -47,32 +47,45 @@ class Standing(NamedTuple):
 
 
 class Standings:
-    """What was looked up last. For the event loop's thread alone; those who ask at once share one look."""
+    """Looks up how all stand. For the event loop's thread alone.
+
+    Invariant: one look is under way at a time. Requests that come meanwhile share the next one, which sees whatever was
+    done before they came.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._looking: asyncio.Future[Standing] | None = None
+        self._lock = asyncio.Lock()
+        self._next: asyncio.Future[Standing] | None = None
+        self._latest: Standing | None = None
         self._looked_s = float("-inf")
 
     async def look(self) -> Standing:
         """How all stand, as of STANDINGS_LOOK_S ago at most."""
-        now_s = asyncio.get_running_loop().time()
-        if self._looking is None or (self._looking.done() and now_s >= self._looked_s + STANDINGS_LOOK_S):
-            self._looked_s = now_s
-            self._looking = asyncio.get_running_loop().create_future()
-            self._broker.tasks.create_task(self._look(self._looking))
-        # Who goes away does not take it from the others.
-        return await asyncio.shield(self._looking)
-
-    async def _look(self, looking: asyncio.Future[Standing]) -> None:
-        try:
-            looking.set_result(await self.look_now())
-        except Exception as error:  # noqa: BLE001  # It is told to those who asked, and ends nobody else's work.
-            looking.set_exception(error)
+        if self._latest is not None and asyncio.get_running_loop().time() < self._looked_s + STANDINGS_LOOK_S:
+            return self._latest
+        return await self.look_now()
 
     async def look_now(self) -> Standing:
-        """How all stand now: for those who have just changed something and want to see it."""
-        return await self._broker.in_thread(standing_of, self._broker.store)
+        """How all stand, looked up after this was called: for clients that have just changed something."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+            self._broker.tasks.create_task(self._look(self._next))
+        # A client that goes away does not end the look of the others.
+        return await asyncio.shield(self._next)
+
+    async def _look(self, looking: asyncio.Future[Standing]) -> None:
+        async with self._lock:
+            # From here on it may be too early for those who ask.
+            self._next = None
+            begun_s = asyncio.get_running_loop().time()
+            try:
+                self._latest = await self._broker.in_thread(standing_of, self._broker.store)
+            except Exception as error:  # noqa: BLE001  # It is told to those who asked, and ends nobody else's work.
+                looking.set_exception(error)
+                return
+            self._looked_s = begun_s
+            looking.set_result(self._latest)
 
 
 def standing_of(store: Store) -> Standing:

@@ -23,14 +23,21 @@ UNKNOWN: Final = "unknown"
 
 async def statistics(call: Call, asked: Fields) -> Values:
     """Our own call for them; with `is_standing_wanted` also how topics and groups stand."""
-    standing = await call.broker.standings.look() if asked.is_standing_wanted else None
-    return {"statistics": json.dumps(document_of(call.broker, standing))}
+    document = document_of(call.broker)
+    if not asked.is_standing_wanted:
+        return {"statistics": json.dumps(document)}
+    standing = await call.broker.standings.look()
+    text = await call.broker.aside(lambda: json.dumps({**document, **standing_document(standing)}))
+    return {"statistics": text}
 
 
-def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
-    """The document. Counts are since the start of the broker, times in seconds, sizes in bytes."""
+def document_of(broker: Broker) -> dict[str, Any]:
+    """The document without how topics and groups stand.
+
+    Counts are since the start of the broker, times in seconds, sizes in bytes.
+    """
     metrics = broker.metrics
-    found = {
+    return {
         "store": broker.store.id,
         "uptime_s": metrics.now() - metrics.begun_s,
         "is_stopping": broker.is_stopping,
@@ -47,6 +54,7 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
             "puts": broker.door.waiting_count,
             "long_polls": broker.long_polls.parked_count,
         },
+        "loop": {"longest_pause_s": broker.pauses.longest_s, "p99_pause_s": quantile(broker.pauses.seconds, 0.99)},
         "memory": memory_document(broker.budget),
         "puts": {
             "count": metrics.puts,
@@ -60,10 +68,14 @@ def document_of(broker: Broker, standing: Standing | None) -> dict[str, Any]:
         ],
         "requests": [_requests(key, api) for key, api in sorted(metrics.apis.items())],
     }
-    if standing is not None:
-        found["topics"] = [topic_document(topic) for topic in standing.topics]
-        found["groups"] = [group_document(group) for group in standing.groups]
-    return found
+
+
+def standing_document(standing: Standing) -> dict[str, Any]:
+    """The rest of the document: for a thread, since there may be thousands of partitions."""
+    return {
+        "topics": [topic_document(topic) for topic in standing.topics],
+        "groups": [group_document(group) for group in standing.groups],
+    }
 
 
 def memory_document(budget: Budget) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.broker.statistics import document_of
+from warren.broker.statistics import document_of, standing_document
 from warren.config import FILTER_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX, PARTITIONS_MAX
 from warren.gateway import groups, health, page, parked, prometheus, putting, reading, topics
 from warren.gateway.counts import Counts
@@ -45,7 +45,9 @@ _GROUP: Final = "/v1/topics/{topic}/groups/{group}"
 
 async def statistics(asked: Asked) -> Reply:
     """What the broker has done and holds, and how its topics and groups stand."""
-    return json_reply(document_of(asked.broker, await asked.broker.standings.look()))
+    broker = asked.broker
+    document, standing = document_of(broker), await broker.standings.look()
+    return await broker.aside(lambda: json_reply({**document, **standing_document(standing)}))
 
 
 def routes_of(openapi: Handler, counts: Counts) -> Routes:

@@ -74,18 +74,19 @@ EXTEND: Final = Fields({"leases": _LEASES, "seconds": Seconds(LEASE_S_MAX)}, req
 
 async def list_groups(asked: Asked) -> Reply:
     """All groups of all topics, or of one, that whoever asks may know of."""
-    standing = await asked.broker.standings.look_now()
+    broker = asked.broker
+    standing = await broker.standings.look_now()
     topic = asked.path.get("topic")
     if topic is not None:
         topic_of(asked)
     shown = [
-        group_document(group)
-        for group in standing.groups
+        group
+        async for group in broker.turns.over(standing.groups)
         if topic in (None, group.topic)
         and asked.may(Operation.DESCRIBE, Kind.GROUP, group.group)
         and asked.may(Operation.DESCRIBE, Kind.TOPIC, group.topic)
     ]
-    return json_reply({"groups": shown})
+    return await broker.aside(lambda: json_reply({"groups": [group_document(group) for group in shown]}))
 
 
 async def describe_group(asked: Asked) -> Reply:

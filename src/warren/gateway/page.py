@@ -46,14 +46,17 @@ POLICY: Final = (
 async def show(asked: Asked) -> Reply:
     """Health, topics and lag, as far as whoever asks may know of them."""
     reason, standing = await readiness(asked), await asked.broker.standings.look()
-    topics = [topic for topic in standing.topics if asked.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)]
+    turns = asked.broker.turns
+    topics = [
+        topic async for topic in turns.over(standing.topics) if asked.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)
+    ]
     groups = [
         group
-        for group in standing.groups
+        async for group in turns.over(standing.groups)
         if asked.may(Operation.DESCRIBE, Kind.TOPIC, group.topic)
         and asked.may(Operation.DESCRIBE, Kind.GROUP, group.group)
     ]
-    text = _page(asked, reason, topics, groups)
+    text = await asked.broker.aside(_page, asked, reason, topics, groups)
     return Reply(
         status=200,
         body=text.encode(errors="replace"),

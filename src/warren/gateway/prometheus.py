@@ -35,10 +35,10 @@ class Exposition:
         PlatformCollector(registry=self._process)
 
     async def show(self, asked: Asked) -> Reply:
-        """As text that Prometheus reads: gathered on the event loop, where it is counted, and written by a thread."""
+        """As text that Prometheus reads: counts are taken on the event loop, the rest is gathered by a thread."""
         standing = await asked.broker.standings.look()
-        families = [*_families(asked.broker), *_http_families(self._counts), *_standing_families(standing)]
-        text = await asked.broker.in_thread(self._text, families)
+        families = [*_families(asked.broker), *_http_families(self._counts)]
+        text = await asked.broker.aside(lambda: self._text([*families, *_standing_families(standing)]))
         return Reply(status=200, body=text, kind=KIND)
 
     def _text(self, families: list[Metric]) -> bytes:
@@ -76,6 +76,10 @@ def _families(broker: Broker) -> Iterator[Metric]:
     shared = HistogramMetricFamily("warren_commit_puts", "Puts that shared one commit, which is one sync")
     shared.add_metric([], _buckets(metrics.commit_puts), metrics.commit_puts.sum)
     yield shared
+    paused = HistogramMetricFamily("warren_event_loop_pause_seconds", "How much later than asked the loop comes back")
+    paused.add_metric([], _buckets(broker.pauses.seconds), broker.pauses.seconds.sum)
+    yield paused
+    yield _gauge("warren_event_loop_longest_pause_seconds", "Since the start", broker.pauses.longest_s)
     yield from _quota_families(broker)
     yield from _request_families(broker)
 

@@ -6,7 +6,14 @@ import asyncio
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from warren.config import HTTP_ANSWER_SIZE_TARGET, HTTP_LIMIT_MAX, HTTP_SCANNED_MAX, PARTITIONS_MAX
+from warren.config import (
+    HTTP_ANSWER_SIZE_TARGET,
+    HTTP_LIMIT_MAX,
+    HTTP_SCANNED_MAX,
+    HTTP_SCANNED_SIZE_MAX,
+    PARTITIONS_MAX,
+    SCANNED_SIZE_MAX,
+)
 from warren.errors import BadInput, NoSuchMessage
 from warren.gateway.exchange import Asked, Reply, json_reply
 from warren.gateway.json_messages import NUMBER_MAX, READ_FIELDS, message_document
@@ -95,9 +102,10 @@ def _start(log: Log, query: Any) -> int:
 
 
 def _read_on(log: Log, start: int, query: Any) -> Page:
-    limit, end = query.get("limit", LIMIT_DEFAULT), log.end
-    messages = log.read(start, limit=limit, bytes_max=HTTP_ANSWER_SIZE_TARGET, tag=query.get("tag"))
-    return Page(messages, messages[-1].number + 1 if messages else max(start, end))
+    tag = TagFilter.parse(query["tag"]) if query.get("tag") is not None else None
+    sizes = {"bytes_max": HTTP_ANSWER_SIZE_TARGET, "scanned_max": SCANNED_SIZE_MAX}
+    page = log.page(start, tag, limit=query.get("limit", LIMIT_DEFAULT), **sizes)
+    return Page(page.messages, max(start, page.next_number))
 
 
 def _read_back(log: Log, query: Any) -> Page:
@@ -105,13 +113,16 @@ def _read_back(log: Log, query: Any) -> Page:
     start = log.find_time(query["since"]) if "since" in query else query.get("number")
     wanted = TagFilter.parse(query["tag"]) if query.get("tag") is not None else None
     limit, size, found, number = query.get("limit", LIMIT_DEFAULT), 0, [], log.end
+    scanned = 0
     for message in islice(log.backwards(start), HTTP_SCANNED_MAX):
-        number = message.number
+        number, scanned = message.number, scanned + len(message.body)
         if wanted is None or wanted.matches(message.tag):
             found.append(message)
             size += len(message.body)
             if len(found) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
                 break
+        if scanned >= HTTP_SCANNED_SIZE_MAX:
+            break
     return Page(found, number - 1 if log.first < number < log.end else None)
 
 

@@ -19,6 +19,7 @@ from warren.broker.server import Beside
 from warren.config import (
     BROKER_BACKLOG,
     HTTP_CONNECTIONS_MAX,
+    HTTP_ELEMENTS_MAX,
     HTTP_LOOP_SIZE_MAX,
     HTTP_SPARE_CONNECTIONS_MAX,
     TLS_HANDSHAKE_S_MAX,
@@ -246,13 +247,37 @@ def _check_kind(head: Head) -> None:
 
 
 def read_json(data: bytes) -> Any:
-    """The value that JSON stands for; BadInput for anything that is none."""
+    """The value that JSON stands for. Raises BadInput if it is no JSON, or has more than HTTP_ELEMENTS_MAX values."""
+    if count_elements(data) > HTTP_ELEMENTS_MAX:
+        raise BadInput(f"body: more than {HTTP_ELEMENTS_MAX} values")
     try:
         return json.loads(data, parse_constant=_no_constant)
     except RecursionError:
         raise BadInput("body: JSON that is nested too deeply") from None
     except ValueError as error:
         raise BadInput(f"body: not JSON: {error}") from None
+
+
+def count_elements(data: bytes) -> int:
+    """How many values JSON has at most, counted without reading it: commas and brackets outside of its strings.
+
+    Every step is one call that takes milliseconds. Reading would hold the interpreter for a second if a body of some
+    megabytes were nothing but brackets.
+    """
+    count = _separators(data)
+    if count <= HTTP_ELEMENTS_MAX:
+        return count
+    # Without what is escaped, strings are what stands between one quote and the next.
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = plain.count(b'"')
+    if quotes > 4 * HTTP_ELEMENTS_MAX:
+        # A value has two quotes, or four with its name.
+        return quotes // 4
+    return sum(map(_separators, plain.split(b'"')[::2]))
+
+
+def _separators(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _no_constant(name: str) -> Any:

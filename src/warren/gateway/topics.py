@@ -68,11 +68,14 @@ DESCRIPTION: Final = Fields(
 
 async def list_topics(asked: Asked) -> Reply:
     """All that whoever asks may know of."""
-    standing = await asked.broker.standings.look_now()
+    broker = asked.broker
+    standing = await broker.standings.look_now()
     shown = [
-        topic_document(topic) for topic in standing.topics if asked.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)
+        topic
+        async for topic in broker.turns.over(standing.topics)
+        if asked.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)
     ]
-    return json_reply({"topics": shown})
+    return await broker.aside(lambda: json_reply({"topics": [topic_document(topic) for topic in shown]}))
 
 
 async def create_topic(asked: Asked) -> Reply:

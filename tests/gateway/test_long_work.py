@@ -1,0 +1,227 @@
+"""Work over HTTP that takes long: bounded before it begins, done beside the event loop, and shared by who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.broker.running import PATIENCE_S
+from tests.gateway.running import Http, running_http
+from warren.broker.standings import Standing, Standings
+from warren.config import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX
+from warren.errors import BadInput
+from warren.gateway import reading
+from warren.gateway.server import count_elements, read_json
+
+BODY = "x" * 40_000
+COUNT = 20
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Http]:
+    with running_http(tmp_path / "data") as http:
+        yield http
+
+
+# --- JSON ---
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5),
+    max_leaves=30,
+)
+
+
+def values_in(value: Any) -> int:
+    if isinstance(value, list):
+        return 1 + sum(map(values_in, value))
+    if isinstance(value, dict):
+        return 1 + sum(map(values_in, value.values()))
+    return 1
+
+
+@given(VALUES)
+def test_no_value_escapes_the_count(value: Any) -> None:
+    # A list has as many commas as elements but one, and a bracket: there is a mark for each value but the outermost.
+    assert count_elements(json.dumps(value).encode()) >= values_in(value) - 1
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_json_with_more_values_than_the_limit_is_not_read(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"[" + b",".join([b"1"] * (HTTP_ELEMENTS_MAX + over)) + b"]"
+    if not over:
+        assert len(read_json(data)) == HTTP_ELEMENTS_MAX
+        return
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was read"))
+
+    with pytest.raises(BadInput, match=f"more than {HTTP_ELEMENTS_MAX} values"):
+        read_json(data)
+
+
+@pytest.mark.parametrize(
+    "text", ["," * 100_000, "[{" * 100_000, '\\",' * 100_000, '"' * 90_000, "\\" * 100_000 + ",[" * 99_999]
+)
+def test_what_stands_in_a_string_counts_as_one_value(text: str) -> None:
+    data = json.dumps({"messages": [{"body": text}]}).encode()
+
+    assert read_json(data) == {"messages": [{"body": text}]}
+
+
+def test_many_short_strings_are_counted_as_values() -> None:
+    data = b"[" + b",".join([b'""'] * (3 * HTTP_ELEMENTS_MAX)) + b"]"
+
+    with pytest.raises(BadInput, match="values"):
+        read_json(data)
+
+
+def test_a_body_of_nothing_but_brackets_is_refused(served: Http) -> None:
+    data = b"[" + b",".join([b"[]"] * HTTP_ELEMENTS_MAX) + b"]"
+    assert len(data) > HTTP_LOOP_SIZE_MAX
+
+    answer = served.ask("POST", "/v1/topics/orders/messages", data)
+
+    assert answer.problem == (400, "bad_input")
+
+
+# --- Reads ---
+
+
+def test_a_read_looks_so_far_at_once_and_says_where_to_go_on(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    topic = served.broker.store.topic("orders")
+    for number in range(COUNT):
+        topic.put(BODY.encode(), tag="last" if number == COUNT - 1 else "other")
+
+    asked, number, found = 0, 0, list[Any]()
+    while number < COUNT and not found:
+        page = served.get(f"/v1/topics/orders/messages?tag=last&number={number}")
+        assert page["next"] > number
+        asked, number, found = asked + 1, page["next"], page["messages"]
+    waited = served.get(f"/v1/topics/orders/messages?tag=last&wait_s={PATIENCE_S / 2}")
+
+    assert asked > 3
+    assert [message["number"] for message in found] == [COUNT - 1]
+    # One that waits goes on by itself.
+    assert [message["number"] for message in waited["messages"]] == [COUNT - 1]
+
+
+def test_a_read_backwards_looks_so_far_at_once(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "HTTP_SCANNED_SIZE_MAX", 2 * len(BODY))
+    topic = served.broker.store.topic("orders")
+    for number in range(COUNT):
+        topic.put(BODY.encode(), tag="first" if number == 0 else "other")
+
+    page = served.get("/v1/topics/orders/messages?tag=first&backwards=true")
+
+    assert page["messages"] == []
+    assert page["next"] == COUNT - 3
+
+
+# --- How all stand ---
+
+
+class SlowBroker:
+    """A broker whose looks end when the test says so."""
+
+    def __init__(self) -> None:
+        self.looks: list[asyncio.Future[Standing]] = []
+        self.store = None
+        self.tasks = self
+
+    def create_task(self, work: Any) -> None:
+        self.task = asyncio.get_running_loop().create_task(work)
+
+    async def in_thread(self, work: Any, store: Any) -> Standing:
+        look: asyncio.Future[Standing] = asyncio.get_running_loop().create_future()
+        self.looks.append(look)
+        return await look
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_requests_that_come_during_a_look_share_the_next_one() -> None:
+    async def main() -> None:
+        broker: Any = SlowBroker()
+        standings = Standings(broker)
+        early = asyncio.create_task(standings.look_now())
+        await turns()
+        late = [asyncio.create_task(standings.look_now()) for _ in range(10)]
+        await turns()
+
+        assert len(broker.looks) == 1
+        first, second = Standing([], []), Standing([], [])
+        broker.looks[0].set_result(first)
+        await turns()
+        # What began before they came is not for them.
+        assert early.result() is first
+        assert not any(task.done() for task in late)
+        assert len(broker.looks) == 2
+        broker.looks[1].set_result(second)
+        await turns()
+
+        assert all(task.result() is second for task in late)
+        assert await standings.look() is second
+
+    asyncio.run(main())
+
+
+def test_a_look_that_fails_is_told_and_the_next_one_is_tried() -> None:
+    async def main() -> None:
+        broker: Any = SlowBroker()
+        standings = Standings(broker)
+        asked = asyncio.create_task(standings.look())
+        await turns()
+        broker.looks[0].set_exception(OSError("no"))
+        await turns()
+        with pytest.raises(OSError, match="no"):
+            await asked
+
+        again = asyncio.create_task(standings.look())
+        await turns()
+        found = Standing([], [])
+        broker.looks[1].set_result(found)
+
+        assert await again is found
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/v1/topics", "/v1/groups", "/v1/statistics", "/metrics", "/"])
+def test_what_lists_all_topics_is_written_beside_the_event_loop(
+    served: Http, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    served.broker.store.topic("orders")
+    asides: list[str] = []
+    aside = served.broker.aside
+
+    async def seen(work: Any, *arguments: Any, **named: Any) -> Any:
+        def watched() -> Any:
+            asides.append(threading.current_thread().name.split("_")[0])
+            return work(*arguments, **named)
+
+        return await aside(watched)
+
+    monkeypatch.setattr(served.broker, "aside", seen)
+
+    assert served.ask("GET", path).status == 200
+    assert asides == ["warren-aside"]
+
+
+def test_the_longest_pause_of_the_event_loop_is_told(served: Http) -> None:
+    served.broker.pauses.note(0.25)
+
+    assert served.get("/v1/statistics")["loop"]["longest_pause_s"] >= 0.25
+    text = served.ask("GET", "/metrics").data.decode()
+    assert "warren_event_loop_pause_seconds_bucket" in text
+    assert "warren_event_loop_longest_pause_seconds" in text

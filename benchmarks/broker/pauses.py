@@ -1,0 +1,267 @@
+"""Pauses: for how long another client waits while a broker answers the largest request of each kind.
+
+`python -m benchmarks.broker.pauses [--only NAME] [--json PATH] [--partitions N]`. A witness in a process of its own
+asks for ApiVersions every few milliseconds. Beside each request stands the longest it waited meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter, sleep
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+import warren
+from benchmarks.broker import largest
+from benchmarks.broker.servers import HOST, WARREN
+from warren.protocol.api import APIS, ApiKey
+from warren.protocol.codec import INT32
+from warren.protocol.heads import Request, request_frame
+from warren.protocol.kafka_codec import encode_request
+from warren.protocol.own_schemas import OwnKey
+
+WITNESS_EVERY_S: Final = 0.005
+ANSWER_S_MAX: Final = 60.0
+QUIET_S: Final = 1.0
+"""How long the witness asks while nothing else does, for comparison."""
+PAUSE_S_MAX: Final = 0.1
+SMALL_TOPICS: Final = 200
+TAGGED_COUNT: Final = 64
+SESSION: Final = bytes(range(16))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one request, and how long the witness waited meanwhile."""
+
+    name: str
+    what: str
+    size: int
+    answer_size: int | None
+    seconds: float
+    longest_ms: float
+    typical_ms: float
+
+
+class Wire:
+    """One connection over Kafka's framing."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), ANSWER_S_MAX)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, key: int, version: int, body: bytes) -> int | None:
+        """The size of the answer; None if the connection was closed, or nothing came in time."""
+        head = Request(key, version, 1, "pauses", memoryview(body))
+        frame = request_frame(head, is_flexible=APIS[key].is_flexible(version))
+        try:
+            self._socket.sendall(INT32.pack(len(frame)) + frame)
+            (size,) = INT32.unpack(self._receive(INT32.size))
+            self._receive(size)
+        except OSError:
+            return None
+        return int(size)
+
+    def _receive(self, size: int) -> bytes:
+        last, left = b"", size
+        while left:
+            last = self._socket.recv(min(left, 1 << 20))
+            if not last:
+                raise ConnectionError
+            left -= len(last)
+        return last
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def witness(port: int, pipe: Connection) -> None:
+    """Asks for ApiVersions until told to end; whenever it is asked, tells the waits since it was asked last."""
+    wire, body = Wire(port), encode_request(ApiKey.API_VERSIONS, 0, {})
+    waits: list[float] = []
+    while True:
+        begun = perf_counter()
+        wire.ask(ApiKey.API_VERSIONS, 0, body)
+        waits.append(perf_counter() - begun)
+        if pipe.poll(WITNESS_EVERY_S):
+            if pipe.recv() is None:
+                return
+            pipe.send(waits)
+            waits = []
+
+
+@contextmanager
+def witnessed(port: int) -> Iterator[Connection]:
+    """A pipe to a witness in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=witness, args=(port, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours
+    finally:
+        with suppress(OSError):
+            ours.send(None)
+        process.join(ANSWER_S_MAX)
+        if process.is_alive():
+            process.terminate()
+
+
+def waits_of(pipe: Connection) -> list[float]:
+    pipe.send(True)
+    found: list[float] = pipe.recv()
+    return found
+
+
+def prepare(path: Path, partitions: int) -> None:
+    """A store with many topics, a topic of many partitions, one to filter and one whose message unpacks to much."""
+    with warren.open(path, durability="os") as store:
+        wide = store.topic(largest.WIDE, partitions)
+        wide.put_many([b"x" * 100] * 100_000, partition=0)
+        wide.group("stream").close()
+        tagged = store.topic(largest.TAGGED, compression="none")
+        for _ in range(TAGGED_COUNT):
+            tagged.put(bytes(1 << 20), tag="other")
+        store.topic(largest.BOMB, compression="zstd").put(bytes(60 << 20))
+        for number in range(SMALL_TOPICS):
+            store.topic(largest.SMALL.format(number))
+
+
+@contextmanager
+def served(path: Path) -> Iterator[tuple[int, int]]:
+    """The ports of a broker of its own process, for Kafka's protocol and for HTTP."""
+    command = [sys.executable, "-c", WARREN, "serve", str(path), "--port", "0", "--http-port", "0"]
+    command += ["--log-format", "json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            ports = [int(json.loads(process.stderr.readline())["message"].rpartition(":")[2]) for _ in range(2)]
+            # What it logs later is not read: it must not fill the pipe.
+            drain = multiprocessing.get_context("fork").Process(target=process.stderr.read, daemon=True)
+            drain.start()
+            yield ports[0], ports[1]
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def open_session(port: int) -> Wire:
+    """A connection with the handles that requests of our own name."""
+    wire = Wire(port)
+
+    def ask(key: OwnKey, **values: Any) -> None:
+        wire.ask(key, 0, encode_request(key, 0, values))
+
+    ask(OwnKey.OPEN_SESSION, session=SESSION, software="pauses")
+    group = {"topic": largest.TAGGED, "settings": [{"name": "tag", "value": '"none"'}]}
+    ask(OwnKey.OPEN_GROUP, handle=largest.STREAM, group="filtered", mode="stream", **group)
+    ask(OwnKey.OPEN_GROUP, handle=largest.WORK, group="filtered-work", mode="queue", **group)
+    ask(OwnKey.BEGIN_TRANSACTION, handle=largest.TRANSACTION, timeout=60.0, prepared_timeout=-1.0)
+    ask(OwnKey.OPEN_PRODUCER, handle=largest.PRODUCER, producer="pauses")
+    ask(OwnKey.OPEN_QUEUE, handle=largest.QUEUE, queue="queue", maxsize=0)
+    return wire
+
+
+def measured(pipe: Connection, name: str, what: str, size: int, ask: Any) -> Row:
+    """Asks, and lets the witness tell what it noticed."""
+    waits_of(pipe)
+    begun = perf_counter()
+    answer_size = ask()
+    seconds = perf_counter() - begun
+    sleep(4 * WITNESS_EVERY_S)
+    waits = sorted(waits_of(pipe)) or [0.0]
+    return Row(name, what, size, answer_size, seconds, waits[-1] * 1000, waits[len(waits) // 2] * 1000)
+
+
+def kafka_rows(port: int, pipe: Connection, only: str) -> Iterator[Row]:
+    for asked in largest.requests():
+        if not asked.api.name.lower().startswith(only.lower()):
+            continue
+        wire = open_session(port) if asked.api.key >= OwnKey.OPEN_SESSION else Wire(port)
+        ask = lambda: wire.ask(asked.api.key, asked.version, asked.body)  # noqa: B023, E731
+        yield measured(pipe, f"{asked.api.key} {asked.api.name}", asked.what, len(asked.body), ask)
+        wire.close()
+
+
+def http_rows(port: int, pipe: Connection, only: str) -> Iterator[Row]:
+    for asked in largest.http_requests():
+        if not asked.route.lower().startswith(only.lower()):
+            continue
+
+        def ask(asked: largest.HttpAsked = asked) -> int | None:
+            connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_S_MAX)
+            try:
+                connection.request(asked.method, asked.path, asked.body, {"Content-Type": "application/json"})
+                return len(connection.getresponse().read())
+            except OSError:
+                return None
+            finally:
+                connection.close()
+
+        size = len(asked.body or b"")
+        yield measured(pipe, asked.route, "body" if size else "", size, ask)
+
+
+def shown(rows: list[Row], quiet_ms: float, longest_s: float) -> Table:
+    caption = f"with nothing else the witness waits {quiet_ms:.1f} ms at most; the broker's own longest pause: "
+    table = Table(title="Longest wait of another client", caption=f"{caption}{longest_s * 1000:.0f} ms")
+    for name in ("request", "large by"):
+        table.add_column(name)
+    for name in ("bytes", "answer", "s", "witness: longest ms", "median ms"):
+        table.add_column(name, justify="right")
+    for row in sorted(rows, key=lambda row: -row.longest_ms):
+        answer = "closed" if row.answer_size is None else f"{row.answer_size:,}"
+        style = "red" if row.longest_ms > PAUSE_S_MAX * 1000 else ""
+        figures = (f"{row.size:,}", answer, f"{row.seconds:.2f}", f"{row.longest_ms:.1f}", f"{row.typical_ms:.1f}")
+        table.add_row(row.name, row.what, *figures, style=style)
+    return table
+
+
+def statistics(port: int) -> Any:
+    connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_S_MAX)
+    connection.request("GET", "/v1/statistics")
+    return json.loads(connection.getresponse().read())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.broker.pauses", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--only", default="", metavar="NAME", help="only requests whose name starts so: Metadata"
+    )
+    parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="where every figure goes")
+    parser.add_argument("--partitions", type=int, default=300, help="of the topic with many")
+    arguments = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data"
+        prepare(path, arguments.partitions)
+        with served(path) as (port, http_port), witnessed(port) as pipe:
+            sleep(QUIET_S)
+            quiet_ms = max(waits_of(pipe)) * 1000
+            rows = [*kafka_rows(port, pipe, arguments.only), *http_rows(http_port, pipe, arguments.only)]
+            longest_s = statistics(http_port)["loop"]["longest_pause_s"]
+    console.print(shown(rows, quiet_ms, longest_s))
+    if arguments.json is not None:
+        found = {"quiet_ms": quiet_ms, "longest_pause_s": longest_s, "rows": [asdict(row) for row in rows]}
+        arguments.json.write_text(json.dumps(found, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

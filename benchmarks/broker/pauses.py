@@ -241,9 +241,7 @@ def statistics(port: int) -> Any:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.broker.pauses", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--only", default="", metavar="NAME", help="only requests whose name starts so: Metadata"
-    )
+    parser.add_argument("--only", default="", metavar="NAME", help="only requests whose name starts so: Metadata")
     parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="where every figure goes")
     parser.add_argument("--partitions", type=int, default=300, help="of the topic with many")
     arguments = parser.parse_args()

@@ -259,10 +259,7 @@ class Log:
     def read(
         self, number: int, *, limit: int = READ_LIMIT_DEFAULT, bytes_max: int | None = None, tag: str | None = None
     ) -> list[Message]:
-        """Up to `limit` messages from `number` on that pass the filter, of at most `bytes_max` bytes of bodies in all.
-
-        One that is larger by itself is given all the same. Past the end there is none.
-        """
+        """Up to `limit` messages from `number` on that pass the filter, with `bytes_max` bytes of bodies, or one message."""
         tag_filter = TagFilter.parse(tag) if tag is not None else None
         return read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag_filter).messages
 
@@ -307,9 +304,8 @@ class Log:
             view, start, end, columns=columns, tag=wanted, since=since, until=until, rows_min=rows_min, skips=skips
         )
 
-    def page(self, number: int, tag: TagFilter | None, *, limit: int, bytes_max: int, scanned_max: int) -> Page:
-        """What `read` gives, without looking at much more than `scanned_max` bytes; and how far it looked."""
-        sizes = {"limit": limit, "bytes_max": bytes_max, "scanned_max": scanned_max}
+    def page(self, number: int, tag: TagFilter | None, **sizes: int) -> Page:
+        """What `read` gives with this `limit`, `bytes_max` and `scanned_max`, and how far it looked."""
         return read.read(self._view, self._label, number, tag=tag, **sizes)
 
     def read_page(

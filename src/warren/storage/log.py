@@ -259,7 +259,7 @@ class Log:
     def read(
         self, number: int, *, limit: int = READ_LIMIT_DEFAULT, bytes_max: int | None = None, tag: str | None = None
     ) -> list[Message]:
-        """Up to `limit` messages from `number` on that pass the filter, with `bytes_max` bytes of bodies, or one message."""
+        """Up to `limit` messages from `number` on that pass the filter, of `bytes_max` bytes or one message."""
         tag_filter = TagFilter.parse(tag) if tag is not None else None
         return read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag_filter).messages
 

@@ -377,6 +377,8 @@ AIO_WAITS_MAX: Final = 1_000
 TIME_BATCHES_MAX: Final = 1000
 TIME_SIZE_MAX: Final = 1 << 20
 """How many batches are looked into for the first message of a time, and how much is read of them at once."""
+TIME_LARGEST_BATCHES_MAX: Final = 10_000
+"""How many batches are looked at, from the end of a partition back, for the message with the largest time."""
 KAFKA_BATCH_COUNT_MAX: Final = 1 << 20
 """Records in a batch of a Kafka client: as many as librdkafka can be told to put there."""
 QUICK_SIZE_MAX: Final = 4 << 20

@@ -8,7 +8,9 @@ import pytest
 
 from tests.broker.calls import Caller
 from tests.broker.running import running_broker
+from tests.support.broken_batches import broken_batch
 from tests.support.kafka_batches import CLIENT_TIME_MS, batch_of
+from warren.broker import times
 from warren.protocol.api import ApiKey
 
 STEP_MS = 37
@@ -44,3 +46,76 @@ def test_what_was_put_otherwise_has_the_time_at_which_it_was_stored(tmp_path: Pa
 
         assert found == (1, put.timestamp // 1000)
         assert first_of(caller, FAR_MS) == (-1, -1)
+
+
+def largest(caller: Caller) -> tuple[int, int]:
+    return first_of(caller, -3)
+
+
+def timed_batch(*times_ms: int) -> bytes:
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 20,
+    )
+    for place, time_ms in enumerate(times_ms):
+        builder.append(place, time_ms, None, b"v", [])
+    return bytes(builder.build())
+
+
+def test_the_message_with_the_largest_time_is_found_wherever_it_stands(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        assert largest(caller) == (-1, -1)
+        assert caller.produce("orders", timed_batch(1000, 5000, 5000, 2000)) == (0, 0)
+        first = largest(caller)
+        assert caller.produce("orders", timed_batch(3000, 5000)) == (0, 4)
+        same = largest(caller)
+        assert caller.produce("orders", timed_batch(3000, 6000, 4000)) == (0, 6)
+        later = largest(caller)
+        for _ in range(3):
+            assert caller.produce("orders", timed_batch(10))[0] == 0
+
+        assert (first, same, later, largest(caller)) == ((1, 5000), (1, 5000), (7, 6000), (7, 6000))
+
+
+def test_the_largest_time_is_looked_for_in_steps_and_not_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(times, "TIME_STEP", 2)
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        for time_ms in (9000, 1000, 1000, 1000, 8000, 1000, 1000):
+            assert caller.produce("orders", timed_batch(time_ms, 500))[0] == 0
+        whole = largest(caller)
+        monkeypatch.setattr(times, "TIME_LARGEST_BATCHES_MAX", 5)
+
+        assert (whole, largest(caller)) == ((0, 9000), (8, 8000))
+
+
+def test_what_was_put_otherwise_counts_with_the_time_at_which_it_was_stored(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        topic = broker.broker.store.topic("orders")
+        assert caller.produce("orders", timed_batch(1000)) == (0, 0)
+        put = topic.put(b"now")
+        assert largest(caller) == (1, put.timestamp // 1000)
+        assert caller.produce("orders", timed_batch(FAR_MS)) == (0, 2)
+        topic.put(b"later")
+
+        assert largest(caller) == (2, FAR_MS)
+
+
+def test_a_batch_that_nobody_can_read_has_no_largest_time(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        for number in range(3):
+            assert caller.produce("orders", timed_batch(1000)) == (0, number)
+        assert caller.produce("orders", broken_batch(3)) == (0, 3)
+
+        assert largest(caller) == (0, 1000)

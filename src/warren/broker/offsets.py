@@ -8,7 +8,7 @@ from typing import Any, Final
 from warren.broker.call import Call
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.metadata import LEADER_EPOCH
-from warren.broker.times import first_at, stored_at
+from warren.broker.times import first_at, largest_at
 from warren.errors import WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.storage import Log
@@ -43,7 +43,7 @@ def _listed(log: Log, timestamp_ms: int) -> dict[str, Any]:
         return {"timestamp": NONE, "offset": log.first, "leader_epoch": LEADER_EPOCH}
     if timestamp_ms == LATEST_TIERED:
         return {"timestamp": NONE, "offset": NONE}
-    found = stored_at(log, log.end - 1) if timestamp_ms == MAX_TIMESTAMP else first_at(log, timestamp_ms)
+    found = largest_at(log) if timestamp_ms == MAX_TIMESTAMP else first_at(log, timestamp_ms)
     if found is None:
         return {"timestamp": NONE, "offset": NONE}
     number, when_ms = found

@@ -371,6 +371,8 @@ READER_INTENT_V1_AT: Final = 256
 READER_INTENT_V1_CHECKSUM: Final = slice(396, 400)
 READER_CHECKSUM_V1: Final = Struct(">I")
 READER: Final = Struct("<QQQQQ")
+READER_BEYOND: Final = (1 << 64) - 1
+"""Instead of a block: the number was given by a client, and lay behind the end of the log."""
 READER_PLACES: Final = (0, 64)
 READER_CHECKSUM: Final = slice(32, 40)
 READER_FILTER: Final = Struct("<IIQ128s")

@@ -19,6 +19,7 @@ from warren.storage.files import LogFiles, MappedFile
 from warren.storage.filesystem import FileSystem, replace_file
 from warren.storage.layout import (
     READER,
+    READER_BEYOND,
     READER_CHECKSUM,
     READER_CHECKSUM_V1,
     READER_FILE_SIZE,
@@ -110,7 +111,7 @@ class QueueReader:
         self._log, self._store, self.name = log, store, name
         text = store.filter_text()
         self._filter = TagFilter.parse(text) if text else None
-        self._position = min(store.load(log), log.end)
+        self._position = store.load(log) if store.is_beyond() else min(store.load(log), log.end)
         self._block = BlockRange(0, 0, 0)
 
     @property
@@ -153,6 +154,15 @@ class QueueReader:
         self._store.save(standing)
         self._position = number
 
+    def commit_beyond(self, number: int) -> None:
+        """Commit a number behind the end of the log: reading waits until there is such a message.
+
+        It stays also if the log is cut by a recovery. In a log of version 1, which stores no numbers, it is the end.
+        """
+        self._log.check_writable()
+        self._store.save_beyond(number, self._log)
+        self._position = self._store.load(self._log)
+
     def filter_by(self, tag: str) -> None:
         """Change the filter, for this and every later QueueReader of the name."""
         tag_filter = TagFilter.parse(tag)
@@ -180,6 +190,8 @@ class ReaderFile(Protocol):
     def load(self, log: Readable) -> int: ...
     def save(self, standing: Standing) -> None: ...
     def take_back(self, end: Standing) -> None: ...
+    def is_beyond(self) -> bool: ...
+    def save_beyond(self, number: int, log: Readable) -> None: ...
     def filter_text(self) -> str: ...
     def save_filter(self, text: str) -> None: ...
 
@@ -268,7 +280,8 @@ class ReaderFileV2:
 
     def save(self, standing: Standing) -> None:
         place, latest = self._latest_position()
-        if latest.number != standing.number:
+        # The second is seldom asked: only if the same number was behind the end before, or is now.
+        if latest.number != standing.number or READER_BEYOND in (latest.block_number, standing.block_number):
             self._save(standing, 1 - place, latest.sequence + 1)
         elif self._is_synced:
             # It may be there and not on disk: a process that was killed got no further than storing it.
@@ -294,8 +307,15 @@ class ReaderFileV2:
         self._latest = place, tuple.__new__(ReaderPosition, fields)
 
     def take_back(self, end: Standing) -> None:
-        if self._latest_position()[1].number > end.number:
+        if self._latest_position()[1].number > end.number and not self.is_beyond():
             self.save(end)
+
+    def is_beyond(self) -> bool:
+        """Whether the number was given by a client when the log was shorter than that."""
+        return self._latest_position()[1].block_number == READER_BEYOND
+
+    def save_beyond(self, number: int, log: Readable) -> None:
+        self.save(Standing(number, READER_BEYOND, 0))
 
     def filter_text(self) -> str:
         _, latest = self._latest_filter()
@@ -349,6 +369,12 @@ class ReaderFileV1:
 
     def save(self, standing: Standing) -> None:
         self._store(ReaderPositionV1(standing.block_number, standing.position, self._fields().tag))
+
+    def is_beyond(self) -> bool:
+        return False
+
+    def save_beyond(self, number: int, log: Readable) -> None:
+        self.save(log.standing(log.end))
 
     def take_back(self, end: Standing) -> None:
         fields = self._fields()

@@ -118,3 +118,23 @@ def test_a_recovery_leaves_a_number_that_was_given_and_takes_back_one_that_was_r
             assert positions == [found.end, 42, min(found.end, 5)]
 
     assert min(ends) < 6, "a power cut took something"
+
+
+def test_a_transaction_moves_an_offset_forward_back_and_behind_the_end(tmp_path: Path) -> None:
+    found = []
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        assert caller.produce("orders", TEN) == (0, 0)
+        _, producer_id, epoch = caller.init("mover")
+        who = "mover", producer_id, epoch
+        for number in (8, 4, 42):
+            assert caller.add_group(who, "g") == Code.NONE
+            assert caller.commit_position(who, "g", "orders", number) == Code.NONE
+            assert caller.end(who, committed=True) == Code.NONE
+            found.append(committed(caller))
+        assert caller.add_group(who, "g") == Code.NONE
+        assert caller.commit_position(who, "g", "orders", 1) == Code.NONE
+        assert caller.end(who, committed=False) == Code.NONE
+        found.append(committed(caller))
+
+    assert found == [8, 4, 42, 42]

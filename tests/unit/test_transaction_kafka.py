@@ -11,9 +11,9 @@ from tests.support.kafka_batches import batch_of
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.transaction_stores import Killed, bodies, die, kill_at, open_store
 from warren.errors import NoSuchPartition, TooLarge, UnsupportedByVersion
-from warren.queue.positions import stored_position
+from warren.queue.positions import store_position, stored_position
 from warren.storage.layout import KAFKA_BATCH_START
-from warren.transaction import finishing
+from warren.transaction import finishing, journal
 from warren.transaction.states import State
 from warren.transaction.store import Store
 
@@ -93,7 +93,7 @@ def test_whoever_opens_the_store_finishes_what_was_committed(
         assert bodies(store, "orders") == [b"a", b"b"]
 
 
-def test_positions_of_a_group_are_committed_with_it_and_only_go_forward(store: Store) -> None:
+def test_positions_of_a_group_are_committed_with_it_and_may_go_back(store: Store) -> None:
     topic = store.topic("orders")
     for number in range(5):
         topic.put(b"%d" % number)
@@ -110,7 +110,35 @@ def test_positions_of_a_group_are_committed_with_it_and_only_go_forward(store: S
         tx.commit_numbers(topic, "readers", {0: 2})
 
     assert after_first == 3
-    assert stored_position(log, "readers") == 3
+    assert stored_position(log, "readers") == 2
+
+
+@pytest.mark.parametrize("moved_on", [None, 4, 5])
+def test_a_position_that_went_back_is_not_set_back_again_when_a_dead_process_is_finished_for(
+    tmp_path: Path, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch, moved_on: int | None
+) -> None:
+    store = open_store(tmp_path, clock)
+    topic = store.topic("orders")
+    topic.put_many([b"%d" % number for number in range(5)])
+    topic.group("readers").close()
+    store_position(topic.partition(0), "readers", 3)
+    tx = store.transaction()
+    tx.put("audit", b"x")
+    tx.commit_numbers(topic, "readers", {0: 2})
+    with monkeypatch.context() as patched:
+        # Decided and carried out, and killed before the journal knows that.
+        kill_at(patched, journal.Journal, "end")
+        with pytest.raises(Killed):
+            tx.commit()
+        moved = stored_position(topic.partition(0), "readers")
+        if moved_on is not None:
+            store_position(topic.partition(0), "readers", moved_on)
+        die(store)
+
+    with open_store(tmp_path, clock) as store:
+        found = stored_position(store.topic("orders").partition(0), "readers")
+
+    assert (moved, found) == (2, 2 if moved_on is None else moved_on)
 
 
 def test_a_position_in_a_partition_that_is_not_there_is_refused(store: Store) -> None:

@@ -91,20 +91,23 @@ class Apply:
     # --- Groups ---
 
     def move_positions(self, entry: Entry, streams: Mapping[GroupName, StreamGroup]) -> None:
-        """Commit the positions. They only go forward: whoever came later may have got further."""
+        """Commit the positions. This may be done again, and a later transaction may have got further meanwhile.
+
+        So they go forward, and back only from where the group stood when the transaction was decided.
+        """
         for name, positions in entry.positions.items():
             with _unless_deleted():
                 topic = self._existing_group(name)
-                ahead = {
-                    partition: number
-                    for partition, number in positions.items()
-                    if number > stored_position(topic.partition(partition), name.group)
-                }
+                back, moved = entry.back.get(name, {}), {}
+                for partition, number in positions.items():
+                    stored = stored_position(topic.partition(partition), name.group)
+                    if number > stored or back.get(partition) == stored:
+                        moved[partition] = number
                 member = streams.get(name)
                 if member is not None:
-                    member.apply_positions(ahead)
+                    member.apply_positions(moved)
                 else:
-                    store_positions(topic, name.group, ahead)
+                    store_positions(topic, name.group, moved)
                 if topic.settings.durability != "commit":
                     self._sync_positions(topic, name.group, positions)
 

@@ -69,7 +69,7 @@ class Entry:
     `session` is who is at work on it: while it is open its owner, once it is committed whoever committed it.
     `first` is the number of the first row in the journal, `deadline` when it is aborted although it was prepared
     (in µs, 0 for never). `positions` are those of stream groups, `acks` how many messages of queue groups are
-    acknowledged.
+    acknowledged. `back` has the position that was committed when it was decided, of each that goes back.
     """
 
     id: str
@@ -82,6 +82,7 @@ class Entry:
     targets: list[Target] = field(default_factory=list)
     positions: dict[GroupName, dict[int, int]] = field(default_factory=dict)
     acks: dict[GroupName, int] = field(default_factory=dict)
+    back: dict[GroupName, dict[int, int]] = field(default_factory=dict)
 
     @property
     def message_count(self) -> int:
@@ -103,6 +104,7 @@ class Entry:
             "targets": [target.to_json() for target in self.targets],
             "positions": [[*name, list(positions.items())] for name, positions in self.positions.items()],
             "acks": [[*name, count] for name, count in self.acks.items()],
+            "back": [[*name, list(positions.items())] for name, positions in self.back.items()],
         }
 
     @classmethod
@@ -118,4 +120,5 @@ class Entry:
             targets=[Target.from_json(target) for target in data["targets"]],
             positions={GroupName(topic, group): dict(pairs) for topic, group, pairs in data["positions"]},
             acks={GroupName(topic, group): count for topic, group, count in data["acks"]},
+            back={GroupName(topic, group): dict(pairs) for topic, group, pairs in data.get("back", ())},
         )

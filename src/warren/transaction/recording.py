@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
-from warren.errors import TransactionAborted, TransactionExists
+from warren.errors import GONE, NoSuchPartition, NoSuchTopic, TransactionAborted, TransactionExists
+from warren.queue.group_settings import read_settings
+from warren.queue.positions import stored_position
 from warren.queue.store import Store
 from warren.storage.columns import Batch
 from warren.storage.record import Packed
 from warren.transaction.apply import AtHand
-from warren.transaction.entry import Entry, Piece, Place, Target, marker_of
+from warren.transaction.entry import Entry, GroupName, Piece, Place, Target, marker_of
 from warren.transaction.finishing import Finishing
 from warren.transaction.journal import Journal
 from warren.transaction.states import Event, State, next_state
@@ -100,7 +103,23 @@ class Recording:
             targets=list(transaction.targets.values()) if is_whole else [],
             positions=dict(transaction.positions) if is_whole else {},
             acks={name: len(messages) for name, messages in transaction.acks.items()},
+            back=self._back(transaction) if is_whole else {},
         )
+
+    def _back(self, transaction: Transaction) -> dict[GroupName, dict[int, int]]:
+        """What is committed now, of the positions that the transaction moves back."""
+        found: dict[GroupName, dict[int, int]] = {}
+        for name in transaction.movable:
+            # Of a topic or group that was deleted nothing is moved.
+            with suppress(NoSuchTopic, NoSuchPartition, *GONE):
+                topic = self._store.existing_topic(name.topic)
+                if read_settings(self._store.filesystem, topic.directory, name.group) is None:
+                    continue
+                for partition, number in transaction.positions[name].items():
+                    stored = stored_position(topic.partition(partition), name.group)
+                    if number < stored:
+                        found.setdefault(name, {})[partition] = stored
+        return found
 
 
 def _check_id(journal: Journal, transaction: Transaction) -> None:

@@ -64,6 +64,8 @@ class Transaction:
         self.rows: dict[Place, Rows] = {}
         self.targets: dict[Place, Target] = {}
         self.positions: dict[GroupName, dict[int, int]] = {}
+        self.movable: set[GroupName] = set()
+        """Those of the groups whose positions may go back."""
         self.acks: dict[GroupName, list[Message]] = {}
         self.streams: dict[GroupName, StreamGroup] = {}
         self.claims: dict[GroupName, dict[int, Owned]] = {}
@@ -253,13 +255,16 @@ class Transaction:
     def commit_numbers(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """The stream group, whose members are not in this process, goes on from these numbers, when committed.
 
-        For whoever knows that the partitions are not read by others. Positions only go forward.
+        For a caller that knows that the partitions are not read by others, as the broker does for Kafka's clients.
+        Positions may go back, other than those that `commit` is given.
         """
         with self.mutex:
             self._check_open()
             for partition in positions:
                 topic.partition(partition)
-            self.positions.setdefault(GroupName(str(topic.name), group), {}).update(positions)
+            name = GroupName(str(topic.name), group)
+            self.positions.setdefault(name, {}).update(positions)
+            self.movable.add(name)
 
     def _commit_positions(self, group: StreamGroup, positions: Mapping[int, int] | None) -> None:
         self._check_group(group, StreamGroup, "stream")
@@ -391,6 +396,7 @@ class Transaction:
         self.last_state, self.size = state, 0
         for kept in (self.rows, self.targets, self.acks, self.positions, self.streams, self.claims, self.queues):
             kept.clear()
+        self.movable.clear()
         self._topics.clear()
 
     def __enter__(self) -> Self:

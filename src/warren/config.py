@@ -394,6 +394,11 @@ SEQUENCES_NOTE_SIZE: Final = 256 << 20
 SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
 """How far back a log is looked through for what producers have put where nothing was noted."""
 TRANSACTIONAL_IDS_MAX: Final = 100_000
+TRANSACTIONAL_IDS_MAX_PER_USER: Final = 10_000
+TRANSACTIONAL_ID_S: Final = 7 * 86_400
+"""How long a transactional id is known that no producer uses: as long as Kafka knows it."""
+TRANSACTIONAL_IDS_LOOK_S: Final = 3600.0
+"""How often it is looked for those."""
 TRANSACTIONAL_ID_SIZE_MAX: Final = 1000
 KAFKA_TRANSACTION_TIMEOUT_S_MAX: Final = 900.0
 """How long a transaction of a Kafka client may be open: Kafka's own limit."""

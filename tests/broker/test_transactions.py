@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -388,3 +390,24 @@ def test_what_waits_for_the_disk_is_left_by_what_becomes_of_it_alone() -> None:
     left = {event for state, event in TRANSITIONS if state in WAITING}
 
     assert left == {Event.FINISH, Event.FAIL}
+
+
+def test_an_id_that_is_not_used_is_forgotten_and_one_with_an_open_transaction_is_not(broker: RunningBroker) -> None:
+    broker.broker.store.topic("orders")
+    with Caller(broker) as caller:
+        _, id, epoch = caller.init("idle")
+        idle = "idle", id, epoch
+        _, id, epoch = caller.init("busy")
+        busy = "busy", id, epoch
+        caller.add(busy, "orders", 0)
+
+        # As if seven days had passed.
+        broker.broker.settings = replace(broker.broker.settings, transactional_id_s=-1.0)
+        expired = asyncio.run_coroutine_threadsafe(broker.broker.transactions.expire(), broker.loop).result(PATIENCE_S)
+        refused = caller.add(idle, "orders", 0)
+        committed = caller.end(busy, committed=True)
+        error, id, epoch = caller.init("idle")
+
+    assert (expired, committed, error, epoch) == (1, 0, 0, 0)
+    assert refused == [Code.INVALID_PRODUCER_ID_MAPPING]
+    assert id != idle[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import SimulatedFileSystem
 from warren.broker.producer_ids import ProducerIds
+from warren.broker.transactions import identities as identities_module
 from warren.broker.transactions.identities import EPOCH_MAX, NO_EPOCH, Identities, Identity
 from warren.config import PRODUCER_IDS_RESERVED
-from warren.errors import CorruptSettings, StorageFull
+from warren.errors import CorruptSettings, StorageFull, TooLarge
 from warren.queue import json_file, store_paths
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+
+NEW = ("used_ms", "owner")
+"""Fields that the first brokers did not write."""
 
 
 def ids(path: Path) -> ProducerIds:
@@ -64,7 +71,8 @@ def test_who_an_id_stands_for_is_found_again(tmp_path: Path) -> None:
 
     found = identities(tmp_path).find("a/b c\n")
 
-    assert found == made == Identity(transactional_id="a/b c\n", producer_id=0, epoch=0, timeout_ms=1000)
+    assert found == made
+    assert replace(made, used_ms=0) == Identity(transactional_id="a/b c\n", producer_id=0, epoch=0, timeout_ms=1000)
     assert identities(tmp_path).find("another") is None
 
 
@@ -98,3 +106,95 @@ def test_a_file_that_says_something_else_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(CorruptSettings):
         identities(tmp_path).find("mine")
+
+
+# --- Ids that nobody uses ---
+
+
+def expiring(path: Path, clock: SimulatedClock) -> Identities:
+    return Identities(SYSTEM_FILE_SYSTEM, str(path), ids(path), clock)
+
+
+def test_an_id_that_is_not_used_for_long_is_forgotten_and_its_producer_id_is_not_used_again(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    kept = expiring(tmp_path, clock)
+    old, other = kept.make("old", 1000), kept.make("used", 1000)
+    clock.sleep(10)
+    since_ms = clock.now_ns() // 1_000_000
+    kept.keep(other.begun())
+
+    unused = kept.unused(since_ms)
+    forgotten = [kept.forget(each, since_ms) for each in ("old", "used", "never")]
+
+    assert unused == ["old"]
+    assert forgotten == [True, False, False]
+    assert (kept.find("old"), expiring(tmp_path, clock).find("old")) == (None, None)
+    assert expiring(tmp_path, clock).find("used") is not None
+    assert kept.make("old", 1000).producer_id not in (old.producer_id, other.producer_id)
+
+
+def test_an_id_of_a_broker_that_did_not_note_its_use_is_counted_from_now_on(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    kept = expiring(tmp_path, clock)
+    kept.make("old", 1000)
+    path = Path(kept._path("old"))
+    path.write_text(
+        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in NEW})
+    )
+    now_ms = clock.now_ns() // 1_000_000
+
+    first = kept.unused(now_ms), kept.forget("old", now_ms)
+    clock.sleep(10)
+    second = kept.forget("old", now_ms), kept.forget("old", now_ms + 1)
+
+    assert first == (["old"], False)
+    assert second == (False, True)
+
+
+def test_a_user_cannot_take_all_transactional_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities_module, "TRANSACTIONAL_IDS_MAX", 5)
+    monkeypatch.setattr(identities_module, "TRANSACTIONAL_IDS_MAX_PER_USER", 2)
+    clock = SimulatedClock()
+    kept = expiring(tmp_path, clock)
+    for id in ("a", "b"):
+        kept.make(id, 1000, "ann")
+
+    # Also by a broker that starts after that.
+    for found in (kept, expiring(tmp_path, clock)):
+        with pytest.raises(TooLarge):
+            found.make("c", 1000, "ann")
+    for id in ("d", "e", "f"):
+        kept.make(id, 1000)
+    with pytest.raises(TooLarge):
+        kept.make("g", 1000, "bob")
+    clock.sleep(10)
+    assert kept.forget("a", clock.now_ns() // 1_000_000)
+
+    assert kept.make("g", 1000, "ann").owner == "ann"
+
+
+def test_one_that_is_damaged_keeps_no_other_from_being_forgotten(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    kept = expiring(tmp_path, clock)
+    for id in ("a", "b"):
+        kept.make(id, 1000)
+    Path(kept._path("a")).write_text("nothing")
+    clock.sleep(10)
+
+    assert kept.unused(clock.now_ns() // 1_000_000) == ["b"]
+
+
+def test_an_id_is_there_whole_or_not_at_all_when_the_power_goes_while_it_is_forgotten() -> None:
+    clock = SimulatedClock()
+    for seed in range(20):
+        disk = SimulatedFileSystem(seed=seed)
+        disk.make_directory("/store")
+        kept = Identities(disk, "/store", ProducerIds(disk, "/store"), clock)
+        made = kept.make("mine", 1000)
+        clock.sleep(10)
+        kept.forget("mine", clock.now_ns() // 1_000_000)
+
+        after = disk.after_power_cut(seed)
+        found = Identities(after, "/store", ProducerIds(after, "/store"), clock).find("mine")
+
+        assert found in (None, made)

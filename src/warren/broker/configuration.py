@@ -13,7 +13,7 @@ from warren.broker.limits import Limits
 from warren.broker.quotas.entities import CREATIONS, DEFAULT, Entity, checked_value
 from warren.broker.quotas.entities import KEYS as QUOTA_KEYS
 from warren.broker.settings import BrokerSettings, ShownKey
-from warren.config import BROKER_PORT_DEFAULT, CONFIGURATION_SIZE_MAX
+from warren.config import BROKER_PORT_DEFAULT, CONFIGURATION_SIZE_MAX, TRANSACTIONAL_ID_S
 from warren.errors import BadConfiguration, BadInput
 from warren.queue.settings import TopicSettings
 
@@ -186,6 +186,11 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         ),
         "broker.insecure": Key(_truth, False, "serve other machines although nobody has to say who they are"),
         "broker.auto_create_topics": Key(_truth, True, "whether a put to a missing topic makes it"),
+        "broker.transactional_id_s": Key(
+            _whole(60, 1 << 31),
+            TRANSACTIONAL_ID_S,
+            "seconds after which a transactional id is forgotten that is not used",
+        ),
         "broker.deliver_at": Key(
             _one_of(*DELIVER_AT),
             "all",
@@ -247,6 +252,7 @@ class Configuration:
         security = self.section("security")
         return BrokerSettings(
             auto_create_topics=self["broker.auto_create_topics"],
+            transactional_id_s=self["broker.transactional_id_s"],
             deliver_at=self["broker.deliver_at"],
             sasl=security["sasl"],
             mechanisms=security["mechanisms"],

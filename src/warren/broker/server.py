@@ -109,6 +109,7 @@ async def _serve(
     started: Callable[[Broker], None],
 ) -> None:
     broker.tasks.create_task(broker.progress.watch())
+    broker.tasks.create_task(broker.transactions.watch())
     if broker.settings.sasl:
         broker.tasks.create_task(broker.logged_in.watch())
     broker.tasks.create_task(broker.failed_logs.watch())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os.path
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 SESSION_SUFFIX: Final = ".session"
 DONE_SUFFIX: Final = ".done"
 RUN_SUFFIX: Final = ".run"
 NEW_SUFFIX: Final = ".new"
+TRANSACTIONAL_SUFFIX: Final = ".json"
 MEMBER_SUFFIX: Final = ".member"
 WORKER_SUFFIX: Final = ".worker"
 
@@ -76,10 +78,15 @@ def transactional_directory(broker_directory: str) -> str:
     return os.path.join(broker_directory, "transactional")
 
 
+def transactional_files(transactional_directory: str, names: Iterable[str]) -> list[str]:
+    """The files among what is in the directory, but those that are just being written."""
+    return [os.path.join(transactional_directory, name) for name in names if name.endswith(TRANSACTIONAL_SUFFIX)]
+
+
 def transactional_file(transactional_directory: str, transactional_id: str) -> str:
     """Named by a digest: a transactional id may hold any characters, and more than a file name may."""
     digest = hashlib.sha256(transactional_id.encode()).hexdigest()
-    return os.path.join(transactional_directory, digest + ".json")
+    return os.path.join(transactional_directory, digest + TRANSACTIONAL_SUFFIX)
 
 
 def sessions_directory(store: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from warren.broker.producer_ids import ProducerIds
 from warren.broker.transactions.identities import Identities, Identity
 from warren.broker.transactions.states import State
 from warren.broker.transactions.transactional import Transactional
+from warren.config import TRANSACTIONAL_IDS_LOOK_S
 from warren.transaction.states import State as Stored
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Transactions:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._ids = ProducerIds(broker.store.filesystem, broker.store.path)
-        self._identities = Identities(broker.store.filesystem, broker.store.path, self._ids)
+        self._identities = Identities(broker.store.filesystem, broker.store.path, self._ids, broker.store.clock)
         self._producers: dict[str, Transactional] = {}
         self._loading: dict[str, asyncio.Future[None]] = {}
 
@@ -36,13 +37,15 @@ class Transactions:
         """The producer of this id; None where nobody has had it."""
         return (await self._found(transactional_id, None))[0]
 
-    async def open(self, transactional_id: str, timeout_ms: int) -> tuple[Transactional, bool]:
-        """The producer of this id, and whether it was made just now."""
-        found, is_new = await self._found(transactional_id, timeout_ms)
+    async def open(self, transactional_id: str, timeout_ms: int, user: str) -> tuple[Transactional, bool]:
+        """The producer of this id, and whether it was made just now, for this user."""
+        found, is_new = await self._found(transactional_id, timeout_ms, user)
         assert found is not None
         return found, is_new
 
-    async def _found(self, transactional_id: str, timeout_ms: int | None) -> tuple[Transactional | None, bool]:
+    async def _found(
+        self, transactional_id: str, timeout_ms: int | None, user: str = ""
+    ) -> tuple[Transactional | None, bool]:
         while (known := self._producers.get(transactional_id)) is None:
             loading = self._loading.get(transactional_id)
             if loading is not None:
@@ -50,7 +53,7 @@ class Transactions:
                 continue
             loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
             try:
-                identity, state, is_new = await self._broker.in_thread(self._load, transactional_id, timeout_ms)
+                identity, state, is_new = await self._broker.in_thread(self._load, transactional_id, timeout_ms, user)
             finally:
                 del self._loading[transactional_id]
                 loading.set_result(None)
@@ -61,10 +64,10 @@ class Transactions:
             return made, is_new
         return known, False
 
-    def _load(self, transactional_id: str, timeout_ms: int | None) -> tuple[Identity | None, State, bool]:
+    def _load(self, transactional_id: str, timeout_ms: int | None, user: str) -> tuple[Identity | None, State, bool]:
         identity = self._identities.find(transactional_id)
         if identity is None:
-            made = None if timeout_ms is None else self._identities.make(transactional_id, timeout_ms)
+            made = None if timeout_ms is None else self._identities.make(transactional_id, timeout_ms, user)
             return made, State.EMPTY, True
         if not identity.is_open:
             return identity, State.ABORTED if identity.transaction else State.EMPTY, False
@@ -75,6 +78,38 @@ class Transactions:
         fenced = self._identities.raised(identity, timeout_ms=identity.timeout_ms, previous_epoch=identity.epoch)
         self._identities.keep(fenced)
         return fenced, State.EMPTY, False
+
+    # --- Ids that nobody uses ---
+
+    async def watch(self) -> NoReturn:
+        """Forgets, again and again, ids that were not used for as long as the settings say."""
+        while True:
+            await self.expire()
+            await asyncio.sleep(TRANSACTIONAL_IDS_LOOK_S)
+
+    async def expire(self) -> int:
+        """Forgets ids that were not used for as long as the settings say; how many."""
+        now_ms = self._broker.store.clock.now_ns() // 1_000_000
+        before_ms = now_ms - round(self._broker.settings.transactional_id_s * 1000)
+        count = 0
+        for transactional_id in await self._broker.in_thread(self._identities.unused, before_ms):
+            count += await self._forgot(transactional_id, before_ms)
+        if count:
+            LOGGER.info("%d transactional ids were not used for long, and are forgotten", count)
+        return count
+
+    async def _forgot(self, transactional_id: str, before_ms: int) -> bool:
+        known = self._producers.get(transactional_id)
+        if transactional_id in self._loading or (known is not None and not known.is_idle):
+            return False
+        # While it is removed nobody finds it: who asks for it waits, and finds what is on disk then.
+        loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
+        self._producers.pop(transactional_id, None)
+        try:
+            return await self._broker.in_thread(self._identities.forget, transactional_id, before_ms)
+        finally:
+            del self._loading[transactional_id]
+            loading.set_result(None)
 
     def stop(self) -> None:
         """Time stands still: what is open is aborted when the store closes."""

@@ -39,7 +39,7 @@ async def init_producer_id(call: Call, request: Fields) -> Values:
             return {"error_code": Code.INVALID_REQUEST, **refused}
         if not 0 < timeout_ms <= KAFKA_TRANSACTION_TIMEOUT_S_MAX * MS:
             return {"error_code": Code.INVALID_TRANSACTION_TIMEOUT, **refused}
-        producer, is_new = await call.broker.transactions.open(transactional_id, timeout_ms)
+        producer, is_new = await call.broker.transactions.open(transactional_id, timeout_ms, _owner(call))
         if not is_new:
             error = await producer.init(timeout_ms, request.producer_id, request.producer_epoch)
             if error is not Code.NONE:
@@ -50,6 +50,11 @@ async def init_producer_id(call: Call, request: Fields) -> Values:
     except WarrenError as error:
         return {"error_code": code_of(error), **refused}
     return {"producer_id": producer.identity.producer_id, "producer_epoch": producer.identity.epoch}
+
+
+def _owner(call: Call) -> str:
+    """Whose a new transactional id is; nobody's if no user logs in."""
+    return call.peer.user if call.broker.settings.sasl else ""
 
 
 async def _for_producer(

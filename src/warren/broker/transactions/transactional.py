@@ -51,6 +51,11 @@ class Transactional:
             return Code.INVALID_PRODUCER_ID_MAPPING
         return Code.NONE if epoch == self.identity.epoch else Code.PRODUCER_FENCED
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no transaction, and nothing is waited for."""
+        return not self._is_changing and self.state in (State.EMPTY, State.COMMITTED, State.ABORTED)
+
     # --- Who it is ---
 
     async def init(self, timeout_ms: int, producer_id: int, epoch: int) -> Code:

@@ -197,6 +197,8 @@ class SimulatedFileSystem:
     those that only let go of something. `size_max` bounds the sum of all file lengths.
     """
 
+    is_read_only = False
+
     def __init__(self, *, seed: int = 0, map_capacity: int = MAP_CAPACITY_DEFAULT, size_max: int | None = None) -> None:
         self.random = Random(seed)
         self.holders: dict[int, SimulatedLock] = {}

@@ -25,7 +25,7 @@ from warren.transaction.transaction import Transaction
 
 RESIDENT = {"after_fork", "file_count", "rest"}
 INSIDE = {
-    Store: RESIDENT | {"check_open", "new_settings", "note_owner", "opened_topic", "refresh_topic"},
+    Store: RESIDENT | {"check_open", "check_writable", "new_settings", "note_owner", "opened_topic", "refresh_topic"},
     Topic: {"check_body", "check_bodies", "clock", "differs", "filesystem", "logs", "route", "see_partitions"}
     | {"check_takes_puts", "take_settings"},
     Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "spill"}

@@ -47,7 +47,7 @@ def list_dead(
     is_json: AsJson = False,
 ) -> None:
     """Show the messages that failed too often and were not put back: where they come from, and why they died."""
-    with target.open() as opened:
+    with target.open_to_read() as opened:
         names = opened.topics() if topic is None else [topic]
         found = chain.from_iterable(opened.existing_topic(name).dead_letters(group) for name in names)
         some = list(islice(found, limit + 1))

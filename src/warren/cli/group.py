@@ -41,7 +41,7 @@ app = typer.Typer(
 @at_store
 def list_groups(target: Target, topic: EveryTopicArgument = None, is_json: AsJson = False) -> None:
     """Show the groups, their mode, and how many messages they have not done with."""
-    with target.open() as opened:
+    with target.open_to_read() as opened:
         groups = list(facts_of_groups(opened, topic))
     if is_json:
         write_json([to_json(facts) for facts in groups])
@@ -58,7 +58,7 @@ def lag(
     is_json: AsJson = False,
 ) -> None:
     """Show how far behind the groups are in each partition: what was put, and is not done with."""
-    with target.open() as opened:
+    with target.open_to_read() as opened:
         groups = list(facts_of_groups(opened, topic, group))
     if is_json:
         write_json(lag_rows(groups))

@@ -22,6 +22,7 @@ from warren.cli.store import (
     USER_VARIABLE,
     StoreOption,
     open_store,
+    open_to_read,
     require_store,
 )
 from warren.config import PASSWORD_SIZE_MAX
@@ -45,6 +46,10 @@ class Target(Protocol):
         """The store; where it is a directory, as `open_store` opens it."""
         ...
 
+    def open_to_read(self, *, keeps: bool = False) -> AnyStore:
+        """The store, for a command that changes nothing; if it is a directory, as `open_to_read` opens it."""
+        ...
+
     def files(self, what: str) -> str:
         """The directory of the store, for `what` works on files alone; BadInput where it is behind a broker."""
         ...
@@ -65,6 +70,9 @@ class Directory:
 
     def open(self, *, creates: bool = False, keeps: bool = False) -> warren.Store:
         return open_store(self.path, creates=creates, keeps=keeps)
+
+    def open_to_read(self, *, keeps: bool = False) -> warren.Store:
+        return open_to_read(self.path, keeps=keeps)
 
     def files(self, what: str) -> str:
         return self.path
@@ -94,6 +102,9 @@ class Broker:
         return warren.connect(
             self.address, timeout=self.timeout_s, wait=self.wait_s, tls=tls, user=self.user, password=self.password
         )
+
+    def open_to_read(self, *, keeps: bool = False) -> RemoteStore:
+        return self.open(keeps=keeps)
 
     def files(self, what: str) -> str:
         raise BadInput(f"{what} works on the files of a store: name its directory with --store, where they are")

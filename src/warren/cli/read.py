@@ -85,7 +85,7 @@ def read(
     tag_filter = TagFilter.parse(tag) if tag is not None else None
     if is_following and until is not None:
         raise BadInput("--follow has no end: give it without --until")
-    with target.open(keeps=is_following) as opened:
+    with target.open_to_read(keeps=is_following) as opened:
         found = opened.existing_topic(topic)
         now_us = SYSTEM_CLOCK.now_ns() // 1000
         since_us, until_us = (None if text is None else moment_us(text, now_us) for text in (since, until))

@@ -44,7 +44,7 @@ def list_scheduled(
     is_json: AsJson = False,
 ) -> None:
     """Show what waits, by the time it is due."""
-    with target.open() as opened:
+    with target.open_to_read() as opened:
         names = opened.topics() if topic is None else [opened.existing_topic(topic).name]
         merged = heapq.merge(*(_entries(opened, name, limit + 1) for name in names), key=lambda entry: entry.due_us)
         entries = list(islice(merged, limit + 1))

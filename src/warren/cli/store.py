@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Annotated, Final
 
@@ -12,6 +13,8 @@ from warren.cli.failure import complain_of_duties
 from warren.errors import NotAStore
 from warren.queue import store_paths
 
+READ_ONLY_ERRORS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What the system says to a user who may not write."""
 CATCH_UP_S_MAX: Final = 10.0
 """How long a command waits at most for what became due while the store was closed."""
 STORE_DEFAULT: Final = "data"
@@ -33,6 +36,19 @@ def open_store(path: str, *, creates: bool = False, keeps: bool = False) -> warr
     while not keeps and store.keep() <= 0 and store.clock.steady_s() < deadline_s:
         pass
     return store
+
+
+def open_to_read(path: str, *, keeps: bool = False) -> warren.Store:
+    """The store in `path`, for a command that changes nothing: also if this user may only read it.
+
+    If this user may write it, it is opened as for other commands, so that what is due is delivered first.
+    """
+    try:
+        return open_store(path, keeps=keeps)
+    except OSError as error:
+        if error.errno not in READ_ONLY_ERRORS:
+            raise
+    return warren.open(path, read_only=True)
 
 
 def is_store(path: str) -> bool:

@@ -96,7 +96,7 @@ def create(
 @at_store
 def list_topics(target: Target, is_json: AsJson = False) -> None:
     """Show every topic."""
-    with target.open() as opened:
+    with target.open_to_read() as opened:
         topics = [described_or_damaged(opened, name) for name in opened.topics()]
     if is_json:
         write_json([facts.to_json() for facts in topics])
@@ -108,7 +108,7 @@ def list_topics(target: Target, is_json: AsJson = False) -> None:
 @at_store
 def describe(target: Target, topic: TopicArgument, is_json: AsJson = False) -> None:
     """Show the settings, the partitions and the groups of a topic."""
-    with target.open() as opened:
+    with target.open_to_read() as opened:
         _show(opened.existing_topic(topic), is_json=is_json)
 
 

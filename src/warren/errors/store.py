@@ -25,6 +25,16 @@ class NotAStore(StoreError):
         self.path, self.reason = path, reason
 
 
+class ReadOnlyStore(StoreError):
+    """Something was to be changed in a store that was opened for reading alone. Nothing was changed."""
+
+    code = "read_only_store"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the store {path} was opened with read_only=True: nothing can be changed in it")
+        self.path = path
+
+
 class CorruptSettings(StoreError):
     """A file of settings cannot be read."""
 

@@ -13,6 +13,7 @@ from warren.queue.group_settings import GroupSettings, read_settings
 from warren.queue.membership import Membership
 from warren.queue.names import checked_name
 from warren.queue.positions import stored_position
+from warren.queue.put_back import seen_leases
 
 if TYPE_CHECKING:
     from warren.queue.topic import Topic
@@ -65,8 +66,7 @@ def describe_group(topic: Topic, group: str) -> GroupDescription:
         members = Membership(topic.store, store_paths.group_directory(topic.directory, group)).living()
         partitions = [_stream_partition(topic, group, number) for number in range(topic.partition_count)]
     else:
-        with topic.group(group, mode="queue") as opened:
-            leased, lag = opened.in_flight(), opened.lag()
+        leased, lag = _queue_standing(topic, group)
         partitions = [
             GroupPartition(partition=number, next=None, end=topic.partition(number).end, behind=behind)
             for number, behind in sorted(lag.items())
@@ -74,6 +74,21 @@ def describe_group(topic: Topic, group: str) -> GroupDescription:
     return GroupDescription(
         topic=str(topic.name), group=group, settings=settings, members=members, leased=leased, partitions=partitions
     )
+
+
+def _queue_standing(topic: Topic, group: str) -> tuple[int, dict[int, int]]:
+    """How many messages of a queue group are leased, and by partition how many are not done with."""
+    if not topic.filesystem.is_read_only:
+        # Opening the group also frees what workers held that died, and begins in partitions that were added.
+        with topic.group(group, mode="queue") as opened:
+            return opened.in_flight(), opened.lag()
+    leases = seen_leases(topic, group)
+    lag = {
+        partition: max(0, log.end - max(leases.next.get(partition, 0), log.first))
+        + len(leases.outstanding.get(partition, ()))
+        for partition, log in enumerate(topic.logs)
+    }
+    return sum(bool(lease.owner) for found in leases.outstanding.values() for lease in found.values()), lag
 
 
 def _stream_partition(topic: Topic, group: str, number: int) -> GroupPartition:

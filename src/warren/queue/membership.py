@@ -57,7 +57,7 @@ class Membership:
                 is_alive[member.session] = session.is_alive(member.session)
             if is_alive[member.session]:
                 found.append(member.id)
-            else:
+            elif not filesystem.is_read_only:
                 self._remove(os.path.join(self._directory, name))
         return sorted(found)
 

@@ -45,6 +45,11 @@ class PutBack:
 
 def put_back(topic: Topic, group: str) -> PutBack:
     """What was put back of the letters of a group of `topic`."""
+    return PutBack(seen_leases(topic, group))
+
+
+def seen_leases(topic: Topic, group: str) -> Leases:
+    """What the ledger of a queue group says now. Nothing is made or changed for this."""
     leases = Leases(Backoff(0, 0))
     directory = store_paths.leases_directory(store_paths.group_directory(topic.directory, group))
     if topic.filesystem.exists(directory):
@@ -53,7 +58,7 @@ def put_back(topic: Topic, group: str) -> PutBack:
             ledger.look()
         finally:
             ledger.close()
-    return PutBack(leases)
+    return leases
 
 
 def put_back_parts(topic: Topic, group: str) -> list[PutBackPart]:

@@ -75,3 +75,15 @@ class Session:
             # Closed, not released: the parent holds the same lock, and keeps it.
             lock.close()
             self._begin()
+
+
+class Onlooker(Session):
+    """Sees which sessions of a store are alive, without being one: for an opening that may only read."""
+
+    def _begin(self) -> None:
+        self.id, self._lock = "", None
+
+    def is_alive(self, id: str) -> bool:
+        """Whether the session `id` is open in some process. What a dead one left is left to others."""
+        path = store_paths.session_path(self._directory, id)
+        return self._filesystem.exists(path) and not self._filesystem.lock(path).try_acquire()

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, Unpack
 
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
-from warren.errors import CorruptSettings, IsAQueue, NoSuchTopic, NotAQueue, NotAStore, StoreClosed
+from warren.errors import CorruptSettings, IsAQueue, NoSuchTopic, NotAQueue, NotAStore, ReadOnlyStore, StoreClosed
 from warren.queue import store_paths
 from warren.queue.batching import Batching, BatchingOptions
 from warren.queue.codec import Codec, codec_of
@@ -23,12 +23,12 @@ from warren.queue.keeper import Keeper
 from warren.queue.mover import Mover
 from warren.queue.names import checked_name
 from warren.queue.renewal import Renewals
-from warren.queue.session import Session
+from warren.queue.session import Onlooker, Session
 from warren.queue.settings import TopicSettings, check_known
 from warren.queue.shared_lock import SharedLock
 from warren.queue.topic import Topic
 from warren.queue.wakeup import Wakeup
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
+from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, ReadOnlyFileSystem, remove_tree
 from warren.storage.residents import process_residents
 
 TOPIC_KIND: Final = "topic"
@@ -41,6 +41,9 @@ class Store:
 
     `defaults` are settings for topics that are made through this opening. With `keeps` a thread of this process
     delivers what is due and retires what is old; without, `keep()` does when it is called.
+
+    Opened with `read_only` it changes nothing, and works in a directory that this process may only read; what would
+    change something raises ReadOnlyStore.
     """
 
     def __init__(
@@ -49,11 +52,14 @@ class Store:
         *,
         defaults: Mapping[str, Any] | None = None,
         keeps: bool = True,
+        create: bool = True,
+        read_only: bool = False,
         filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.path = os.path.abspath(os.fspath(path))
-        self.filesystem, self.clock = filesystem, clock
+        self.is_read_only, self.clock = read_only, clock
+        self.filesystem = filesystem = ReadOnlyFileSystem(filesystem, self.path) if read_only else filesystem
         self._defaults = dict(defaults or {})
         check_known(self._defaults)
         TopicSettings(**self._defaults)
@@ -64,10 +70,19 @@ class Store:
         """The partitions of a topic in which the position of a group depends on a transaction that nobody decided."""
         self.settle: Callable[[], None] = _nothing
         """Finishes what sessions that died had committed: called, without any lock, before what they held is freed."""
+        if read_only or not create:
+            self._require()
         self.lock = self._found_lock()
         with self.lock:
             self.id = find_or_make_id(filesystem, self.path)
-        self.session = Session(filesystem, store_paths.sessions_directory(self.path))
+        self.session = (Onlooker if read_only else Session)(filesystem, store_paths.sessions_directory(self.path))
+        if not read_only:
+            self._begin_duties(keeps)
+        process_residents().register(self)
+
+    def _begin_duties(self, keeps: bool) -> None:
+        """From now on this opening takes its part in what all of them do together."""
+        filesystem, clock = self.filesystem, self.clock
         self.session.sweep()
         self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
         self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
@@ -75,7 +90,14 @@ class Store:
         self.keeper.add(self._retire)
         self.mover = Mover(self)
         self.keeper.add(self.mover.run)
-        process_residents().register(self)
+
+    def _require(self) -> None:
+        """Raises NotAStore, which says what is there instead, if there is no store."""
+        if not self.filesystem.exists(self.path):
+            raise NotAStore(self.path, "there is no such directory")
+        if not self.filesystem.exists(store_paths.store_file(self.path)):
+            other = "it is another directory, without a store.json"
+            raise NotAStore(self.path, other if os.path.isdir(self.path) else "it is a file")
 
     def _found_lock(self) -> SharedLock:
         if not self.filesystem.exists(self.path):
@@ -93,6 +115,12 @@ class Store:
         """StoreClosed where it was closed."""
         if self.is_closed:
             raise StoreClosed(self.path)
+
+    def check_writable(self) -> None:
+        """Raises StoreClosed if the store was closed, and ReadOnlyStore if it was opened for reading alone."""
+        self.check_open()
+        if self.is_read_only:
+            raise ReadOnlyStore(self.path)
 
     # --- Topics ---
 
@@ -200,7 +228,7 @@ class Store:
 
     def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
         """Change settings of a topic; the settings it has now."""
-        self.check_open()
+        self.check_writable()
         checked_name("topic", name)
         with self._mutex:
             with self.lock:
@@ -229,6 +257,7 @@ class Store:
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with its messages, groups and what is parked for it, for every process."""
+        self.check_writable()
         topic = self.existing_topic(name)
         with self._mutex, self.lock:
             parkings = topic.delay.parkings()
@@ -266,6 +295,7 @@ class Store:
         a pickle runs code that its writer chose: use it only if you trust everyone who can open the queue.
         """
         found = codec_of(codec)
+        self.check_writable()
         if not self.has_topic(name):
             settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
         topic = self._topic(name, None, settings, QUEUE_KIND)
@@ -282,7 +312,7 @@ class Store:
 
     def keep(self) -> float:
         """Do what is due now; after how many seconds there is more to do."""
-        self.check_open()
+        self.check_writable()
         return min(self.renewals.run(), self.keeper.keep())
 
     def _retire(self) -> float:
@@ -307,9 +337,10 @@ class Store:
         """Close all topics. Closing twice does no harm."""
         if self.is_closed:
             return
-        self.renewals.stop()
-        self.keeper.stop()
-        self.mover.stop()
+        if not self.is_read_only:
+            self.renewals.stop()
+            self.keeper.stop()
+            self.mover.stop()
         with self._mutex:
             self.is_closed = True
             for topic in self._topics.values():
@@ -317,7 +348,8 @@ class Store:
             self._topics.clear()
             self.session.close()
             self.lock.close()
-            self.wakeup.close()
+            if not self.is_read_only:
+                self.wakeup.close()
 
     # --- As a resident of the process: told when it forks, asked for no files ---
 
@@ -331,10 +363,12 @@ class Store:
         if not self.is_closed:
             self.lock.after_fork()
             self.session.after_fork()
-            self.mover.after_fork()
+            if not self.is_read_only:
+                self.mover.after_fork()
             for topic in self._topics.values():
                 topic.delay.after_fork()
-            self.keeper.after_fork()
+            if not self.is_read_only:
+                self.keeper.after_fork()
 
     def __enter__(self) -> Self:
         return self

@@ -80,7 +80,8 @@ class Topic:
         self._partition_count = settings.partitions
         # No body is small enough for a queue's topic. So the check of the size, which every put makes, refuses the put
         # at no further cost, and only then `check_takes_puts` is asked for the reason.
-        self.put_size_max = NO_PUTS if self.is_queue else settings.message_size_max
+        takes_none = self.is_queue or self.store.is_read_only
+        self.put_size_max = NO_PUTS if takes_none else settings.message_size_max
         if closing:
             with self.delay.standing_still():
                 self.delay.close()
@@ -287,7 +288,8 @@ class Topic:
         return places
 
     def check_takes_puts(self) -> None:
-        """Raises IsAQueue if only a durable queue may put into the topic."""
+        """Raises IsAQueue if only a durable queue may put into the topic, and ReadOnlyStore if nobody may here."""
+        self.store.check_writable()
         if self.is_queue:
             raise IsAQueue(str(self.name))
 
@@ -336,6 +338,7 @@ class Topic:
 
     def cancel(self, handle_id: str) -> bool:
         """Cancel a delayed message by the id of its handle. True: it will never be delivered; False: too late."""
+        self.store.check_writable()
         return self.delay.cancel(handle_id)
 
     # --- Reading by place and time ---
@@ -380,7 +383,7 @@ class Topic:
         one. What is not given stays as the group has it. Raises SettingsDiffer if the group exists and has another
         mode, or other settings than those given: `configure_group` changes them.
         """
-        self.store.check_open()
+        self.store.check_writable()
         member = open_group(self, name, mode, options)
         self._members.add(member)
         return member
@@ -411,7 +414,7 @@ class Topic:
         Members of a stream group that are at work see the change soon, those of a queue group when they open the group
         next. Raises NoSuchGroup if there is none.
         """
-        self.store.check_open()
+        self.store.check_writable()
         return configure_group(self, name, changes)
 
     def describe_group(self, name: str) -> GroupDescription:
@@ -431,7 +434,7 @@ class Topic:
 
     def delete_group(self, name: str) -> None:
         """Remove a group with its positions and leases, for every process; NoSuchGroup where there is none."""
-        self.store.check_open()
+        self.store.check_writable()
         delete_group(self, name)
 
     # --- Keeping house ---
@@ -456,6 +459,7 @@ class Topic:
 
     def retire(self) -> None:
         """Remove the blocks that the settings no longer keep."""
+        self.store.check_writable()
         for log in self.logs:
             log.retire(before=first_to_keep(log, self.settings, self.clock.now_ns() // 1000))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
-from warren.errors import StorageFull, SyncFailed
+from warren.errors import ReadOnlyStore, StorageFull, SyncFailed
 from warren.storage.layout import LOCK_REQUEST
 
 PRIVATE_FILE: Final = 0o600
@@ -68,8 +68,11 @@ class FileSystem(Protocol):
 
     A new `boot_id` means that unsynced bytes may have been lost. The same one does not mean that they are there: a
     snapshot that is mounted, or a disk that dropped out and came back, loses them without a restart of the machine.
+    One that `is_read_only` changes nothing, whatever it is asked for.
     """
 
+    @property
+    def is_read_only(self) -> bool: ...
     def open(self, path: str, *, writable: bool, create: bool = False) -> File: ...
     def lock(self, path: str) -> Lock: ...
     def exists(self, path: str) -> bool: ...
@@ -222,6 +225,8 @@ class PickedFile(SystemFile):
 class SystemFileSystem:
     """The machine's own file systems."""
 
+    is_read_only = False
+
     def open(self, path: str, *, writable: bool, create: bool = False) -> SystemFile:
         return SystemFile(path, writable=writable, create=create)
 
@@ -277,6 +282,114 @@ class PickingFileSystem(SystemFileSystem):
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> PickedFile:
         return PickedFile(path, writable=writable, create=create)
+
+
+class ReadOnlyFile:
+    """A file that is looked at. It can be opened, and mapped, by a process that may only read it."""
+
+    def __init__(self, file: File, root: str) -> None:
+        self.path, self._file, self._root = file.path, file, root
+        self.size, self.read, self.close = file.size, file.read, file.close
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        return self._file.map(length, writable=False)
+
+    def preallocate(self, size: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def truncate(self, size: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def clear(self, start: int, end: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def sync(self) -> None:
+        """What was not written need not be synced."""
+
+    def vouch(self) -> None:
+        """Only a process that may write the file can know that it is whole."""
+
+    def is_vouched(self) -> bool | None:
+        return self._file.is_vouched()
+
+
+class LookedAtLock:
+    """A lock that is looked at and never held, because a process that may only read must not block writers."""
+
+    def __init__(self, path: str, root: str) -> None:
+        self._path, self._root = path, root
+
+    def take(self) -> None:
+        """What is read is whole without it: every file is replaced, or grows, atomically."""
+
+    def release(self) -> None:
+        """It was not taken."""
+
+    def try_acquire(self) -> bool:
+        """Whether no process holds it. It is not held afterwards."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        except PermissionError:
+            # Its process removes it when it ends, so most likely that still lives.
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def holder(self) -> int:
+        return 0
+
+    def note_holder(self, pid: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def close(self) -> None:
+        """No file is open."""
+
+
+class ReadOnlyFileSystem:
+    """Another file system, of which the store at `root` is looked at. Raises ReadOnlyStore for every change."""
+
+    is_read_only = True
+
+    def __init__(self, filesystem: FileSystem, root: str) -> None:
+        self._filesystem, self._root = filesystem, root
+        self.exists, self.names, self.boot_id = filesystem.exists, filesystem.names, filesystem.boot_id
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> ReadOnlyFile:
+        try:
+            return ReadOnlyFile(self._filesystem.open(path, writable=False), self._root)
+        except FileNotFoundError:
+            if create:
+                raise ReadOnlyStore(self._root) from None
+            raise
+
+    def lock(self, path: str) -> LookedAtLock:
+        return LookedAtLock(path, self._root)
+
+    def make_directory(self, path: str, *, is_private: bool = False) -> None:
+        if not self.exists(path):
+            raise ReadOnlyStore(self._root)
+
+    def remove(self, path: str) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def remove_directory(self, path: str) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def replace(self, source: str, target: str) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def sync_directory(self, path: str) -> None:
+        """What was not written need not be synced."""
 
 
 SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()

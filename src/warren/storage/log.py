@@ -106,7 +106,7 @@ class Log:
             raise BadInput("a log opened read_only can be neither exclusive nor repaired")
         level, compression_number = Durability.parse(durability), compression_code(compression)
         files = LogFiles(os.fspath(path), filesystem, clock, process_residents())
-        files.writable = not read_only
+        files.writable = not (read_only or filesystem.is_read_only)
         find_log(files, version, max_block_count)
         if files.has_index():
             files.see_version()
@@ -121,7 +121,7 @@ class Log:
             clock=clock,
             background=background or (process_background() if filesystem is SYSTEM_FILE_SYSTEM else AtOnce()),
         )
-        check_index(files) if read_only else settle(files, commit, force=repair)
+        settle(files, commit, force=repair) if files.writable else check_index(files)
         log = cls(files, commit, Label(topic, partition), clock, compression_number)
         log._is_synced = level.mode == "commit"
         return log

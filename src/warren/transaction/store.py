@@ -11,7 +11,7 @@ from typing import Any, Final
 import warren.queue.store
 from warren.clock import SYSTEM_CLOCK, Clock, Duration
 from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
-from warren.errors import JournalDamaged
+from warren.errors import JournalDamaged, ReadOnlyStore
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.transaction.coordinator import (
     Coordinator,
@@ -42,12 +42,25 @@ class Store(warren.queue.store.Store):
         *,
         defaults: Mapping[str, Any] | None = None,
         keeps: bool = True,
+        create: bool = True,
+        read_only: bool = False,
         filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(path, defaults=defaults, keeps=keeps, filesystem=filesystem, clock=clock)
+        super().__init__(
+            path,
+            defaults=defaults,
+            keeps=keeps,
+            create=create,
+            read_only=read_only,
+            filesystem=filesystem,
+            clock=clock,
+        )
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-        self._coordinator = Coordinator(self)
+        self._own_coordinator: Coordinator | None = None
+        if read_only:
+            return
+        self._own_coordinator = Coordinator(self)
         self.settle = self._coordinator.settle
         self.undecided = self._coordinator.undecided
         try:
@@ -58,6 +71,13 @@ class Store(warren.queue.store.Store):
             self.close()
             raise
         self.keeper.add(self._coordinator.keep)
+
+    @property
+    def _coordinator(self) -> Coordinator:
+        """Decides transactions. Raises ReadOnlyStore if there is none, because nothing may be changed."""
+        if self._own_coordinator is None:
+            raise ReadOnlyStore(self.path)
+        return self._own_coordinator
 
     def transaction(
         self,
@@ -125,14 +145,14 @@ class Store(warren.queue.store.Store):
 
     def producer(self, name: str) -> Producer:
         """The producer `name`, which numbers its puts. ProducerBusy while it is open anywhere."""
-        self.check_open()
+        self.check_writable()
         producer = Producer(self, name)
         self._producers.add(producer)
         return producer
 
     def close(self) -> None:
         """Close all topics and producers. What is open of transactions is aborted. Closing twice does no harm."""
-        if not self.is_closed:
+        if not self.is_closed and not self.is_read_only:
             self.keeper.stop()
             for producer in list(self._producers):
                 producer.close()
@@ -143,14 +163,19 @@ class Store(warren.queue.store.Store):
         super().after_fork()
         for producer in list(self._producers):
             producer.after_fork()
-        if not self.is_closed:
+        if not self.is_closed and not self.is_read_only:
             self._coordinator.after_fork()
 
 
-def open(path: str | os.PathLike[str], *, keeps: bool = True, **defaults: Any) -> Store:
-    """The store in the directory `path`, made where there is none.
+def open(
+    path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, keeps: bool = True, **defaults: Any
+) -> Store:
+    """Returns the store in the directory `path`. It is made if there is none; with create=False that is NotAStore.
+
+    With `read_only` nothing is ever written, so that it works in a directory that this process may only read. What
+    would change something raises ReadOnlyStore. What other processes put is seen; what is due is delivered by others.
 
     `defaults` are settings for topics that are made through this opening, such as durability="os". With `keeps` a
     thread of this process delivers what is due and retires what is old; without, `store.keep()` does.
     """
-    return Store(path, defaults=defaults, keeps=keeps)
+    return Store(path, defaults=defaults, keeps=keeps, create=create, read_only=read_only)

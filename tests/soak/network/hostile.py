@@ -14,6 +14,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks.broker import largest
 from tests.fuzz.attacks import ANSWER_S_MAX, CLOSED, UNREADABLE, Attacker, Login, Wire
 from tests.fuzz.valid import GROUPS, TOPICS, framed
 from tests.soak.network.logins import MALLORY, SOAK
@@ -78,9 +79,11 @@ class Heavy:
 
     def __init__(self, port: int, http_port: int, draw: random.Random) -> None:
         self._port, self._http_port, self._draw = port, http_port, draw
+        self._largest = largest.requests()
         self._kinds: Sequence[Callable[[], None]] = (
             self.large_requests,
-            self.large_requests,
+            self.largest_request,
+            self.largest_request,
             self.partial_frames,
             self.strangers,
             self.half_requests_over_http,
@@ -102,6 +105,16 @@ class Heavy:
             time.sleep(self._draw.random())
         else:
             wire.ask(APIS[key], version, encode_request(key, version, values))
+        wire.close()
+
+    def largest_request(self) -> None:
+        """The largest request of the next API key. Mallory has no right to most of what it names."""
+        asked = next(self._largest, None)
+        if asked is None:
+            self._largest = largest.requests()
+            return
+        wire = self._wire()
+        wire.ask(asked.api, asked.version, asked.body)
         wire.close()
 
     def partial_frames(self) -> None:

@@ -16,6 +16,7 @@ from warren.broker.kafka_errors import Code
 from warren.broker.quotas.entities import PRODUCED, TIME, Entity
 from warren.broker.quotas.file import QuotasFile
 from warren.broker.settings import BrokerSettings
+from warren.broker.statistics import document_of
 from warren.client.store import connect
 from warren.protocol.api import ApiKey
 
@@ -202,12 +203,15 @@ def test_over_http_what_is_over_its_quota_is_refused_with_429_and_health_is_not(
         first = served.ask("GET", "/v1/topics")
         second = served.ask("GET", "/v1/topics")
         health = served.ask("GET", "/healthz")
+        metrics = served.ask("GET", "/metrics").data.decode()
         refused = served.broker.quotas.throttled["ANONYMOUS"][2]
 
     assert (first.status, health.status) == (200, 200)
     assert second.problem == (429, "quota_exceeded")
     assert 1 <= int(second.headers["Retry-After"]) <= 5
     assert refused == 1
+    assert 'warren_quota_refusals_total{user="ANONYMOUS"} 1.0' in metrics
+    assert 'warren_throttled_answers_total{user="ANONYMOUS"} 1.0' in metrics
 
 
 def test_bodies_over_http_count_as_produced_and_consumed(tmp_path: Path) -> None:
@@ -216,6 +220,9 @@ def test_bodies_over_http_count_as_produced_and_consumed(tmp_path: Path) -> None
         served.put("orders", "x" * 5_000)
 
         assert served.ask("GET", "/v1/topics").problem == (429, "quota_exceeded")
+        until(lambda: served.broker.quotas.throttled["ANONYMOUS"][0] == 1)
+        shown = document_of(served.broker, None)["quotas"]
+        assert [(each["user"], each["throttled"], each["refused"]) for each in shown] == [("ANONYMOUS", 1, 1)]
 
 
 def test_a_user_has_no_more_connections_than_its_quota(tmp_path: Path) -> None:

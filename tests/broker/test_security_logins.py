@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.gateway.running import running_http
 from tests.support.simulated_clock import SimulatedClock
@@ -15,6 +16,7 @@ from warren.broker.security.logins import Logins, Tries
 from warren.broker.settings import BrokerSettings
 from warren.client.store import connect
 from warren.config import (
+    BROKER_THREADS,
     LOGIN_DELAY_S_MAX,
     LOGIN_DELAY_S_MIN,
     LOGIN_FAILURES_FREE,
@@ -187,6 +189,19 @@ def test_wrong_passwords_over_kafkas_protocol_are_refused_unlooked_at_and_other_
 
         assert running.broker.metrics.logins_failed == LOGIN_FAILURES_FREE + 1
         assert running.broker.metrics.logins_refused == 2
+
+
+def test_a_login_waits_for_none_of_the_threads_that_do_other_work(tmp_path: Path) -> None:
+    held = threading.Event()
+    with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True)) as running:
+        running.broker.users.create("ann", PASSWORD)
+        for _ in range(2 * BROKER_THREADS):
+            running.broker._threads.submit(held.wait, 30)
+        try:
+            with Caller(running) as caller:
+                assert caller.login("ann", PASSWORD) == 0
+        finally:
+            held.set()
 
 
 def test_over_http_too_many_wrong_passwords_are_answered_with_429(

@@ -225,9 +225,10 @@ def test_who_takes_too_long_to_show_who_they_are_is_cut_off(
 ) -> None:
     monkeypatch.setattr("warren.broker.connection.AUTHENTICATION_S_MAX", 0.1)
 
-    with socket.create_connection((HOST, broker.broker.advertised[1]), PATIENCE_S) as silent:
+    with socket.create_connection((HOST, broker.broker.advertised[1]), PATIENCE_S) as slow:
+        slow.sendall(b"\0")
         try:
-            received = silent.recv(1)
+            received = slow.recv(1)
         except ConnectionResetError:
             received = b""
 

@@ -259,6 +259,17 @@ def test_half_requests_that_take_all_places_shut_nobody_out(served: Http) -> Non
             each.close()
 
 
+def test_connections_that_are_idle_after_a_request_make_room(served: Http) -> None:
+    idle = opened(served, HTTP_CONNECTIONS_MAX, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    try:
+        assert all(each.recv(1000).startswith(b"HTTP/1.1 200 ") for each in idle)
+
+        assert served.ask("GET", MESSAGES).status == 200
+    finally:
+        for each in idle:
+            each.close()
+
+
 def test_health_and_metrics_are_answered_while_requests_under_way_take_all_places(served: Http) -> None:
     request = f"GET {MESSAGES}?number=1000&wait_s=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     waiting = opened(served, HTTP_CONNECTIONS_MAX, request)

@@ -163,7 +163,8 @@ class Gateway:
         if self._broker.is_stopping:
             raise Stopping
         peer = await access.peer_of(head)
-        spending.begin(peer)
+        if not found.route.is_spared:
+            spending.begin(peer)
         query = read_query(found.route, head.query)
         asked = Asked(
             broker=self._broker, peer=peer, row=found.route.row, path=found.path, query=query, is_gone=is_gone

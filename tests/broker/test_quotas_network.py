@@ -221,7 +221,7 @@ def test_bodies_over_http_count_as_produced_and_consumed(tmp_path: Path) -> None
 
         assert served.ask("GET", "/v1/topics").problem == (429, "quota_exceeded")
         until(lambda: served.broker.quotas.throttled["ANONYMOUS"][0] == 1)
-        shown = document_of(served.broker, None)["quotas"]
+        shown = document_of(served.broker)["quotas"]
         assert [(each["user"], each["throttled"], each["refused"]) for each in shown] == [("ANONYMOUS", 1, 1)]
 
 

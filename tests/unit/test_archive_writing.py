@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.broken_batches import broken_batch
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.archives import archived, columns_of, staged_files, verified
 from tests.unit.stores import quick_store
@@ -23,6 +24,7 @@ from warren.spark.archive.staging import Run
 from warren.spark.archive.verification import file_batches
 from warren.spark.catalog import Catalog
 from warren.storage.arrow import SCHEMA
+from warren.storage.kafka_batch import pack_kafka
 
 DAY_NS = 86_400 * 10**9
 
@@ -272,3 +274,26 @@ def test_a_task_says_how_far_it_has_come(tmp_path: Path) -> None:
             after = run.done_count()
 
     assert (before, after) == (0, 100)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_numbers_that_nobody_can_read_are_left_out_and_the_archive_is_whole(tmp_path: Path, at: int) -> None:
+    with quick_store(tmp_path / "s") as store:
+        topic = store.topic("orders")
+        for place in range(3):
+            if place == at:
+                topic.partition(0).append_packed([pack_kafka(broken_batch(5))])
+            topic.put_many([b"good"] * 4)
+
+        archived(tmp_path / "s", tmp_path / "a", "orders")
+        found = verified(tmp_path / "s", tmp_path / "a")
+        topic.partition(0).append_packed([pack_kafka(broken_batch(5))])
+        topic.put(b"last")
+        archived(tmp_path / "s", tmp_path / "a", "orders")
+        later = verified(tmp_path / "s", tmp_path / "a")
+
+        partition = Archive(str(tmp_path / "a")).partition("orders", Catalog(str(tmp_path / "s")).topic_id("orders"), 0)
+        assert partition is not None
+        assert [row[0] for row in read_back(partition, 0, 100)] == [m.number for m in topic.partition(0).read(0)]
+    assert [(part.findings, part.first, part.verified_end) for part in found.partitions] == [([], 0, 17)]
+    assert [(part.findings, part.first, part.verified_end) for part in later.partitions] == [([], 0, 23)]

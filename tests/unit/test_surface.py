@@ -44,7 +44,7 @@ OF_FILES = {
     Store: {"keep"},
     Topic: {"close"},
     Log: {"close", "extension", "inspect", "open", "path", "reader", "readers", "record_size_max", "remove"}
-    | {"remove_reader", "retire", "sync", "verify", "version"},
+    | {"remove_reader", "reopen", "retire", "sync", "verify", "version"},
 }
 MARKED = {"append_many", "append_arrow"}
 """They take a marker, which clients make themselves."""

@@ -29,7 +29,8 @@ class ArchivedFile:
     """The messages of one partition from `first` up to `end`, all of them, in one Parquet file of `size` bytes.
 
     `path` and `staged` are seen from the archive. `crc` is that of the file, `content` those of the columns of its
-    messages. Times are µs since the epoch, and lie in the day `date` in UTC.
+    messages. Times are µs since the epoch, and lie in the day `date` in UTC. `gaps` are the numbers, from one up to
+    another, that the log had and nobody can read, because a client packed them so.
     """
 
     topic: str
@@ -45,6 +46,7 @@ class ArchivedFile:
     content: Mapping[str, str]
     path: str
     staged: str
+    gaps: tuple[tuple[int, int], ...] = ()
 
     @property
     def place(self) -> Place:
@@ -52,7 +54,13 @@ class ArchivedFile:
 
     @property
     def count(self) -> int:
-        return self.end - self.first
+        return self.end - self.first - sum(end - start for start, end in self.gaps)
+
+    def runs(self, start: int) -> list[range]:
+        """The numbers from `start` on that the file has, as runs without a gap."""
+        edges = [self.first, *(number for gap in self.gaps for number in gap), self.end]
+        runs = [range(max(first, start), end) for first, end in zip(edges[::2], edges[1::2], strict=True)]
+        return [run for run in runs if run]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +68,8 @@ class ArchivedFile:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ArchivedFile:
         """What `to_json` gave; what a later release has added is left alone."""
-        return cls(**{field.name: data[field.name] for field in fields(cls)})
+        gaps = tuple((start, end) for start, end in data.get("gaps", ()))
+        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name != "gaps"}, gaps=gaps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

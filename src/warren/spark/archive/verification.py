@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,11 @@ from warren.spark.archive.content import ContentChecksum
 from warren.spark.archive.manifest import ArchivedFile, Manifest, Place
 from warren.spark.archive.shape import CHECKED, shaped
 from warren.spark.archive.staging import located
-from warren.spark.archive.writing import file_checksum
+from warren.spark.archive.writing import file_checksum, joined_runs
 from warren.spark.catalog import Catalog
 from warren.storage import Log
+
+RUNS_SHOWN_MAX: Final = 3
 
 
 class Finding(NamedTuple):
@@ -107,29 +109,25 @@ def _reasons_of_file(path: str, file: ArchivedFile) -> list[str]:
     if crc != file.crc:
         return ["the bytes of the file are not those that were archived"]
     try:
-        content, numbers = _content_of(path, file.first)
+        content, runs = _content_of(path, file.first)
     except (pa.ArrowException, OSError) as error:
         return [f"the file cannot be read: {error}"]
-    if numbers != range(file.first, file.end):
-        return [f"the file has the messages {_range_text(numbers)}, and not {file.first:,} to {file.end - 1:,}"]
+    if runs != file.runs(file.first):
+        return [f"the file has the messages {_runs_text(runs)}, and not {_runs_text(file.runs(file.first))}"]
     return _differences(content.columns(), file.content, "the manifest")
 
 
-def _content_of(path: str, start: int) -> tuple[ContentChecksum, range | None]:
-    """What the messages from `start` on are, and their numbers; None where one does not follow another."""
-    content, first, expected = ContentChecksum(), None, start
-    is_whole = True
+def _content_of(path: str, start: int) -> tuple[ContentChecksum, list[range]]:
+    """What the messages from `start` on are, and their numbers, as runs without a gap."""
+    content, runs = ContentChecksum(), list[range]()
     for batch in file_batches(path):
         numbers = batch.column("offset").to_numpy()
         skipped = int(np.searchsorted(numbers, start))
         batch, numbers = batch.slice(skipped), numbers[skipped:]
         if len(numbers):
-            expected = int(numbers[0]) if first is None else expected
-            first = expected if first is None else first
-            is_whole &= bool((numbers == np.arange(expected, expected + len(numbers))).all())
-            expected += len(numbers)
+            runs = joined_runs(runs, numbers)
             content.add(batch)
-    return content, range(start if first is None else first, expected) if is_whole else None
+    return content, runs
 
 
 def file_batches(path: str, columns: Sequence[str] = CHECKED) -> Iterator[pa.RecordBatch]:
@@ -171,12 +169,9 @@ def _differences(found: Mapping[str, str], expected: Mapping[str, str], where: s
     return [f"{', '.join(names)}: not what {where} has"] if names else []
 
 
-def _range_text(numbers: range | None) -> str:
-    return (
-        "with numbers that do not follow one another"
-        if numbers is None
-        else f"{numbers.start:,} to {numbers.stop - 1:,}"
-    )
+def _runs_text(runs: Sequence[range]) -> str:
+    shown = [f"{run.start:,} to {run.stop - 1:,}" for run in runs[:RUNS_SHOWN_MAX]]
+    return ", ".join(shown) + (" and more" if len(runs) > RUNS_SHOWN_MAX else "") if runs else "of no number"
 
 
 # --- The archive as a whole ---

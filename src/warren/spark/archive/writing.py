@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,17 +35,22 @@ def write_pieces(store: str, archive: str, run: str, pieces: Iterable[Piece]) ->
     for order, piece in enumerate(pieces):
         with catalog.log(piece.topic, piece.partition) as log:
             groups = row_groups(log.scan(piece.first, piece.end))
-            files = 0
+            files, start = 0, piece.first
             while (group := next(groups, None)) is not None:
                 name = archive_paths.staged_path(run, f"{task}-{order}-{files}")
-                with StagedFile(archive, name, piece) as file:
+                with StagedFile(archive, name, piece, start) as file:
                     file.write(group)
                     progress.add(group.num_rows)
                     while not file.is_full and (group := next(groups, None)) is not None:
                         file.write(group)
                         progress.add(group.num_rows)
-                yield file.facts()
-                files += 1
+                    if group is None:
+                        # What nobody can read at the end of the piece is known to be so, and not missing.
+                        file.end = piece.end
+                facts = file.facts()
+                assert not facts.gaps or log.inspect().passed_over, "only what nobody can read is left out"
+                yield facts
+                files, start = files + 1, file.end
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -68,11 +75,12 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 class StagedFile:
     """A Parquet file in the making, closed and synced at the end of its `with`. One thread."""
 
-    def __init__(self, archive: str, name: str, piece: Piece) -> None:
+    def __init__(self, archive: str, name: str, piece: Piece, first: int) -> None:
         self._path, self._name, self._piece = os.path.join(archive, name), name, piece
         self._content = ContentChecksum()
         self._times: list[int] = []
-        self._numbers: list[int] = []
+        self._runs: list[range] = []
+        self._first = self.end = first
         self._sink = pa.OSFile(self._path, "wb")
         self._writer = pq.ParquetWriter(
             self._sink,
@@ -91,7 +99,8 @@ class StagedFile:
     def write(self, group: pa.Table) -> None:
         """Add one row group."""
         numbers, times = group.column("offset"), group.column("timestamp").cast(pa.int64())
-        self._numbers += [numbers[0].as_py(), numbers[-1].as_py()]
+        self._runs = joined_runs(self._runs, numbers.to_numpy())
+        self.end = self._runs[-1].stop
         self._times += [times[0].as_py(), times[-1].as_py()]
         batches = group.to_batches()
         for batch in batches:
@@ -118,8 +127,8 @@ class StagedFile:
             "topic_id": piece.topic_id,
             "partition": piece.partition,
             "date": piece.date,
-            "first": self._numbers[0],
-            "end": self._numbers[-1] + 1,
+            "first": self._first,
+            "end": self.end,
             "count": self._content.count,
             "first_timestamp": self._times[0],
             "last_timestamp": self._times[-1],
@@ -128,7 +137,9 @@ class StagedFile:
 
     def facts(self) -> ArchivedFile:
         """What the manifest says of the file, once it is closed."""
-        piece, first, end = self._piece, self._numbers[0], self._numbers[-1] + 1
+        piece, first, end = self._piece, self._first, self.end
+        edges = [first, *(number for run in self._runs for number in (run.start, run.stop)), end]
+        gaps = tuple(gap for gap in zip(edges[::2], edges[1::2], strict=True) if gap[0] < gap[1])
         size, crc = file_checksum(self._path)
         return ArchivedFile(
             topic=piece.topic,
@@ -144,7 +155,17 @@ class StagedFile:
             content=self._content.columns(),
             path=archive_paths.file_path(piece.topic, piece.partition, piece.date, first, end),
             staged=self._name,
+            gaps=gaps,
         )
+
+
+def joined_runs(runs: Sequence[range], numbers: npt.NDArray[np.int64]) -> list[range]:
+    """The runs without a gap, and behind them those of `numbers`, at least one; a run that goes on is joined."""
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    found = [range(int(part[0]), int(part[-1]) + 1) for part in np.split(numbers, cuts)]
+    if runs and runs[-1].stop == found[0].start:
+        return [*runs[:-1], range(runs[-1].start, found[0].stop), *found[1:]]
+    return [*runs, *found]
 
 
 class Progress:

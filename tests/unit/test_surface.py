@@ -36,7 +36,7 @@ INSIDE = {
     | {"read_within", "unread"},
     QueueGroup: RESIDENT | {"finish", "give_back", "held", "hold", "still_leased"},
     Log: {"append_packed", "block_of", "check_writable", "flag", "markers", "number_at", "packed", "read_page"}
-    | {"recovered_us", "recovery", "standing", "stored"},
+    | {"page", "recovered_us", "recovery", "standing", "stored"},
 }
 """For other modules of Warren."""
 OF_FILES = {

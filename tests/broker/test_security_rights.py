@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -90,6 +91,36 @@ def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: Kind, n
 )
 def test_a_right_is_for_somebody_to_something(tmp_path: Path, given: list[Right], is_allowed: bool) -> None:
     assert may(tmp_path, given, Operation.READ, Kind.TOPIC, "orders") is is_allowed
+
+
+def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(tmp_path: Path) -> None:
+    """The index finds what a look at each right finds."""
+    random = Random(7)
+    names, users = ["a", "ab", "abc", "b", "*"], ["ann", "bob", "*"]
+    given = [
+        right(
+            random.choice([Kind.TOPIC, Kind.GROUP]),
+            random.choice(names),
+            random.choice([Pattern.LITERAL, Pattern.PREFIXED]),
+            random.choice(users),
+            host=random.choice(["*", ANN.host, "10.0.0.2"]),
+            permission=random.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
+            operation=random.choice([Operation.READ, Operation.WRITE]),
+        )
+        for _ in range(12)
+    ]
+    file = RightsFile(str(tmp_path))
+
+    for size in range(len(given)):
+        file.remove(lambda right: True)
+        file.add(given[:size])
+        rights = Rights(file, frozenset(), lambda: 1.0)
+        for kind in (Kind.TOPIC, Kind.GROUP):
+            for name in ("a", "ab", "abcd", "b", "c"):
+                about = [each for each in given[:size] if each.is_for(ANN) and each.is_about(kind, name)]
+                about = [each for each in about if each.operation is Operation.READ]
+                wanted = {each.permission for each in about} == {Permission.ALLOW}
+                assert rights.may(ANN, Operation.READ, kind, name) is wanted
 
 
 def test_who_may_read_may_describe_and_not_the_other_way_round(tmp_path: Path) -> None:

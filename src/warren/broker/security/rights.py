@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
@@ -168,6 +168,30 @@ class RightsFile:
         write_json(self._filesystem, self.path, {"rights": [right.to_json() for right in sorted(rights)]})
 
 
+class _Index:
+    """Rights by user and by what they are about, so that a question looks at few of them however many there are."""
+
+    def __init__(self, rights: Iterable[Right]) -> None:
+        self._rights: dict[tuple[str, Kind, Pattern, str], list[Right]] = {}
+        sizes: dict[Kind, set[int]] = {}
+        for right in rights:
+            self._rights.setdefault((right.principal, right.kind, right.pattern, right.name), []).append(right)
+            if right.pattern is Pattern.PREFIXED:
+                sizes.setdefault(right.kind, set()).add(len(right.name))
+        self._sizes = {kind: sorted(found) for kind, found in sizes.items()}
+
+    def about(self, peer: Peer, kind: Kind, name: str) -> Iterator[Right]:
+        """The rights of the peer that speak of the thing of this kind and name."""
+        named = [(Pattern.LITERAL, name), (Pattern.LITERAL, EVERY)]
+        # No more prefixes than there are sizes of them among the rights.
+        named += [(Pattern.PREFIXED, name[:size]) for size in self._sizes.get(kind, ()) if size <= len(name)]
+        for principal in (USER + peer.user, USER + EVERY):
+            for pattern, part in named:
+                for right in self._rights.get((principal, kind, pattern, part), ()):
+                    if right.is_for(peer):
+                        yield right
+
+
 class Rights:
     """Answers whether somebody may do something. For the event loop's thread alone.
 
@@ -177,7 +201,7 @@ class Rights:
 
     def __init__(self, file: RightsFile, super_users: frozenset[str], now: Callable[[], float]) -> None:
         self.file, self._super_users, self._now = file, super_users, now
-        self._rights: list[Right] = []
+        self._rights = _Index(())
         self._known: dict[tuple[str, str, Operation, Kind, str], bool] = {}
         self._stamp: tuple[int, int] | None = None
         self._look_at = now()
@@ -197,7 +221,7 @@ class Rights:
         return found
 
     def _decided(self, peer: Peer, operation: Operation, kind: Kind, name: str) -> bool:
-        about = [right for right in self._rights if right.is_for(peer) and right.is_about(kind, name)]
+        about = list(self._rights.about(peer, kind, name))
         meant = {operation, Operation.ALL}
         if any(right.permission is Permission.DENY and right.operation in meant for right in about):
             return False
@@ -214,5 +238,5 @@ class Rights:
             stamp = 0, 0
         if stamp != self._stamp:
             self._known.clear()
-            self._rights, self._stamp = [], stamp
-            self._rights = self.file.read()
+            self._rights, self._stamp = _Index(()), stamp
+            self._rights = _Index(self.file.read())

@@ -282,10 +282,11 @@ BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
 BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20
 BROKER_HEAP_STEP_SIZE: Final = 16 << 20
 """How much memory that is free a broker keeps at most, and how much more than it needs it takes at once."""
+BROKER_HEAP_LOOK_S: Final = 1.0
+BROKER_HEAP_LOOK_S_MAX: Final = 60.0
+"""How often it is seen whether it has more than that, and how seldom if nothing came of it."""
 LOG_REOPEN_S: Final = 5.0
 """How often a broker tries to reopen logs that take no puts since a sync failed."""
-BROKER_HEAP_LOOK_S: Final = 1.0
-"""How often it is seen whether it has more than that."""
 BROKER_STOP_S_MAX: Final = 10.0
 BROKER_THREADS: Final = 8
 DOOR_THREADS_MAX: Final = 8

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -407,3 +408,20 @@ def test_bodies_of_http_that_announce_more_than_there_is_are_refused_and_small_o
         assert budget.refusals == 1
         clients.close()
         wait_until(lambda: budget.size == 0)
+
+
+def test_a_connection_that_is_gone_takes_its_buffers_with_it_at_once(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as running:
+        gc.collect()
+        gc.disable()
+        try:
+            with Caller(running) as caller:
+                caller.produce("orders", batch(bytes(100_000)))
+                (connection,) = map(weakref.ref, running.broker.connections)
+            with beginning(running.broker.advertised, 10 * MIB, MIB):
+                wait_until(lambda: running.broker.budget.size == 10 * MIB)
+                unfinished = [weakref.ref(each) for each in running.broker.connections]
+
+            wait_until(lambda: connection() is None and [each() for each in unfinished] == [None] * len(unfinished))
+        finally:
+            gc.enable()

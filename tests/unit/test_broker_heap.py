@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from warren.broker.heap import Heap, anonymous_size, keep_memory
-from warren.config import BROKER_HEAP_KEPT_SIZE_MAX
+from warren.config import BROKER_HEAP_KEPT_SIZE_MAX, BROKER_HEAP_LOOK_S
 
 PAGE_SIZE = 4096
 PROGRAM = """
 import resource
 from warren.broker.heap import Heap, anonymous_size, keep_memory
-from warren.config import BROKER_HEAP_KEPT_SIZE_MAX
+from warren.config import BROKER_HEAP_KEPT_SIZE_MAX, BROKER_HEAP_LOOK_S
 is_kept = keep_memory()
 
 def faults():
@@ -90,7 +90,29 @@ def test_memory_is_given_back_when_it_is_more_than_the_least_and_what_is_held() 
 
     assert not heap.is_due(0)
     assert not heap.is_due(10)
-    assert heap.is_due(4) == (heap._trim is not None)
+    assert heap.is_due(4) == can_trim()
+
+
+def can_trim() -> bool:
+    return Heap()._trim is not None
+
+
+def test_giving_back_is_tried_more_seldom_while_nothing_comes_of_it() -> None:
+    if not can_trim():
+        pytest.skip("this C library gives nothing back")
+    size = 1000 << 20
+    heap = Heap(lambda: size)
+    pauses = []
+
+    for _ in range(8):
+        heap.trim()
+        pauses.append(heap.pause_s)
+    sizes = iter([1000 << 20, 500 << 20])
+    heap._size = lambda: next(sizes)
+    heap.trim()
+
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    assert heap.pause_s == BROKER_HEAP_LOOK_S
 
 
 def test_without_a_word_of_the_system_nothing_is_given_back() -> None:

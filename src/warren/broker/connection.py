@@ -168,6 +168,9 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._patience, self._muted):
             if timer is not None:
                 timer.cancel()
+        # Reader and peer know their connection: in a circle all of them would wait for the collector, buffers included.
+        self._frames.close()
+        self.peer.welcome = lambda *_: None
         self._broker.budget.forget(self)
         for hold in (self._frame, self._unsent):
             if hold is not None:

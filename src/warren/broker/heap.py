@@ -12,7 +12,12 @@ import mmap
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from warren.config import BROKER_HEAP_KEPT_SIZE_MAX, BROKER_HEAP_LOOK_S, BROKER_HEAP_STEP_SIZE
+from warren.config import (
+    BROKER_HEAP_KEPT_SIZE_MAX,
+    BROKER_HEAP_LOOK_S,
+    BROKER_HEAP_LOOK_S_MAX,
+    BROKER_HEAP_STEP_SIZE,
+)
 
 TRIM_THRESHOLD: Final = -1
 TOP_PAD: Final = -2
@@ -65,10 +70,12 @@ class Heap:
     def __init__(self, size: Callable[[], int | None] = anonymous_size) -> None:
         self._size, self._trim = size, _function("malloc_trim")
         self._least = size()
-        """The least that the process had since it last gave memory back: more than that, it has had a use for."""
+        """The least that the process ever had."""
+        self.pause_s = BROKER_HEAP_LOOK_S
+        """How long to wait before the next look: longer and longer while nothing comes of giving back."""
 
     def is_due(self, held_size: int) -> bool:
-        """Whether the process has much more memory than it had, though clients make it hold `held_size` bytes only."""
+        """Whether the process has much more memory than it needs, if clients make it hold `held_size` bytes."""
         size = self._size()
         if size is None or self._least is None or self._trim is None:
             return False
@@ -77,14 +84,15 @@ class Heap:
 
     def trim(self) -> None:
         """Give back what is free. Takes about 0.1 s for 1 GB, in which no other thread gets large memory."""
+        before = self._size() or 0
         self._trim(0)
-        self._least = self._size()
+        # What is in use for something else, such as thousands of topics, cannot be given back.
+        is_vain = before - (self._size() or 0) < BROKER_HEAP_STEP_SIZE
+        self.pause_s = min(2 * self.pause_s, BROKER_HEAP_LOOK_S_MAX) if is_vain else BROKER_HEAP_LOOK_S
 
-    async def watch(
-        self, held_size: Callable[[], int], in_thread: Callable[[Callable[[], None]], Awaitable[None]]
-    ) -> None:
+    async def watch(self, held_size: Callable[[], int], in_thread: InThread) -> None:
         """Give memory back whenever that is due, until cancelled."""
         while True:
-            await asyncio.sleep(BROKER_HEAP_LOOK_S)
+            await asyncio.sleep(self.pause_s)
             if self.is_due(held_size()):
                 await in_thread(self.trim)

@@ -63,6 +63,10 @@ class FrameReader:
         (size,) = INT32.unpack_from(self._small)
         self._receive_large(size, beginning)
 
+    def close(self) -> None:
+        """Nothing more comes: let go of the frame that is not whole, and of whoever admits frames."""
+        self._admit, self._large = None, None
+
     def buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes belong, however many are expected. Never empty. Tell `received` how many came."""
         if self._large is not None:

@@ -138,7 +138,7 @@ CONTROL_SIZE_MAX: Final = 2 << 20
 
 REQUEST_ARRAY_COUNT_MAX: Final = 10_000
 """The most elements of one array of a request, unless the array has a limit of its own: topics, keys, partitions."""
-REQUEST_ELEMENTS_MAX: Final = 50_000
+REQUEST_ELEMENTS_MAX: Final = 20_000
 """The most elements of all arrays that lie within the elements of another array of a request."""
 LOOP_REQUEST_SIZE_MAX: Final = 16 << 10
 """Up to this size a request is decoded on the event loop, and above it by a thread."""

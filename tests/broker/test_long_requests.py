@@ -195,6 +195,34 @@ def test_many_groups_are_described_in_turns_and_each_once(broker: RunningBroker)
     assert [group.group_id for group in answer.groups] == NAMES
 
 
+def test_positions_in_many_topics_are_committed_in_turns(broker: RunningBroker) -> None:
+    part = {"partition_index": 0, "committed_offset": 0}
+    topics = [{"name": name, "partitions": [part]} for name in ["orders", *NAMES]]
+    values = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+
+    with Caller(broker) as caller:
+        turns, answer = turns_taken(broker, lambda: caller.call(ApiKey.OFFSET_COMMIT, 8, values))
+
+    assert turns >= MANY
+    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert codes == {"orders": Code.NONE} | dict.fromkeys(NAMES, Code.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_of_many_groups_those_that_are_there_are_deleted(broker: RunningBroker) -> None:
+    topic = broker.broker.store.topic("orders")
+    topic.group("there").close()
+
+    with Caller(broker) as caller:
+        turns, answer = turns_taken(
+            broker, lambda: caller.call(ApiKey.DELETE_GROUPS, 2, {"groups_names": [*NAMES, "there"]})
+        )
+
+    assert turns >= MANY
+    codes = {row.group_id: row.error_code for row in answer.results}
+    assert codes == dict.fromkeys(NAMES, Code.GROUP_ID_NOT_FOUND) | {"there": Code.NONE}
+    assert topic.groups() == []
+
+
 def test_positions_that_are_asked_for_twice_are_answered_once(broker: RunningBroker) -> None:
     topics = [{"name": "orders", "partition_indexes": [0, 1, 0]}, {"name": "orders", "partition_indexes": [1, 2]}]
 

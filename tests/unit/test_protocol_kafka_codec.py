@@ -13,6 +13,7 @@ from tests.unit.protocol_values import DESCRIBED_HERE, every_version, kafka_clas
 from warren.config import CONTROL_SIZE_MAX
 from warren.errors import KafkaMissing, MalformedRequest, UnsupportedRequest
 from warren.protocol.api import APIS, ApiKey, served
+from warren.protocol.codec import COPIED_SIZE_MAX
 from warren.protocol.kafka_codec import decode_request, decode_response, encode_request, encode_response
 from warren.protocol.own_schemas import OwnKey
 from warren.protocol.schemas import kafka_message
@@ -117,6 +118,18 @@ def test_record_batches_in_a_response_are_not_copied() -> None:
     assert [buffer for buffer in buffers if any(buffer is batch for batch in batches)] == batches
     read = decode_response(ApiKey.SHARE_FETCH, 1, b"".join(buffers))
     assert read.responses[0].partitions[0].records == b"".join(batches)
+
+
+def test_a_large_payload_in_a_response_of_ours_is_not_copied() -> None:
+    payload = bytes(COPIED_SIZE_MAX + 1)
+    record = {"partition": 0, "message_count": 1, "checksum": 0, "payload": payload}
+    values = {"messages": {"records": [record, {**record, "payload": b"small"}]}}
+
+    buffers = encode_response(OwnKey.READ, 0, values)
+
+    assert any(buffer is payload for buffer in buffers)
+    found = decode_response(OwnKey.READ, 0, b"".join(buffers)).messages.records
+    assert [bytes(each.payload) for each in found] == [payload, b"small"]
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 99), (4, 0), (-1, 0)])

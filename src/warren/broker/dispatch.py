@@ -67,10 +67,10 @@ def _handled(call: Call, asked: Fields, handle: Plain) -> Values | Awaitable[Val
 async def _in_turns(call: Call, asked: Fields, rows: RequestRows, refused: Sequence[Values], handle: Plain) -> Values:
     """What `handle` answers to the request, asked piece by piece: other requests are answered in between."""
     answers = []
-    async for piece in call.broker.turns.over(list(rows.pieces(asked))):
+    async for piece in call.broker.turns.over(await call.broker.aside(lambda: list(rows.pieces(asked)))):
         found = _handled(call, piece, handle)
         answers.append(await found if inspect.isawaitable(found) else found)
-    return rows.joined(answers, refused)
+    return await call.broker.aside(rows.joined, answers, refused)
 
 
 async def _encoded(call: Call, values: Awaitable[Values]) -> Answer:

@@ -177,9 +177,9 @@ _ROWS: Final[Mapping[int, RequestRows]] = MappingProxyType(
         ApiKey.OFFSET_COMMIT: _PARTITIONS._replace(is_cut=False),
         ApiKey.TXN_OFFSET_COMMIT: _PARTITIONS._replace(is_cut=False),
         ApiKey.OFFSET_DELETE: _PARTITIONS,
-        # All groups that are stored are looked up once for all that are asked for.
+        # All groups that are stored are looked up once for all that are named.
         ApiKey.DESCRIBE_GROUPS: RequestRows("groups", "groups", is_cut=False),
-        ApiKey.DELETE_GROUPS: RequestRows("groups_names", "results"),
+        ApiKey.DELETE_GROUPS: RequestRows("groups_names", "results", is_cut=False),
         ApiKey.CONSUMER_GROUP_DESCRIBE: _DESCRIBED,
         ApiKey.SHARE_GROUP_DESCRIBE: _DESCRIBED,
         ApiKey.CREATE_ACLS: RequestRows("creations", "results", None),

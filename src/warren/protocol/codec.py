@@ -34,6 +34,8 @@ FIXED_FORMATS: Final[dict[str, str]] = {
 }
 UUID_SIZE: Final = 16
 NO_UUID: Final = bytes(UUID_SIZE)
+COPIED_SIZE_MAX: Final = 64 << 10
+"""Larger values are not copied into the message that carries them."""
 VARINT_SIZE_MAX: Final = 5
 VARINT_END: Final = 0x80
 """From here on a varint takes more than one byte."""
@@ -344,15 +346,18 @@ def bytes_writer(size: Callable[[int], bytes]) -> Write:
     def write(out: bytearray, value: bytes | memoryview | None) -> None:
         if value is None:
             out += size(-1)
+            return
+        out += size(len(value))
+        if len(value) > COPIED_SIZE_MAX and isinstance(out, Out):
+            out.cuts.append((len(out), (value,)))
         else:
-            out += size(len(value))
             out += value
 
     return write
 
 
 class Out(bytearray):
-    """A message that is being written. Record batches in it are left where they lie: `cuts` tells where they go."""
+    """A message that is being written. Large values in it are left where they lie: `cuts` tells where they go."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -45,7 +45,7 @@ async def offset_commit(call: Call, request: Fields) -> Values:
     if generation < 0:
         await call.broker.coordinator.holdings.settled(request.group_id)
     topics = []
-    for topic in request.topics:
+    async for topic in call.broker.turns.over(request.topics):
         partitions = await _committed(call, request.group_id, topic, error, is_member=generation >= 0)
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}

@@ -23,6 +23,7 @@ from warren.config import (
     GROUP_PATTERN_SIZE_MAX,
     GROUP_REBALANCE_S_MAX,
     GROUP_SUBSCRIPTIONS_MAX,
+    LOOP_REQUEST_SIZE_MAX,
 )
 from warren.errors import BadInput, NoSuchTopic
 from warren.protocol.kafka_codec import Fields, Values
@@ -36,7 +37,8 @@ CONSUMER_MEMBER: Final = 1
 async def consumer_group_heartbeat(call: Call, request: Fields) -> Values:
     """The member lives; it is told its epoch, and what it may own where that is news."""
     coordinator, name = call.broker.coordinator, request.group_id
-    said = _said(call, request)
+    is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
+    said = await call.broker.aside(_said, call, request) if is_large else _said(call, request)
     error, message = _error(request, said)
     if error is not Code.NONE:
         return _refused(error, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import Any, Final
 
 from warren.broker.call import Call
@@ -11,6 +12,7 @@ from warren.broker.groups.holding import has_embedded_members
 from warren.broker.groups.membership import CONSUMER, name_error
 from warren.broker.kafka_errors import Code, code_of
 from warren.broker.security.rights import Kind, Operation
+from warren.config import LOOP_ROWS_AT_ONCE
 from warren.errors import NoRight, WarrenError
 from warren.protocol.kafka_codec import Fields, Values
 from warren.queue.group_settings import read_settings
@@ -108,11 +110,19 @@ def _described(call: Call, name: str, *, is_stored: bool) -> dict[str, Any]:
 
 async def delete_groups(call: Call, request: Fields) -> Values:
     """Groups without members are no more, and where they stood is forgotten."""
-    results = [{"group_id": name, "error_code": await _delete(call, name)} for name in request.groups_names]
-    return {"results": results}
+    names: Sequence[str] = request.groups_names
+    # Topics are looked through once for all of many names, most of which cannot be there.
+    known = await call.broker.in_thread(_all_names, call) if len(names) > LOOP_ROWS_AT_ONCE else None
+    turns = call.broker.turns.over(names)
+    return {"results": [{"group_id": name, "error_code": await _delete(call, name, known)} async for name in turns]}
 
 
-async def _delete(call: Call, name: str) -> Code:
+def _all_names(call: Call) -> set[str]:
+    store = call.broker.store
+    return {group for topic in map(store.topic, store.topics()) for group in topic.groups()}
+
+
+async def _delete(call: Call, name: str, known: Set[str] | None) -> Code:
     group = call.broker.coordinator.find(name)
     if name_error(name) is not Code.NONE:
         return Code.INVALID_GROUP_ID
@@ -121,8 +131,10 @@ async def _delete(call: Call, name: str) -> Code:
         return Code.NON_EMPTY_GROUP
     await call.broker.coordinator.holdings.settled(name)
     try:
-        found = await call.broker.in_thread(_topics_with, call, name)
-        return await call.broker.in_thread(_deleted, call, _deletable(call, name, found), name)
+        is_sought = known is None or name in known
+        found = await call.broker.in_thread(_topics_with, call, name) if is_sought else []
+        deletable = _deletable(call, name, found)
+        return await call.broker.in_thread(_deleted, call, deletable, name) if deletable else Code.GROUP_ID_NOT_FOUND
     except NoRight:
         return Code.GROUP_AUTHORIZATION_FAILED
     except WarrenError as failure:
@@ -150,4 +162,4 @@ def _deleted(call: Call, found: list[Topic], group: str) -> Code:
     for topic in found:
         topic.delete_group(group)
         call.broker.positions.drop(topic, group)
-    return Code.NONE if found else Code.GROUP_ID_NOT_FOUND
+    return Code.NONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from typing import Any, Final
 
 from warren.broker.call import Call
@@ -103,7 +103,11 @@ async def add_partitions_to_txn(call: Call, request: Fields) -> Values:
         )
         code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.add(found, set()))
         errors = dict.fromkeys(asked, code)
-    topics = [
+    return {"results_by_topic_v3_and_below": await call.broker.aside(_added, numbers, errors)}
+
+
+def _added(numbers: Mapping[str, Iterable[int]], errors: Mapping[Partition, Code]) -> list[dict[str, Any]]:
+    return [
         {
             "name": name,
             "results_by_partition": [
@@ -113,7 +117,6 @@ async def add_partitions_to_txn(call: Call, request: Fields) -> Values:
         }
         for name, partitions in numbers.items()
     ]
-    return {"results_by_topic_v3_and_below": topics}
 
 
 async def add_offsets_to_txn(call: Call, request: Fields) -> Values:
@@ -131,7 +134,7 @@ async def txn_offset_commit(call: Call, request: Fields) -> Values:
             call, request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
     topics = []
-    for asked in request.topics:
+    async for asked in call.broker.turns.over(request.topics):
         known = frozenset[int]()
         code = error
         if error is Code.NONE:

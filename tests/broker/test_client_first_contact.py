@@ -18,12 +18,13 @@ from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.simulated_clock import SimulatedClock
 from tests.unit.patience import run
+from warren.broker import limited_log
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
 from warren.cli.main import app
 from warren.client.calls import Calls, same
 from warren.client.connection import Connection
-from warren.config import CLIENT_BACKOFF_S_MAX
+from warren.config import CLIENT_BACKOFF_S_MAX, LIMITED_LOG_LINES_MAX
 from warren.errors import (
     BadInput,
     ConnectionLost,
@@ -148,6 +149,18 @@ def test_a_stranger_who_asks_again_is_not_answered_again(secured: RunningBroker)
 def test_a_kafka_client_without_a_user_is_disconnected(secured: RunningBroker) -> None:
     with Caller(secured) as caller, pytest.raises((AssertionError, ConnectionError)):
         caller.call(ApiKey.METADATA, 9, {"topics": None})
+
+
+def test_a_client_that_comes_again_and_again_does_not_fill_the_log(
+    secured: RunningBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_log, "LIMITED_LOG_S", ENDLESS_S)
+    with caplog.at_level(logging.WARNING, "warren.broker"):
+        for _ in range(LIMITED_LOG_LINES_MAX + 10):
+            with Caller(secured) as caller, suppress(AssertionError, ConnectionError):
+                caller.call(ApiKey.METADATA, 9, {"topics": None})
+
+    assert caplog.text.count("this broker wants a user") == LIMITED_LOG_LINES_MAX
 
 
 def test_a_user_at_a_broker_that_wants_none_is_told_so(tmp_path: Path) -> None:

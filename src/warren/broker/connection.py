@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
                     hold.release()
         except ProtocolError as error:
             # What follows cannot be made out, and nobody knows whose answer this would be.
-            LOGGER.warning("connection of %s closed: %s", self.peer, error)
+            self._broker.closings.tell("connection of %s closed: %s", self.peer, error)
             if hold is not None:
                 hold.release()
             self.abort()
@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, request: Request, error: WarrenError) -> None:
         """A request that has no answer its client would understand."""
-        LOGGER.warning("connection of %s closed: %s", self.peer, error)
+        self._broker.closings.tell("connection of %s closed: %s", self.peer, error)
         self._broker.metrics.failed(request.api_key if self._broker.serves(request.api_key) else UNKNOWN_KEY)
         self.abort()
 

@@ -153,7 +153,7 @@ def refusal_to_stranger(call: Call) -> Answer:
         raise error
     served(key, version)
     session.is_told = True
-    LOGGER.warning("%s was not answered: %s", call.peer, error)
+    call.broker.closings.tell("%s was not answered: %s", call.peer, error)
     return encode_response(key, version, {"error": error_values(error)})
 
 
@@ -232,7 +232,7 @@ def failed_login(broker: Broker, peer: Peer, user: str, error: WarrenError) -> W
         LOGGER.error("users cannot be read: %s", error)
     # A name that is no user's is not shown, because people type passwords in the place of names.
     tried = f"user {user!r}" if broker.users.is_known(user) else "an unknown user"
-    LOGGER.warning("authentication failed: %s from %s:%d", tried, peer.host, peer.port)
+    broker.failed_logins.tell("authentication failed: %s from %s:%d", tried, peer.host, peer.port)
     return AuthenticationFailed()
 
 

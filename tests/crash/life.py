@@ -90,7 +90,12 @@ class Life:
         return {
             "append": lambda: partial(self.world.append, self._draw_message()),
             "append_many": lambda: partial(self.world.append_many, self._draw_batch()),
-            "retire": lambda: partial(self.world.retire, self._draw_number(), exactly=self.random.random() < 0.5),
+            "retire": lambda: partial(
+                self.world.retire,
+                self._draw_number(),
+                exactly=self.random.random() < 0.5,
+                rolls=self.random.random() < 0.5,
+            ),
             "commit": lambda: partial(
                 self.world.commit_reader, self.random.choice(list(READERS)), self.random.randint(1, 20)
             ),

@@ -63,6 +63,8 @@ SETUPS = st.one_of(
         max_block_count=st.integers(2, 6),
     ),
 )
+HOW_TO_RETIRE = st.tuples(st.booleans(), st.booleans())
+"""Exactly, and with the last block."""
 MOMENTS = st.one_of(
     st.none(),
     st.builds(Moment, st.just("line"), st.integers(1, 500)),
@@ -105,11 +107,12 @@ class PowerCutMachine(RuleBasedStateMachine):
         batch = [self._suited(sent)] * count
         self._do("append_many", lambda: self.world.append_many(batch), moment, crash, seed)
 
-    @rule(share=st.floats(0, 1), exactly=st.booleans(), moment=MOMENTS, crash=CRASHES, seed=SEED)
-    def retire(self, share: float, exactly: bool, moment: Moment | None, crash: Crash, seed: int) -> None:
+    @rule(share=st.floats(0, 1), how=HOW_TO_RETIRE, moment=MOMENTS, crash=CRASHES, seed=SEED)
+    def retire(self, share: float, how: tuple[bool, bool], moment: Moment | None, crash: Crash, seed: int) -> None:
+        exactly, rolls = how
         log = self.world.log
         before = log.first + int((log.end - log.first) * share)
-        self._do("retire", lambda: self.world.retire(before, exactly=exactly), moment, crash, seed)
+        self._do("retire", lambda: self.world.retire(before, exactly=exactly, rolls=rolls), moment, crash, seed)
 
     @rule(name=st.sampled_from(list(READERS)), limit=st.integers(1, 50), moment=MOMENTS, crash=CRASHES, seed=SEED)
     def commit_reader(self, name: str, limit: int, moment: Moment | None, crash: Crash, seed: int) -> None:

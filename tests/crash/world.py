@@ -194,10 +194,10 @@ class World:
         records = packed_rows([sent._asdict() for sent in batch])
         return records if record_size(records) <= log.record_size_max else None
 
-    def retire(self, before: int, *, exactly: bool) -> None:
-        exactly = exactly and self.setup.version != 1
+    def retire(self, before: int, *, exactly: bool, rolls: bool) -> None:
+        exactly, rolls = exactly and self.setup.version != 1, rolls and self.setup.version != 1
         self.model.first_in_flight = max(self.model.first, before)
-        self.log.retire(before=before, exactly=exactly)
+        self.log.retire(before=before, exactly=exactly, rolls=rolls)
         if not self.disk.is_cut:
             least = before if exactly else self.model.first
             assert least <= self.log.first <= self.model.first_in_flight

@@ -200,6 +200,26 @@ class LogBesideList(RuleBasedStateMachine):
         assert [log.first for log in (self.log, self.other, self.follower)] == [self.first] * 3
         self._check_blocks(self.first)
 
+    @rule(before=st.integers(0, 400), by_other=st.booleans(), exactly=st.booleans())
+    def retire_with_the_last_block(self, before: int, by_other: bool, exactly: bool) -> None:
+        """The last block is ended, whether it goes or not: writers go on in the next one."""
+        log = self.other if by_other else self.log
+        if self.version == 1:
+            with pytest.raises(UnsupportedByVersion):
+                log.retire(before=before, rolls=True)
+            return
+        first = log.retire(before=before, exactly=exactly, rolls=True)
+
+        assert self.first <= first <= max(self.first, before)
+        if before >= len(self.messages) or exactly:
+            assert first == max(self.first, min(before, len(self.messages)))
+        self.first = first
+        if exactly or before >= len(self.messages):
+            self.deleted = max(self.deleted, first)
+        assert [log.first for log in (self.log, self.other, self.follower)] == [self.first] * 3
+        assert not self.log.inspect().blocks or self.log.inspect().blocks[-1].base_number == len(self.messages)
+        self._check_blocks(first)
+
     def _check_blocks(self, first: int) -> None:
         """The log starts with its first block, or within it where something was deleted; no block is left over."""
         assert first < len(self.messages) or not self.messages or first == self.deleted

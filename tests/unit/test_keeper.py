@@ -47,6 +47,22 @@ def test_duties_are_called_when_their_time_has_come(tmp_path: Path) -> None:
     assert calls == ["often", "rarely", "often", "often", "rarely"]
 
 
+def test_a_duty_that_does_not_listen_is_called_at_its_own_times_alone(tmp_path: Path) -> None:
+    clock = SimulatedClock()
+    keeper = new_keeper(tmp_path, clock=clock)
+    calls: list[str] = []
+    keeper.add(noted(calls, "listens", 10.0))
+    keeper.add(noted(calls, "deaf", 10.0), listens=False)
+    keeper.keep()
+
+    keeper.keep(all_of_them=False, is_rung=True)
+    assert calls == ["listens", "deaf", "listens"]
+    clock.sleep(10.0)
+    keeper.keep(all_of_them=False)
+
+    assert calls[3:] == ["listens", "deaf"]
+
+
 def test_a_duty_that_was_removed_is_not_called(tmp_path: Path) -> None:
     keeper = new_keeper(tmp_path)
     calls: list[str] = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.simulated_disk import SimulatedFileSystem
 from tests.unit.fakes import quick_log
-from warren.errors import NumberRetired, TooLarge, UnsupportedByVersion
+from warren.errors import NumberRetired, StorageFull, TooLarge, UnsupportedByVersion
 from warren.storage import START, Log
 from warren.storage.index import FIRST_KEY
 from warren.transaction.store import Store
@@ -73,20 +75,19 @@ def test_it_lasts_when_the_log_is_closed_and_when_its_index_is_rewritten(tmp_pat
         assert (log.recovery, log.first, log.extension["topic"]) == (None, 2, "orders")
 
 
-def test_a_block_of_which_all_is_gone_leaves_the_disk_when_it_is_not_the_last(tmp_path: Path) -> None:
+def test_a_block_of_which_all_is_gone_leaves_the_disk_with_the_next_retirement(tmp_path: Path) -> None:
     with Store(tmp_path, keeps=False) as store:
         topic = store.topic("orders", block_size=4096)
         log = topic.partition(0)
         append(log, PER_BLOCK)
         log.retire(before=PER_BLOCK, exactly=True)
-        topic.retire()
         assert bases(log) == [0]
-        append(log, 1)
-        assert bases(log) == [0, PER_BLOCK]
 
         topic.retire()
 
-        assert (bases(log), log.first) == ([PER_BLOCK], PER_BLOCK)
+        assert (bases(log), log.first, log.end) == ([PER_BLOCK], PER_BLOCK, PER_BLOCK)
+        append(log, 1)
+        assert [message.number for message in log.read(PER_BLOCK)] == [PER_BLOCK]
 
 
 def test_where_nothing_is_to_go_another_writer_is_not_waited_for(tmp_path: Path) -> None:
@@ -159,3 +160,69 @@ def test_version_1_knows_no_such_thing(tmp_path: Path) -> None:
         with pytest.raises(UnsupportedByVersion):
             log.retire(before=5, exactly=True)
         assert log.first == 0
+
+
+# --- The last block ---
+
+
+@pytest.mark.parametrize("durability", ["os", "commit", "interval:1s"])
+def test_the_last_block_goes_and_writers_of_other_processes_go_on_in_the_next(tmp_path: Path, durability: str) -> None:
+    with (
+        quick_log(tmp_path, durability=durability) as log,
+        quick_log(tmp_path, durability=durability) as other,
+        quick_log(tmp_path, read_only=True) as follower,
+    ):
+        for round in range(5):
+            end = log.end
+            append(other, 2)
+            log.append_many([b"x"] * 3)
+            assert [message.number for message in follower.read(end)] == list(range(end, end + 5))
+
+            assert log.retire(before=end + 5, rolls=True) == end + 5
+
+            assert [each.first for each in (log, other, follower)] == [end + 5] * 3
+            assert [each.end for each in (log, other, follower)] == [end + 5] * 3
+            assert bases(log) == [end + 5]
+            assert len(list(tmp_path.glob("*.block"))) == 1
+            # Nothing to end any more.
+            assert log.retire(before=end + 5, rolls=True) == end + 5
+            assert log.inspect().blocks[-1].number == round + 1
+        append(other, 1)
+        append(log, 1)
+        assert [message.number for message in follower.read(25)] == [25, 26]
+    with quick_log(tmp_path) as log:
+        assert (log.first, log.end) == (25, 27)
+
+
+def test_a_last_block_with_messages_to_keep_is_ended_and_kept(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        assert log.retire(before=21, rolls=True) == 20
+        append(log, 1)
+
+        assert bases(log) == [20, 22]
+        assert [message.number for message in log.read(20)] == [20, 21, 22]
+
+
+def test_in_version_1_the_last_block_cannot_be_ended(tmp_path: Path) -> None:
+    with quick_log(tmp_path, version=1) as log:
+        log.append(b"x")
+
+        with pytest.raises(UnsupportedByVersion):
+            log.retire(before=1, rolls=True)
+
+
+@pytest.mark.parametrize("size_max", range(70_000, 280_000, 15_000))
+def test_a_full_disk_while_the_last_block_is_ended_loses_nothing(size_max: int) -> None:
+    disk = SimulatedFileSystem(size_max=1 << 30)
+    log, other = (Log.open("/log", durability="os", filesystem=disk) for _ in range(2))
+    log.append_many([b"%d" % number for number in range(10)])
+    other.append(b"10")
+    disk.size_max = size_max
+
+    with suppress(StorageFull):
+        log.retire(before=5, rolls=True)
+    disk.size_max = 1 << 30
+    receipts = [other.append(b"11"), log.append(b"12")]
+
+    assert [receipt.number for receipt in receipts] == [11, 12]
+    assert [message.body for message in log.read(0)] == [b"%d" % number for number in range(13)]

@@ -19,21 +19,24 @@ LOGGER: Final = logging.getLogger("warren")
 
 
 class Keeper:
-    """Calls each duty when it wants to be called, and all of them whenever the store is rung. Any thread may call."""
+    """Calls each duty when it wants to be called, and those that listen when the store is rung. Any thread may call."""
 
     def __init__(self, wakeup: Wakeup, clock: Clock, *, threaded: bool) -> None:
         self._wakeup, self._clock, self._threaded = wakeup, clock, threaded
-        self._duties: dict[Duty, None] = {}
+        self._duties: dict[Duty, bool] = {}
         self._next_s: dict[Duty, float] = {}
         self._failing: set[Duty] = set()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_stopping = False
 
-    def add(self, duty: Duty) -> None:
-        """Call `duty` from now on. A duty never runs twice at the same time."""
+    def add(self, duty: Duty, *, listens: bool = True) -> None:
+        """Call `duty` from now on. A duty never runs twice at the same time.
+
+        One that does not listen is called at its own times alone: a store may be rung a hundred times a second.
+        """
         with self._mutex:
-            self._duties[duty] = None
+            self._duties[duty] = listens
             if self._threaded and self._thread is None and not self._is_stopping:
                 self._thread = threading.Thread(target=self._run, name="warren-keeper", daemon=True)
                 self._thread.start()
@@ -46,11 +49,15 @@ class Keeper:
             self._next_s.pop(duty, None)
             self._failing.discard(duty)
 
-    def keep(self, *, all_of_them: bool = True) -> float:
+    def keep(self, *, all_of_them: bool = True, is_rung: bool = False) -> float:
         """Call the duties, or those whose time has come; after how many seconds the next one wants to be called."""
         now_s = self._clock.steady_s()
         with self._mutex:
-            duties = [duty for duty in self._duties if all_of_them or self._next_s.get(duty, 0.0) <= now_s]
+            duties = [
+                duty
+                for duty, listens in self._duties.items()
+                if all_of_them or (is_rung and listens) or self._next_s.get(duty, 0.0) <= now_s
+            ]
         for duty in duties:
             if self._is_stopping:
                 break
@@ -82,7 +89,7 @@ class Keeper:
         rung_before = -1
         while not self._is_stopping:
             rung = self._wakeup.value()
-            wait_s = self.keep(all_of_them=rung != rung_before)
+            wait_s = self.keep(all_of_them=False, is_rung=rung != rung_before)
             rung_before = rung
             if wait_s > 0:
                 # Stopping rings as well: then this returns at once.

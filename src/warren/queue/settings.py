@@ -30,7 +30,7 @@ class TopicSettings:
     """How a topic keeps its messages. BadInput for what cannot be.
 
     `retention_age_s`, `retention_bytes` (of each partition) and `retention_consumed` (by every group) each retire
-    whole blocks; None and False retire nothing. `dead_letter` is the topic of what could not be consumed; "" stands
+    messages; None and False retire nothing. `dead_letter` is the topic of what could not be consumed; "" stands
     for `<topic>.dead`.
     """
 

@@ -87,7 +87,7 @@ class Store:
         self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
         self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
         self.renewals = Renewals(clock, threaded=keeps)
-        self.keeper.add(self._retire)
+        self.keeper.add(self._retire, listens=False)
         self.mover = Mover(self)
         self.keeper.add(self.mover.run)
 

@@ -33,7 +33,7 @@ from warren.queue.positions import Where
 from warren.queue.put_back import PutBackPart, put_back_parts
 from warren.queue.queue_group import QueueGroup
 from warren.queue.request import answer, reply_headers, request
-from warren.queue.retention import first_to_keep
+from warren.queue.retention import retire
 from warren.queue.routing import partition_of, rows_by_partition
 from warren.queue.settings import TopicSettings
 from warren.queue.stream_group import StreamGroup
@@ -458,10 +458,10 @@ class Topic:
         return self.store.configure_topic(self.name, changes)
 
     def retire(self) -> None:
-        """Remove the blocks that the settings no longer keep."""
+        """Removes the messages that the settings no longer keep."""
         self.store.check_writable()
         for log in self.logs:
-            log.retire(before=first_to_keep(log, self.settings, self.clock.now_ns() // 1000))
+            retire(log, self.settings, self.clock.now_ns() // 1000)
 
     def differs(self, partitions: int | None, given: Mapping[str, Any]) -> None:
         """SettingsDiffer where the topic was opened with settings that it does not have."""

@@ -401,10 +401,12 @@ class Log:
 
     # --- Keeping house ---
 
-    def retire(self, *, before: int, exactly: bool = False) -> int:
-        """Remove the blocks wholly before `before`; `exactly`: hide the rest before it, too. The first number left."""
+    def retire(self, *, before: int, exactly: bool = False, rolls: bool = False) -> int:
+        """Removes blocks before `before`; `rolls`: the last one ends first; `exactly`: hides what is left before it.
+
+        Returns the first number left."""
         self.check_writable()
-        retire(self._files, self._view, self._commit, before, exactly=exactly)
+        retire(self._files, self._view, self._commit, before, exactly=exactly, rolls=rolls)
         return self.first
 
     def remove(self) -> None:

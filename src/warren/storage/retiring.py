@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.errors import UnsupportedByVersion
+from warren.errors import StorageFull, UnsupportedByVersion
 from warren.storage import paths
 from warren.storage.commit import Commit
 from warren.storage.files import LogFiles
@@ -10,25 +10,55 @@ from warren.storage.view import LogView
 from warren.storage.writer import QueueWriter
 
 
-def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exactly: bool) -> None:
+class _HalfRolled(Exception):
+    """The last block was sealed, and there was no room for the next one."""
+
+    def __init__(self, reason: StorageFull) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exactly: bool, rolls: bool) -> None:
     """Remove the blocks whose messages all come before `before`.
 
     With `exactly`, the messages before it that are left in the first block are deleted as well: no reader sees them any
-    more, and their bytes go with the block, when all of it is behind.
+    more, and their bytes go with the block, when all of it is behind. With `rolls` the last block is ended first, if it
+    has messages: it can go like any other, and new messages go to the next one.
     """
-    if exactly and files.format.version == 1:
-        raise UnsupportedByVersion("deleting messages within a block", 1)
+    if (exactly or rolls) and files.format.version == 1:
+        raise UnsupportedByVersion("deleting messages within a block, or the last block", 1)
     before = max(before, view.first)
-    if not view.sealed_before(before)[1] and not (exactly and before > view.first):
+    rolls = rolls and view.last_count > 0
+    if not view.sealed_before(before)[1] and not (exactly and before > view.first) and not rolls:
         return
     if files.format.version == 1:
         # The first record of the first block is what tells the numbers of all: it must not be lost.
         commit.sync()
-    with commit.changing() as writer:
-        _remove_blocks(files, view, writer, before)
-        before = min(before, view.end)
-        if exactly and before > view.first:
-            writer.move_to(files.rewrite_index(writer.index, first_kept=before))
+    try:
+        with commit.changing() as writer:
+            if rolls:
+                _roll(writer)
+            _remove_blocks(files, view, writer, before)
+            before = min(before, view.end)
+            is_cut = exactly and before > view.first
+            if is_cut or rolls:
+                # A writer in another process takes the log for unchanged if its end is the same, and would go on in the
+                # block that was ended: only a new index makes it look.
+                writer.move_to(files.rewrite_index(writer.index, first_kept=before if is_cut else None))
+    except _HalfRolled as error:
+        raise error.reason from None
+    if rolls:
+        # A block that was ended, and is kept, is soon on disk, as it is when it is full.
+        commit.sync_later()
+
+
+def _roll(writer: QueueWriter) -> None:
+    try:
+        writer.roll()
+    except StorageFull as error:
+        # Not as what it is: after StorageFull the log counts as left in order, and writers in other processes would go
+        # on in the block, whose file was cut. So it is left as by a process that died: the next writer recovers.
+        raise _HalfRolled(error) from error
 
 
 def _remove_blocks(files: LogFiles, view: LogView, writer: QueueWriter, before: int) -> None:

@@ -163,6 +163,12 @@ class LogView:
         self._look()
         return Blocks(start=self._range[0], slots=self._slots)
 
+    @property
+    def last_count(self) -> int:
+        """How many messages the last block has; 0 if there is none."""
+        index = self._look()
+        return index.message_count - self._slots[-1].base_number if self._slots else 0
+
     def sealed_before(self, number: int) -> tuple[int, list[Slot]]:
         """The first block's number, and the slots of the sealed blocks that hold nothing from `number` on."""
         self._look()

@@ -61,7 +61,15 @@ def tried_all(address: str, tools: Path, only: str) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # They warn of what Python deprecates as soon as they are imported.
-        from tests.conformance import of_aiokafka, of_confluent, of_kafka_python, of_kafkajs, of_kcat, suites
+        from tests.conformance import (
+            of_aiokafka,
+            of_confluent,
+            of_franz_go,
+            of_kafka_python,
+            of_kafkajs,
+            of_kcat,
+            suites,
+        )
     install_kcat()
     clients: list[Client] = [of_confluent.CLIENT, of_kafka_python.CLIENT, of_aiokafka.CLIENT]
     rows: list[Row] = []
@@ -73,6 +81,10 @@ def tried_all(address: str, tools: Path, only: str) -> list[Row]:
         clients.append(of_kafkajs.installed(tools / "node"))
     except of_kafkajs.NotInstalled as error:
         rows.append(Row("kafkajs", "", "all", "", NOT_INSTALLED, str(error)))
+    try:
+        clients.append(of_franz_go.installed(tools / "franz-go"))
+    except of_franz_go.NotInstalled as error:
+        rows.append(Row("franz-go", "", "all", "", NOT_INSTALLED, str(error)))
     for noisy in ("aiokafka", "kafka"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL + 1)
     for client in clients:

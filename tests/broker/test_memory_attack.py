@@ -1,0 +1,260 @@
+"""A broker under a limit of the system, with every attack on its memory at once: it lives, and others are served."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warren
+from tests.broker.calls import Caller
+from tests.broker.test_memory import beginning, bomb, joined
+from tests.support.kafka_batches import batch_of
+from tests.tidy.source import SOURCE
+from warren.errors import WarrenError
+from warren.protocol.api import ApiKey, served
+from warren.protocol.codec import INT32
+from warren.protocol.heads import Request, request_frame
+from warren.protocol.kafka_codec import encode_request
+from warren.protocol.own_api import position_values
+from warren.protocol.own_schemas import OwnKey
+
+MIB = 1 << 20
+MEMORY_MAX = 64 * MIB
+DATA_MAX = 1000 * MIB
+"""What the system gives the process: private memory, with the stacks of its threads, most of which is never touched."""
+GROWTH_MAX = 450 * MIB
+"""By how much the memory of the process may grow: the limit, a batch that is unpacked, and what the heap keeps."""
+REST_MAX = 200 * MIB
+"""How much more it may have afterwards: what the heap keeps, and then some."""
+PATIENCE_S = 60.0
+WITNESSED_MIN = 30
+PROGRAM = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]), int(sys.argv[1])))
+del sys.argv[1]
+from warren.cli.main import main
+main()
+"""
+SETTINGS = {
+    "WARREN_LIMITS_MEMORY_SIZE_MAX": str(MEMORY_MAX),
+    "WARREN_LIMITS_FRAME_SIZE_MAX": str(24 * MIB),
+    "WARREN_LIMITS_STALLED_S_MAX": "6",
+    "WARREN_HTTP_PORT": "0",
+}
+
+
+class Attacked:
+    """The broker, as a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self._log = process, log
+        self.broker = self._address("serving .* on ([0-9.]+):([0-9]+)")
+        self.http = self._address("HTTP on ([0-9.]+):([0-9]+)")
+
+    def _address(self, pattern: str) -> tuple[str, int]:
+        wait_until(lambda: re.search(pattern, self.log()) is not None)
+        found = re.search(pattern, self.log())
+        assert found is not None
+        return found[1], int(found[2])
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def memory(self) -> int:
+        """Bytes of memory that are not pages of files."""
+        _, resident, shared, *_ = map(int, Path(f"/proc/{self.process.pid}/statm").read_text().split())
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+    def held(self) -> dict[str, int]:
+        """What it says that clients make it hold, by kind."""
+        connection = http.client.HTTPConnection(*self.http, timeout=PATIENCE_S)
+        connection.request("GET", "/v1/statistics")
+        document = json.loads(connection.getresponse().read())
+        connection.close()
+        kinds: dict[str, int] = document["memory"]["kinds"]
+        return kinds
+
+
+@pytest.fixture
+def attacked(tmp_path: Path) -> Iterator[Attacked]:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("the limit on private memory, and what a process uses of it, are Linux's")
+    command = [sys.executable, "-c", PROGRAM, str(DATA_MAX), "serve", str(tmp_path / "data"), "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)} | SETTINGS
+    log = tmp_path / "log"
+    with log.open("wb") as written, subprocess.Popen(command, env=environment, stderr=written, cwd=tmp_path) as process:
+        try:
+            yield Attacked(process, log)
+        finally:
+            process.kill()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "this never came about"
+        time.sleep(0.05)
+
+
+def own_frame(key: int, values: dict[str, Any]) -> bytes:
+    body = memoryview(encode_request(key, 0, values))
+    frame = request_frame(Request(key, 0, 1, "test", body), is_flexible=served(key, 0).is_flexible(0))
+    return INT32.pack(len(frame)) + frame
+
+
+# --- The attacks ---
+
+
+def partial_requests(attacked: Attacked, left: ExitStack) -> None:
+    for _ in range(15):
+        left.enter_context(beginning(attacked.broker, 22 * MIB, 21 * MIB))
+
+
+def remembered_reads(attacked: Attacked, left: ExitStack) -> None:
+    store = left.enter_context(warren.connect(":".join(map(str, attacked.broker))))
+    for number in range(8):
+        group = left.enter_context(store.topic("large").group(f"group-{number}"))
+        for _ in range(16):
+            group.read(2)
+
+
+def unread_answers(attacked: Attacked, left: ExitStack) -> None:
+    values = {"topic": "large", "positions": position_values({0: 40}), "limit": 256, "is_backwards": True}
+    for _ in range(8):
+        client = left.enter_context(socket.socket())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(attacked.broker)
+        client.sendall(own_frame(OwnKey.READ, values) * 4)
+
+
+def open_transactions(attacked: Attacked, left: ExitStack) -> None:
+    store = left.enter_context(warren.connect(":".join(map(str, attacked.broker))))
+    for _ in range(80):
+        store.transaction().put("sink", bytes(MIB))
+
+
+def large_members(attacked: Attacked, left: ExitStack) -> None:
+    with Caller(attacked.broker) as caller:
+        for number in range(150):
+            joined(caller, f"kafka-{number}", 250 << 10)
+
+
+def bombs(attacked: Attacked, left: ExitStack) -> None:
+    with Caller(attacked.broker) as caller:
+        for compression in (4, 1, 4, 1):
+            caller.produce("sink", bomb(60 * MIB, compression))
+
+
+def much_json(attacked: Attacked, left: ExitStack) -> None:
+    connection = http.client.HTTPConnection(*attacked.http, timeout=PATIENCE_S)
+    body = b"[" + b"[]," * (6 * MIB // 3) + b"[]]"
+    connection.request("POST", "/v1/topics/sink/messages", body, {"Content-Type": "application/json"})
+    connection.getresponse().read()
+    connection.close()
+
+
+def empty_partitions(attacked: Attacked, left: ExitStack) -> None:
+    """A Produce of 20 MB with nothing but partitions that have no records."""
+    head = encode_request(
+        ApiKey.PRODUCE, 3, {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": []}
+    )
+    count = 20 * MIB // 8
+    body = head[:-4] + INT32.pack(1) + b"\0\4sink" + INT32.pack(count) + b"\0\0\0\0\xff\xff\xff\xff" * count
+    frame = request_frame(Request(ApiKey.PRODUCE, 3, 1, "test", memoryview(body)), is_flexible=False)
+    client = left.enter_context(socket.create_connection(attacked.broker, PATIENCE_S))
+    client.sendall(INT32.pack(len(frame)) + frame)
+    client.recv(100)
+
+
+ATTACKS = (
+    partial_requests,
+    remembered_reads,
+    unread_answers,
+    open_transactions,
+    large_members,
+    bombs,
+    much_json,
+    empty_partitions,
+)
+
+
+@contextmanager
+def sampled(attacked: Attacked) -> Iterator[list[int]]:
+    """The memory of the broker, again and again."""
+    sizes, is_over = [attacked.memory()], threading.Event()
+
+    def sample() -> None:
+        while not is_over.wait(0.02):
+            with suppress(OSError):
+                sizes.append(attacked.memory())
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def run_attack(attack: Callable[[Attacked, ExitStack], None], attacked: Attacked, left: ExitStack) -> None:
+    # To be refused, or cut off, is what an attack may expect.
+    with suppress(WarrenError, OSError, AssertionError, http.client.HTTPException):
+        attack(attacked, left)
+
+
+def witness(attacked: Attacked) -> None:
+    """One put and one read of a client that does nothing special."""
+    with Caller(attacked.broker) as caller:
+        error, number = caller.produce("witness", batch_of([(None, b"seen", [])]))
+        part = {"partition": 0, "fetch_offset": number, "partition_max_bytes": 1 << 20}
+        values = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+        asked = values | {"topics": [{"topic": "witness", "partitions": [part]}]}
+        found = caller.call(ApiKey.FETCH, 11, asked).responses[0].partitions[0]
+    assert (error, found.error_code) == (0, 0)
+    assert b"seen" in bytes(found.records)
+
+
+def test_with_all_attacks_on_its_memory_at_once_the_broker_lives_and_serves_others(attacked: Attacked) -> None:
+    with warren.connect(":".join(map(str, attacked.broker))) as store:
+        large = store.topic("large")
+        for _ in range(48):
+            large.put(bytes(MIB))
+        store.topic("sink")
+        store.topic("witness")
+    witness(attacked)
+    before = attacked.memory()
+
+    with sampled(attacked) as sizes, ExitStack() as left:
+        threads = [threading.Thread(target=run_attack, args=(attack, attacked, left)) for attack in ATTACKS]
+        for thread in threads:
+            thread.start()
+        served_count = 0
+        deadline_s = time.monotonic() + PATIENCE_S
+        while served_count < WITNESSED_MIN or any(thread.is_alive() for thread in threads):
+            witness(attacked)
+            served_count += 1
+            assert time.monotonic() < deadline_s, [thread.name for thread in threads if thread.is_alive()]
+        held = sum(attacked.held().values())
+
+    assert attacked.process.poll() is None
+    assert held < 2 * MEMORY_MAX
+    assert max(sizes) - before < GROWTH_MAX, (before >> 20, max(sizes) >> 20)
+    assert "MemoryError" not in attacked.log(), attacked.log()
+    # What members of groups said lasts as long as their sessions, on purpose.
+    wait_until(lambda: sum(size for kind, size in attacked.held().items() if kind != "members") < MIB)
+    wait_until(lambda: attacked.memory() - before < REST_MAX)
+    witness(attacked)

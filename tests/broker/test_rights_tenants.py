@@ -20,7 +20,7 @@ from tests.gateway.running import until
 from tests.support.kafka_batches import batch_of
 from warren.broker.security.rights import Kind, Operation
 from warren.broker.settings import BrokerSettings
-from warren.config import LIMITED_LOG_LINES_MAX
+from warren.config import LIMITED_LOG_LINES_MAX, LOOP_ROWS_AT_ONCE
 from warren.errors import NoRight, NoSuchTopic
 from warren.protocol.api import ApiKey
 from warren.protocol.own_schemas import OwnKey
@@ -28,6 +28,7 @@ from warren.protocol.own_schemas import OwnKey
 READ, WRITE, ALTER, DESCRIBE = Operation.READ, Operation.WRITE, Operation.ALTER, Operation.DESCRIBE
 HERS = [Thing(Operation.ALL, kind, "hers") for kind in (Kind.TOPIC, Kind.GROUP)]
 REFUSED = 29
+WIDE = LOOP_ROWS_AT_ONCE + 1
 
 
 @pytest.fixture
@@ -202,7 +203,11 @@ def waits(world: Tenants) -> dict[str, Callable[[], Any]]:
         opened = {"handle": handle, "topic": "hers", "group": "hers" if mode == "queue" else "hers2", "mode": mode}
         assert world.ann.call(OwnKey.OPEN_GROUP, 0, opened).error is None
     ask, call = world.http.ask, world.ann.call
+    # So many that the broker does them in turns with other requests.
+    parts = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for number in range(WIDE)]
+    many = [{"topic": "hers", "partitions": parts}]
     return {
+        "fetch of many": lambda: is_denied(call(ApiKey.FETCH, 12, {**fetching, "topics": many})),
         "fetch": lambda: is_denied(call(ApiKey.FETCH, 12, {**fetching, "topics": [wanted]})),
         "fetch by id": lambda: is_denied(call(ApiKey.FETCH, 13, {**fetching, "topics": [by_id]})),
         "read": lambda: call(OwnKey.READ, 0, reading).error.code == "no_right",
@@ -215,9 +220,13 @@ def waits(world: Tenants) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("which", ["fetch", "fetch by id", "read", "read group", "take", "http read", "http take"])
+@pytest.mark.parametrize(
+    "which", ["fetch", "fetch by id", "fetch of many", "read", "read group", "take", "http read", "http take"]
+)
 def test_who_waits_for_a_message_does_not_get_it_when_the_right_is_gone(world: Tenants, which: str) -> None:
     world.allow([*HERS, Thing(READ, Kind.GROUP, "hers2")])
+    if which == "fetch of many":
+        world.broker.store.configure_topic("hers", {"partitions": WIDE})
     wait = waits(world)[which]
 
     with ThreadPoolExecutor(1) as pool:

@@ -243,6 +243,9 @@ def test_a_server_that_closes_every_connection_is_taken_for_neither(tls: bool | 
 
 
 def told(*arguments: str) -> str:
+    """The one line that a command writes when it fails."""
+    # A command that opened a store in this process has left a handler, which would write what the broker logs, too.
+    logging.getLogger("warren").handlers.clear()
     result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()

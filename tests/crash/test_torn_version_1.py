@@ -19,9 +19,9 @@ from warren.transaction.store import Store
 
 BODY: Final = b"whole" * 400
 CALLS_MAX: Final = 400
-SEEDS: Final = range(40)
+SEEDS: Final = range(200)
 CUTS_AT_LEAST: Final = 40
-TORN_AT_LEAST: Final = 4
+TORN_AT_LEAST: Final = 3
 
 Act = Callable[[Store, SimulatedClock], None]
 
@@ -75,7 +75,7 @@ def after_cuts(disk: SimulatedFileSystem, call: int) -> list[SimulatedFileSystem
     """What is left of the disk: many ways if the message is stored and not synced, else one."""
     is_on_its_way = any(file.content.count(BODY) > file.durable.count(BODY) for file in disk.freeze().files.values())
     seeds = SEEDS if is_on_its_way else SEEDS[:1]
-    return [disk.after_power_cut(call * 100 + seed, same_boot=(call + seed) % 2 > 0) for seed in seeds]
+    return [disk.after_power_cut(call * 1000 + seed, same_boot=(call + seed) % 2 > 0) for seed in seeds]
 
 
 def cut_everywhere(prepared: Act, act: Act) -> Sequence[tuple[SimulatedFileSystem, SimulatedClock]]:

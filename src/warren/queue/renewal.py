@@ -15,7 +15,7 @@ from typing import Final
 
 from warren.clock import Clock
 from warren.config import RENEWAL_COUNT_MAX, RENEWAL_IDLE_S, RENEWAL_PAUSE_S, RENEWAL_STOP_S
-from warren.errors import GroupClosed, NoSuchGroup, NoSuchTopic, StoreClosed
+from warren.errors import GroupClosed, NoSuchGroup, NoSuchTopic, StoreClosed, WarrenError
 from warren.message import Message, Origin, named
 from warren.storage.residents import process_residents
 
@@ -165,10 +165,13 @@ class Renewals:
         except OVER:
             self._gone.extend(serial for serial, _ in hands)
             return
-        except Exception:
-            # Told once, however often it is tried again.
+        except Exception as error:
+            # Logged once, however often it is tried again. The expected, such as a broker that restarts, is one line.
             if not self._is_stopping and group not in self._failing:
-                LOGGER.exception("leases of group %r could not be renewed; this is tried again", group)
+                is_bug = not isinstance(error, WarrenError | OSError)
+                LOGGER.warning(
+                    "leases of group %r could not be renewed; this is tried again: %s", group, error, exc_info=is_bug
+                )
             self._failing.add(group)
             pause_s = min(RENEWAL_PAUSE_S, EARLY * lease_s)
         with self._changed:

@@ -197,6 +197,9 @@ SPECIAL: Final[Mapping[int, Any]] = {
     OwnKey.READ: _read,
     OwnKey.APPEND: _append,
     OwnKey.PARK: _park,
+    # The topics that other requests need stay.
+    ApiKey.DELETE_TOPICS: lambda: iter([("rows", {"topics": [{"name": f"u{n}"} for n in range(10_000)]})]),
+    OwnKey.DELETE_TOPIC: lambda: iter([("", {"topic": "unknown"})]),
     # A session is open already: another one would leave its handles behind.
     OwnKey.OPEN_SESSION: lambda: iter(()),
     OwnKey.SCAN: lambda: iter([("a tag that no message has", {"topic": TAGGED, "end": -1, "tag": "none"})]),

@@ -25,6 +25,7 @@ FACTS = {
     "places": [(0, 4), (1, 5)],
     "size": 3,
     "size_max": 2,
+    "count": 2,
     "partition": 1,
     "partition_count": 4,
     "timeout_s": 1.5,

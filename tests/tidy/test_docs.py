@@ -150,3 +150,9 @@ def test_a_wrong_table_of_bytes_is_seen(table: str) -> None:
         byte_table("# Head\n| at | size | field |\n|---|---|---|\n| 0 | 4 | `version` |\n| 4 | 4 | flag |", "Head")
         == right
     )
+
+
+def test_every_decision_has_a_number_of_its_own() -> None:
+    numbers = [path.name[:4] for path in sorted((ROOT / "docs/decisions").glob("*.md"))]
+
+    assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]

@@ -51,7 +51,7 @@ class Unreadable(Damage):
     """A record that checks, whose content a Kafka client packed in a way that no reader can take apart.
 
     Nothing on disk is damaged. All readers follow one rule: they pass over the record, count it, and go on behind its
-    numbers (decision 0025).
+    numbers (decision 0027).
     """
 
 

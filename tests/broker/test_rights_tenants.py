@@ -239,6 +239,44 @@ def test_who_waits_for_a_message_does_not_get_it_when_the_right_is_gone(world: T
         assert refused.result(30)
 
 
+# --- Durable queues ---
+
+
+def test_a_user_with_read_and_write_on_a_queue_needs_no_other_right_to_use_it(world: Tenants) -> None:
+    world.broker.store.queue("jobs")
+    world.allow([Thing(READ, Kind.TOPIC, "jobs"), Thing(WRITE, Kind.TOPIC, "jobs")])
+
+    with warren.connect(world.http.running.address, user=USER, password=PASSWORD) as store:
+        jobs = store.queue("jobs")
+        jobs.put("task")
+        size = jobs.qsize()
+        item = jobs.get(timeout=30)
+        jobs.task_done()
+        is_joined = jobs.join(30)
+        with pytest.raises(NoRight, match="may not read topic 'other'"):
+            store.queue("other").put("task")
+
+    assert (size, item, is_joined) == (1, "task", True)
+    assert not world.broker.store.has_topic("other")
+
+
+def test_a_get_that_waits_gets_no_item_when_the_right_to_read_is_gone(world: Tenants) -> None:
+    queue = world.broker.store.queue("jobs", codec="bytes")
+    writes = Thing(WRITE, Kind.TOPIC, "jobs")
+    world.allow([Thing(READ, Kind.TOPIC, "jobs"), writes])
+    assert world.ann.call(OwnKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(world.ann.call, OwnKey.USE_QUEUE, 0, {"handle": 1, "action": "get", "wait_ms": 20_000})
+        until(lambda: world.broker.long_polls._waiting)
+        world.allow([writes])
+        queue.put(b"secret")
+        answer = waiting.result(30)
+
+    assert (answer.error.code, queue.qsize()) == ("no_right", 1)
+    assert world.ann.call(OwnKey.USE_QUEUE, 0, {"handle": 1, "action": "put", "item": b"x", "delay": -1}).error is None
+
+
 # --- Topics that a put makes ---
 
 

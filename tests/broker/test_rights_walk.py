@@ -306,6 +306,16 @@ def doomed(world: Tenants) -> dict[str, Any]:
     return {"topic": topic, "group": "g"}
 
 
+def made_queue(world: Tenants) -> str:
+    name = world.fresh("q")
+    world.broker.store.queue(name)
+    return name
+
+
+def using(world: Tenants, action: str) -> dict[str, Any]:
+    return {"handle": opened(world, OwnKey.OPEN_QUEUE, queue=made_queue(world)), "action": action}
+
+
 def held(mode: str) -> Specimen:
     return lambda world: {"handle": group_of(world, mode)}
 
@@ -371,7 +381,18 @@ OWN_SPECIMENS: Mapping[tuple[OwnKey, str], Specimen] = {
     (OwnKey.COMMIT_BATCH, ""): lambda w: {"application": None},
     (OwnKey.RECOVER, ""): lambda w: {"action": "recover"},
     (OwnKey.OPEN_QUEUE, ""): lambda w: {"handle": next(HANDLES), "queue": w.fresh("q")},
-    (OwnKey.USE_QUEUE, ""): lambda w: {"handle": opened(w, OwnKey.OPEN_QUEUE, queue=w.fresh("q")), "action": "size"},
+    (OwnKey.OPEN_QUEUE, "with letters"): lambda w: {
+        "handle": next(HANDLES),
+        "queue": w.fresh("q"),
+        "settings": setting(w.fresh("letters")),
+    },
+    (OwnKey.OPEN_QUEUE, "that exists"): lambda w: {"handle": next(HANDLES), "queue": made_queue(w)},
+    (OwnKey.USE_QUEUE, "put"): lambda w: using(w, "put"),
+    (OwnKey.USE_QUEUE, "get"): lambda w: using(w, "get"),
+    (OwnKey.USE_QUEUE, "done"): lambda w: using(w, "done"),
+    (OwnKey.USE_QUEUE, "join"): lambda w: using(w, "join"),
+    (OwnKey.USE_QUEUE, "size"): lambda w: using(w, "size"),
+    (OwnKey.USE_QUEUE, "no action"): lambda w: using(w, "no action"),
 }
 
 

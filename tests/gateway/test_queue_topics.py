@@ -19,6 +19,7 @@ from tests.support.kafka_batches import batch_of
 from warren.broker.kafka_errors import Code
 from warren.client.store import RemoteStore
 from warren.errors import IsAQueue, NotAQueue, UnreadableItem
+from warren.protocol.own_schemas import OwnKey
 
 LATER = [("warren.deliver-at", b"99999999999999")]
 
@@ -140,6 +141,17 @@ def test_an_ordinary_topic_is_not_opened_as_a_queue_by_a_client(store: RemoteSto
 
     with pytest.raises(NotAQueue):
         store.queue("orders").put(1)
+
+
+@pytest.mark.parametrize("setting", ["codec", "name", "maxsize", "self", "partitions"])
+def test_a_setting_that_a_queue_cannot_have_is_refused_and_makes_nothing(served: Http, setting: str) -> None:
+    with Caller(served.running) as caller:
+        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(range(16)), "software": "test"})
+        values = {"handle": 1, "queue": "jobs", "settings": [{"name": setting, "value": "2"}]}
+        answer = caller.call(OwnKey.OPEN_QUEUE, 0, values)
+
+    assert answer.error.code == "bad_input"
+    assert not served.broker.store.has_topic("jobs")
 
 
 def test_a_delayed_item_of_a_client_comes_when_it_is_due(store: RemoteStore) -> None:

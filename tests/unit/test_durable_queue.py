@@ -322,6 +322,9 @@ def test_bad_queues_are_refused(store: Store) -> None:
     store.configure_topic("grown", {"partitions": 2})
     with pytest.raises(SettingsDiffer, match="use another name"):
         store.queue("grown")
+    with pytest.raises(BadInput, match="a queue has 1 partition"):
+        store.queue("wide", partitions=2)
+    assert not store.has_topic("wide")
     for codec in ("yaml", None, object()):
         with pytest.raises(BadInput, match="codec"):
             store.queue("jobs", codec=codec)  # type: ignore[arg-type]

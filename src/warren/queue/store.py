@@ -11,7 +11,16 @@ from typing import Any, Final, Self, Unpack
 
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import RETENTION_LOOK_S
-from warren.errors import CorruptSettings, IsAQueue, NoSuchTopic, NotAQueue, NotAStore, ReadOnlyStore, StoreClosed
+from warren.errors import (
+    BadInput,
+    CorruptSettings,
+    IsAQueue,
+    NoSuchTopic,
+    NotAQueue,
+    NotAStore,
+    ReadOnlyStore,
+    StoreClosed,
+)
 from warren.queue import store_paths
 from warren.queue.batching import Batching, BatchingOptions
 from warren.queue.codec import Codec, codec_of
@@ -296,6 +305,9 @@ class Store:
         """
         found = codec_of(codec)
         self.check_writable()
+        if settings.get("partitions", 1) != 1:
+            # Before the topic is made: it would be no queue, and its partitions would be counted as one.
+            raise BadInput(f"partitions {settings['partitions']!r}: a queue has 1 partition")
         if not self.has_topic(name):
             settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
         topic = self._topic(name, None, settings, QUEUE_KIND)

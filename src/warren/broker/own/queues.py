@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from warren.broker.call import Call
 from warren.broker.own.answering import awaited, checked_choice, session_of, wait_of
-from warren.broker.own.sessions import Held, Session
+from warren.broker.own.sessions import Held, Session, Stand
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, settings_of
 from warren.queue.durable_queue import DurableQueue
+from warren.queue.settings import check_known
 
 ACTIONS: Final = ("put", "get", "done", "join", "size")
 LOOK_S: Final = 0.05
@@ -31,6 +32,10 @@ class HeldQueue(Held):
         self.queue = queue
         self._working = 0
         self._mutex = threading.Lock()
+
+    @property
+    def stand(self) -> Stand:
+        return Stand(str(self.queue.topic.name))
 
     def put(self, item: bytes, delay: float | None) -> Found:
         try:
@@ -71,6 +76,7 @@ class HeldQueue(Held):
 async def open_queue(call: Call, asked: Fields) -> Values:
     """The durable queue of this name, made where there is none."""
     session, settings = session_of(call), settings_of(asked.settings)
+    check_known(settings)
     # Items are bytes to the broker, which reads none of them: the codec is the client's.
     queue = await call.broker.allotment.admit(
         call, asked.queue, lambda: call.broker.store.queue(asked.queue, asked.maxsize, codec="bytes", **settings)

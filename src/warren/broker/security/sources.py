@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from warren.broker.own.sessions import NOTHING, Stand
@@ -28,6 +28,8 @@ IF_MISSING: Final = "if that does not exist"
 IF_NAMED: Final = "if the request names one"
 IF_WANTED: Final = "if the request wants its name"
 IF_SET: Final = "if the request changes it"
+QUEUE_READS: Final = frozenset(("get", "done", "join"))
+"""What is done to a queue by the users that get its items."""
 
 
 def is_there(asker: Asker, name: str) -> bool:
@@ -188,8 +190,15 @@ def held(asker: Asker, handle: int) -> Stand:
     return asker.broker.sessions.stand(asker.peer, handle) if handle else NOTHING
 
 
-def _own_settings_letters(asker: Asker, asked: Any) -> list[str]:
-    return _set_letters(asker, asked.topic, (settings_of(asked.settings[:PARTITIONS_MAX]).get("dead_letter"),))
+def _own_settings_letters(asker: Asker, topic: str, asked: Any) -> list[str]:
+    return _set_letters(asker, topic, (settings_of(asked.settings[:PARTITIONS_MAX]).get("dead_letter"),))
+
+
+def _queue_if(when: str, is_meant: Callable[[str], bool]) -> Source:
+    """The topic of a queue that a handle stands for, if the action of the request is meant."""
+    return HANDLE_TOPIC._replace(
+        names=lambda asker, asked: HANDLE_TOPIC.names(asker, asked) if is_meant(asked.action) else (), when=when
+    )
 
 
 def _name(value: str | None) -> Sequence[str]:
@@ -209,8 +218,14 @@ OWN_GROUP_IF_ANY: Final = OWN_GROUP._replace(names=lambda asker, asked: _name(as
 OWN_LETTERS: Final = _of(
     Kind.TOPIC, "its dead-letter topic", lambda asker, asked: _letters(asker, asked.topic) if asked.topic else ()
 )
-OWN_SET_LETTERS: Final = set_letters(_own_settings_letters)
+OWN_SET_LETTERS: Final = set_letters(lambda asker, asked: _own_settings_letters(asker, asked.topic, asked))
 HANDLE_TOPIC: Final = _of(Kind.TOPIC, "the topic", lambda asker, asked: _name(held(asker, asked.handle).topic))
+QUEUE: Final = _of(Kind.TOPIC, "the topic", lambda asker, asked: (asked.queue,))
+QUEUE_OPENED: Final = QUEUE._replace(names=lambda asker, asked: _missing(asker, (asked.queue,)), when=IF_MADE)
+QUEUE_LETTERS: Final = set_letters(lambda asker, asked: _own_settings_letters(asker, asked.queue, asked))
+QUEUE_PUT: Final = _queue_if("to put", lambda action: action == "put")
+QUEUE_GOT: Final = _queue_if("to get, to be done or to join", lambda action: action in QUEUE_READS)
+QUEUE_SEEN: Final = _queue_if("for anything else", lambda action: action != "put" and action not in QUEUE_READS)
 HANDLE_GROUP: Final = _of(Kind.GROUP, "the group", lambda asker, asked: _name(held(asker, asked.handle).group))
 HANDLE_ID: Final = _of(
     Kind.TRANSACTIONAL_ID, "the transactional id", lambda asker, asked: _name(held(asker, asked.handle).id), IF_NAMED

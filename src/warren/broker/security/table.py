@@ -189,8 +189,13 @@ OWN: Final[Mapping[int, Row]] = MappingProxyType(
         OwnKey.STATISTICS: _row((DESCRIBE, CLUSTER)),
         OwnKey.COMMIT_BATCH: EVERYTHING,
         OwnKey.RECOVER: EVERYTHING,
-        OwnKey.OPEN_QUEUE: EVERYTHING,
-        OwnKey.USE_QUEUE: EVERYTHING,
+        OwnKey.OPEN_QUEUE: _row(
+            (READ, sources.QUEUE),
+            (WRITE, sources.QUEUE),
+            _create(sources.QUEUE_OPENED),
+            *_set_letters(sources.QUEUE_LETTERS),
+        ),
+        OwnKey.USE_QUEUE: _row((WRITE, sources.QUEUE_PUT), (READ, sources.QUEUE_GOT), (DESCRIBE, sources.QUEUE_SEEN)),
     }
 )
 

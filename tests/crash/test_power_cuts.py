@@ -34,11 +34,16 @@ from tests.support.simulated_background import SimulatedBackground
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.storage import Log
 from warren.storage import reader as reader_module
+from warren.storage import writer as writer_module
+from warren.storage.block import HEADER_SIZE_MAX, BlockHeader
 
 CUTS_AT_LEAST = 20_000
 PARTS = 20
 LIVES_PER_PART = 20
 LINES_OF_A_COMMIT = 30
+LINES_OF_A_ROLL = 100
+SEEDS_OF_A_ROLL = 2
+CUTS_OF_A_TORN_HEADER = 40
 CUTS_PER_LIFE = CUTS_AT_LEAST // PARTS // LIVES_PER_PART
 
 SETUPS = st.one_of(
@@ -230,6 +235,45 @@ def test_what_a_power_cut_leaves_of_a_version_1_log_that_was_not_synced_is_how_i
 
     assert {0, 40} <= ends
     assert len(ends) > 3
+
+
+def test_a_crash_between_or_within_the_stores_of_a_roll_costs_no_message() -> None:
+    """Of the first bytes of the new block any part may be stored. The log is opened, and goes on."""
+    torn = {"power cut": 0, "loss": 0, "kill": 0}
+    for seed in range(SEEDS_OF_A_ROLL):
+        for line in range(1, LINES_OF_A_ROLL):
+            disk = SimulatedFileSystem(seed=seed)
+            log = Log.open("/log", filesystem=disk, block_size=4096, max_block_count=2)
+            log.append_many([b"one", b"two", b"three"])
+            with suppress(PowerCut), LineCutter(disk, line, directory=writer_module.__file__):
+                log.retire(before=0, rolls=True)
+            if not disk.is_cut:
+                break
+            killed = disk.after_process_kill()
+            is_torn = _has_torn_header(killed)
+            torn["kill"] += is_torn
+            _check_three(killed)
+            # What a cut leaves of a header that was half stored is seldom that half.
+            for cut_seed in range(CUTS_OF_A_TORN_HEADER if is_torn else 1):
+                crash = ("power cut", "loss")[cut_seed % 2]
+                after = disk.after_power_cut(cut_seed, same_boot=crash == "loss")
+                torn[crash] += _has_torn_header(after)
+                _check_three(after)
+
+    assert all(torn.values()), torn
+
+
+def _has_torn_header(disk: SimulatedFileSystem) -> bool:
+    names = [name for name in disk.names("/log") if name.endswith(".block")]
+    starts = [disk.open(f"/log/{name}", writable=False).read(0, HEADER_SIZE_MAX) for name in names]
+    return any(any(start) and BlockHeader.parse(start) is None for start in starts)
+
+
+def _check_three(disk: SimulatedFileSystem) -> None:
+    with Log.open("/log", filesystem=disk, block_size=4096) as log:
+        assert [message.body for message in log.read(0)] == [b"one", b"two", b"three"]
+        assert log.append(b"four").number == 3
+        log.verify()
 
 
 def test_a_commit_is_durable_also_where_a_killed_process_left_the_same_position() -> None:

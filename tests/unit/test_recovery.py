@@ -22,12 +22,14 @@ from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from tests.unit.fakes import VERSIONS, quick_log
 from warren.errors import CorruptRecord
 from warren.storage import Log
+from warren.storage.block import BlockHeader, first_bytes
 
 BLOCK_SIZE = 4096
 PER_BLOCK = 3
 COUNT = 14
 DEAD = 999_999_999
 SUFFIXES = {1: "zbus", 2: "block"}
+NOW_US = 1_700_000_000_000_000
 OTHER_BOOT = b"another start!!!"
 
 
@@ -546,6 +548,72 @@ def test_a_block_whose_making_was_cut_short_is_removed(tmp_path: Path, version: 
         log.verify()
     if version == 2:
         assert not new.exists()
+
+
+def add_block(path: Path, stored: int, behind: bytes = b"") -> Path:
+    """As a crash leaves a block that the index does not name yet: `stored` of its first bytes, then `behind`."""
+    with Log.open(path, read_only=True) as log:
+        last = log.inspect().blocks[-1]
+    whole = first_bytes(BlockHeader(2, last.number + 1, last.end_offset, COUNT, NOW_US, 64, 8))
+    file = path / f"{last.end_offset:020d}.block"
+    file.write_bytes((whole[:stored].ljust(len(whole), b"\0") + behind).ljust(BLOCK_SIZE, b"\0"))
+    return file
+
+
+@pytest.mark.parametrize("boot_id", [None, OTHER_BOOT])
+def test_a_block_whose_first_bytes_were_torn_in_its_making_is_removed(tmp_path: Path, boot_id: bytes | None) -> None:
+    """All of them are stored by one write, which a crash can cut behind any word."""
+    fill(tmp_path, 2)
+    leave(tmp_path, boot_id=boot_id)
+    whole = add_block(tmp_path, BLOCK_SIZE).read_bytes().rstrip(b"\0")
+
+    for stored in range(8, len(whole), 8):
+        new = add_block(tmp_path, stored)
+        with reopen(tmp_path) as log:
+            assert log.recovery is not None
+            assert log.recovery.removed_paths == (str(new),), stored
+            assert numbers(log) == list(range(COUNT))
+            log.verify()
+        leave(tmp_path, boot_id=boot_id)
+    with reopen(tmp_path) as log:
+        assert log.append(body(COUNT)).number == COUNT
+
+
+def test_a_block_with_a_torn_header_and_something_behind_it_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    leave(tmp_path, boot_id=OTHER_BOOT)
+    new = add_block(tmp_path, 64, behind=b"a record")
+    before = new.read_bytes()
+
+    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+        reopen(tmp_path)
+    assert new.read_bytes() == before
+
+
+def test_a_block_with_a_torn_header_is_refused_without_an_index_and_put_aside_by_a_repair(tmp_path: Path) -> None:
+    """Without the index it may have held records."""
+    fill(tmp_path, 2)
+    new = add_block(tmp_path, 64)
+    (tmp_path / "index").unlink()
+
+    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+        reopen(tmp_path)
+    with reopen(tmp_path, repair=True) as log:
+        assert numbers(log) == list(range(COUNT))
+        assert log.append(body(COUNT)).number == COUNT
+    assert Path(f"{new}.cut").exists()
+
+
+def test_a_repair_does_not_put_the_only_block_aside_and_start_again_at_0(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    with reopen(tmp_path) as log:
+        log.retire(before=COUNT, rolls=True)
+    (last,) = blocks(tmp_path)
+    last.write_bytes(last.read_bytes()[:64].ljust(BLOCK_SIZE, b"\0"))
+
+    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+        reopen(tmp_path, repair=True)
+    assert blocks(tmp_path) == [last]
 
 
 def test_a_roll_that_was_cut_short_is_finished(tmp_path: Path, version: int) -> None:

@@ -33,6 +33,7 @@ MAP_TRIES_MAX: Final = 100
 """A block is cut once or twice in its life: so many tries to map it fail only if something else is wrong."""
 VERIFIED_MAX: Final = 1024
 """Of so many records a block remembers that they match their checksums: of a full block of batches of 64 KiB, all."""
+_NOT_ZERO: Final = re.compile(rb"[^\0]")
 
 
 class BlockHeader(NamedTuple):
@@ -68,6 +69,17 @@ class BlockHeader(NamedTuple):
 def first_bytes(header: BlockHeader) -> bytes:
     """How a version 2 block starts: its header, and an empty index2index message."""
     return header.to_bytes() + index2index_bytes(header.index_count)
+
+
+def is_cut_short(start: bytes | mmap) -> bool:
+    """Whether `start` holds a part of what `first_bytes` makes and nothing behind it: a crash cut the making short.
+
+    Bytes are stored upwards, so the head of the index2index message comes last. A block with a record has that head.
+    """
+    (word,) = SIZE_WORD.unpack_from(start)
+    header_end = aligned(SIZE_WORD.size + (word & SIZE_MASK))
+    is_header = bool(word & META_DATA) and header_end <= HEADER_SIZE_MAX
+    return is_header and _NOT_ZERO.search(start, header_end) is None
 
 
 def block_header(number: int, base_offset: int, base_number: int, created: int, block_size: int) -> BlockHeader:

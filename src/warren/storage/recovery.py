@@ -17,8 +17,9 @@ from itertools import pairwise
 from warren.config import INDEX_SPACING, MAX_BLOCK_COUNT_DEFAULT
 from warren.errors import CorruptRecord
 from warren.storage import paths
-from warren.storage.block import HEADER_SIZE_MAX, Block, BlockHeader, end_of_block
+from warren.storage.block import HEADER_SIZE_MAX, Block, BlockHeader, end_of_block, is_cut_short
 from warren.storage.files import LogFiles
+from warren.storage.filesystem import File
 from warren.storage.index import Blocks, Index, index_bytes, with_first
 from warren.storage.layout import (
     END_OF_BLOCK,
@@ -220,24 +221,37 @@ class _Recoverer:
         return any(later.base_offset > base_offset and later.base_number <= self._floor for later in found)
 
     def _describe(self, base_offset: int, path: str, before: Sequence[_Found]) -> _Found | None:
-        """What the head of a block file says; None where it was never written."""
+        """Returns what the head of a block file says; None if it was never written, or not all of it."""
         number = self._numbers.get(base_offset, before[-1].number + 1 if before else 0)
         _, slot = self._old.get(base_offset, (number, _EMPTY_SLOT))
-        head = self._files.filesystem.open(path, writable=False).read(0, HEADER_SIZE_MAX)
+        file = self._files.filesystem.open(path, writable=False)
+        head = file.read(0, HEADER_SIZE_MAX)
         if not self._files.format.has_meta_data:
             if not any(head[: RECORD_HEAD_V1.size]):
                 return None
             base_number = self._first_number(path, base_offset)
             return _Found(base_offset=base_offset, number=number, base_number=base_number, slot=slot)
+        if not any(head[:512]) or (base_offset not in self._old and self._is_torn(file, is_first=not before)):
+            return None
         header = BlockHeader.parse(head) if len(head) >= SIZE_WORD.size else None
         if header is not None and header.base_offset == base_offset:
             slot = slot if base_offset in self._old else slot._replace(created=header.created)
             return _Found(base_offset=base_offset, number=header.block, base_number=header.base_number, slot=slot)
-        if not any(head[:512]):
-            return None
         if base_offset in self._old:
             return _Found(base_offset=base_offset, number=number, base_number=slot.base_number, slot=slot)
         raise CorruptRecord(path, 0, "the header of the block does not check")
+
+    def _is_torn(self, file: File, *, is_first: bool) -> bool:
+        """Whether a crash tore the first bytes of a block that the index does not name.
+
+        The index names a block, durably, before the block takes its first record: so this one holds none. Without an
+        index the same bytes may be all that is left of a block with records: that is damage, and a repair puts the
+        block aside, but not the first one: the numbers would start again at 0.
+        """
+        if self._index is None and (is_first or not self._force):
+            return False
+        size = file.size()
+        return size >= SIZE_WORD.size and is_cut_short(file.map(size, writable=False))
 
     def _first_number(self, path: str, base_offset: int) -> int:
         """Version 1 has no headers: the first record of a block tells its number."""

@@ -150,7 +150,7 @@ LOOP_LOOK_S: Final = 0.1
 LOOP_PAUSE_LOGGED_S: Final = 0.5
 """How often it is measured for how long the event loop stood still, and from when on that is logged."""
 SCANNED_SIZE_MAX: Final = 16 << 20
-"""About how many bytes of a log one read over the network looks through for messages that pass its filter."""
+"""About how many bytes of a log a request looks through at once for messages that pass its filter."""
 LOOP_BUILT_MAX: Final = 1_000
 """Up to so many messages of Warren's own are made into a batch for a Kafka client on the event loop."""
 LOOP_SLICE_S: Final = 0.01

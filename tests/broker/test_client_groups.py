@@ -30,6 +30,7 @@ from warren.errors import (
 from warren.protocol.own_api import position_values
 from warren.protocol.own_schemas import OwnKey
 from warren.storage import END, START
+from warren.storage.read import ScanRoom
 
 Connect = Callable[[], RemoteStore]
 
@@ -181,9 +182,9 @@ def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: Runni
     topic.put(b"one")
 
     with pytest.raises(NoSuchHandle):
-        held.read(1, first, 10, 1000)
+        held.read(1, first, 10, 1000, ScanRoom())
 
-    assert held.read(1, second, 10, 1000)["numbers"] == (0,)
+    assert held.read(1, second, 10, 1000, ScanRoom())["numbers"] == (0,)
     held.close()
 
 

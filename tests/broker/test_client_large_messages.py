@@ -19,6 +19,7 @@ from warren.client.store import RemoteStore
 from warren.config import KEY_SIZE_MAX
 from warren.errors import MessageTooLarge
 from warren.protocol import own_records
+from warren.storage.read import ScanRoom
 
 LARGE_KEY = b"k" * (KEY_SIZE_MAX + 1)
 """A Kafka client may put such a key, and no record of our own carries it."""
@@ -122,9 +123,9 @@ def test_whatever_goes_wrong_with_an_answer_is_read_again(
     with monkeypatch.context() as patched:
         patched.setattr(groups, "carried", broken)
         with pytest.raises(MemoryError):
-            held.read(1, attempt, 100, 1 << 20)
+            held.read(1, attempt, 100, 1 << 20, ScanRoom())
 
-    assert held.read(1, attempt, 100, 1 << 20)["numbers"] == (0, 1, 2)
+    assert held.read(1, attempt, 100, 1 << 20, ScanRoom())["numbers"] == (0, 1, 2)
     held.close()
 
 

@@ -15,6 +15,8 @@ from warren.broker.own.groups import TRIES_SWEPT_FROM, HeldStream, HeldWork
 from warren.broker.own.sessions import Session
 from warren.client.store import RemoteStore
 from warren.errors import StoreBusy, TransactionAborted, TransactionCommitted
+from warren.message import Message
+from warren.storage.read import ScanRoom
 
 HANDLES_MAX = 20
 TAKEN_FROM = 8
@@ -130,15 +132,21 @@ def test_a_prepared_transaction_is_decided_by_its_own_client_when_the_broker_was
         assert store.transaction_state("nobody's") == "unknown"
 
 
+def taken_by(held: HeldWork, limit: int) -> list[Message]:
+    taken = held.take(limit, 1 << 20, ScanRoom())
+    assert taken is not None
+    return taken[1]
+
+
 def test_messages_that_a_worker_has_no_more_are_forgotten_whoever_settled_them(broker: RunningBroker) -> None:
     topic = broker.broker.store.topic("jobs")
     topic.put_many([b"%d" % number for number in range(100)])
     group = topic.group("work", mode="queue", lease=600.0, attempts_max=1)
     held = HeldWork(topic.group("work", mode="queue"))
-    _, kept = held.take(2, 1 << 20)
+    kept = taken_by(held, 2)
 
     for number in range(80):
-        message = held.take(1, 1 << 20)[1][0]
+        message = taken_by(held, 1)[0]
         if number % 2:
             group.ack(message)
         else:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.broker.group_clients import Wire, consumer, make_topic, produce
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker.groups import share_groups
+from tests.support.recorded_calls import recorded
+from warren.broker.groups import share_groups, share_requests
 from warren.broker.kafka_errors import Code
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields
@@ -96,6 +97,25 @@ def test_what_was_polled_is_accepted_with_the_next_poll_where_the_client_does_so
     assert numbers(found) == list(range(30))
     with queue(broker) as group:
         assert sum(group.lag().values()) == 0
+
+
+def test_a_worker_of_a_filtered_group_gets_what_lies_far_behind_in_several_looks(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_requests, "SCANNED_SIZE_MAX", 1)
+    topic = broker.broker.store.topic("orders")
+    topic.group("workers", mode="queue", tag="wanted").close()
+    for _ in range(49):
+        topic.put(bytes(80_000), tag="other", partition=1)
+    topic.put(b"49", tag="wanted", partition=1)
+    looks = recorded(monkeypatch, share_requests, "take")
+    reader = worker(broker)
+
+    found = taken([reader], 1)
+    reader.close()
+
+    assert numbers(found) == [49]
+    assert len(looks) > 40
 
 
 def test_what_is_released_comes_back_and_counts_as_another_delivery(broker: RunningBroker) -> None:

@@ -34,6 +34,7 @@ from warren.protocol.kafka_codec import encode_request
 from warren.protocol.own_api import position_values, positions_of
 from warren.protocol.own_schemas import OwnKey
 from warren.storage.kafka_batch import UnpacksToMore
+from warren.storage.read import ScanRoom
 
 MIB = 1 << 20
 LIMITS = Limits(memory_size_max=32 * MIB, frame_size_max=12 * MIB)
@@ -177,7 +178,7 @@ def test_reads_that_may_be_asked_for_again_are_remembered_without_their_messages
         def read() -> None:
             for serial in range(1, 11):
                 held.begin(serial, last, is_retry=False)
-                assert len(held.read(serial, last, 1000, 2 * MIB)["numbers"]) <= 3
+                assert len(held.read(serial, last, 1000, 2 * MIB, ScanRoom())["numbers"]) <= 3
 
         kept, peak = held_bytes(read)
 

@@ -12,10 +12,13 @@ import pytest
 
 import warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker.own import reading
+from warren.broker.own import answering, reading
 from warren.config import LOOP_ROWS_AT_ONCE
+from warren.errors import BadInput
 from warren.protocol.own_records import carried, pack, packed_of, record_values
 from warren.protocol.own_schemas import OwnKey
+from warren.queue.queue_group import QueueGroup
+from warren.queue.stream_group import StreamGroup
 from warren.storage import START
 from warren.storage.columns import Batch
 
@@ -27,6 +30,7 @@ BODY = bytes(40_000)
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
     """Each read looks through two messages or so at once."""
     monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    monkeypatch.setattr(answering, "SCANNED_SIZE_MAX", 2 * len(BODY))
     with running_broker(tmp_path / "data") as running:
         topic = running.broker.store.topic("orders", 2)
         for number in range(COUNT):
@@ -80,6 +84,82 @@ def test_a_read_that_waits_behind_everything_is_woken_by_a_put(broker: RunningBr
         broker.broker.store.topic("orders").put(b"x", tag="new", partition=1)
 
         assert [message.tag for message in waiting.result(PATIENCE_S)] == ["new"]
+
+
+class Looks:
+    """Counts calls of a method, and whether other work of the broker's only thread came in between."""
+
+    def __init__(self, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
+        self.count, self.others = 0, list[int]()
+        self._broker, method = broker.broker, getattr(kind, name)
+        # With one thread, work that is submitted meanwhile can only be done between two looks.
+        threads, broker.broker._threads = broker.broker._threads, ThreadPoolExecutor(1, "warren-broker")
+        threads.shutdown()
+
+        def look(*arguments: Any) -> Any:
+            self.count += 1
+            self._broker._threads.submit(self.others.append, self.count)
+            return method(*arguments)
+
+        monkeypatch.setattr(kind, name, look)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, PATIENCE_S])
+def test_a_take_goes_on_in_turns_until_it_finds_what_lies_far_behind(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, wait_s: float
+) -> None:
+    looks = Looks(broker, monkeypatch, QueueGroup, "take_within")
+    with warren.connect(broker.address) as store:
+        group = store.topic("orders").group("work", mode="queue", tag="last")
+
+        found = group.take(wait=wait_s)
+        nothing = group.take()
+
+    assert found is not None
+    assert found.number == COUNT - 1
+    assert nothing is None
+    assert looks.count > 10
+    # Each time the work of others was done before the next look.
+    assert looks.others[:10] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("wait_s", [0.0, PATIENCE_S])
+def test_a_read_of_a_stream_group_goes_on_in_turns_until_it_finds_what_lies_far_behind(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, wait_s: float
+) -> None:
+    looks = Looks(broker, monkeypatch, StreamGroup, "read_within")
+    with warren.connect(broker.address) as store:
+        group = store.topic("orders").group("stream", tag="last", start=START)
+
+        found = group.read(wait=wait_s)
+        nothing = group.read()
+        group.commit()
+
+        assert group.positions() == {0: COUNT, 1: 0}
+    assert [message.number for message in found] == [COUNT - 1]
+    assert nothing == []
+    assert looks.count > 10
+    assert looks.others[:10] == list(range(1, 11))
+
+
+def test_a_take_in_turns_ends_when_the_right_is_gone(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[int] = []
+
+    def check(call: Any, *_: Any) -> None:
+        checks.append(call.request.api_key)
+        # The first one lets the request in.
+        if checks.count(OwnKey.TAKE) == 3:
+            raise BadInput("the right is gone")
+
+    monkeypatch.setattr(answering, "check", check)
+    looks = Looks(broker, monkeypatch, QueueGroup, "take_within")
+    with warren.connect(broker.address) as store:
+        group = store.topic("orders").group("work", mode="queue", tag="last")
+
+        with pytest.raises(BadInput, match="the right is gone"):
+            group.take()
+
+    assert looks.count == 2
 
 
 def test_messages_are_read_and_packed_beside_the_event_loop(

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http
+from tests.support.recorded_calls import recorded
 from warren.broker.standings import Standing, Standings
 from warren.config import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX
 from warren.errors import BadInput
-from warren.gateway import reading
+from warren.gateway import groups, reading
 from warren.gateway.server import count_elements, read_json
 
 BODY = "x" * 40_000
@@ -111,6 +112,60 @@ def test_a_read_looks_so_far_at_once_and_says_where_to_go_on(served: Http, monke
     assert [message["number"] for message in found] == [COUNT - 1]
     # One that waits goes on by itself.
     assert [message["number"] for message in waited["messages"]] == [COUNT - 1]
+
+
+def test_a_read_of_all_partitions_goes_on_in_turns_and_finds_all_by_time(
+    served: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    looks = recorded(monkeypatch, reading.Merge, "look")
+    topic = served.broker.store.topic("orders", 3)
+    for number in range(COUNT):
+        topic.put(BODY.encode(), tag="wanted" if number % 7 == 0 else "other", partition=number % 3)
+
+    found = served.get("/v1/topics/orders/messages?tag=wanted")["messages"]
+    two = served.get("/v1/topics/orders/messages?tag=wanted&limit=2")["messages"]
+    every = served.get("/v1/topics/orders/messages?limit=1000")["messages"]
+
+    assert [(each["partition"], each["number"]) for each in found] == [(0, 0), (1, 2), (2, 4)]
+    assert two == found[:2]
+    assert len(every) == COUNT
+    assert [each["time"] for each in every] == sorted(each["time"] for each in every)
+    assert looks.count(True) == 3
+    assert looks.count(False) > 6
+
+
+def test_the_latest_of_all_partitions_are_looked_for_partition_by_partition(
+    served: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = recorded(monkeypatch, reading, "_read_back")
+    topic = served.broker.store.topic("orders", 3)
+    for number in range(COUNT):
+        topic.put(b"%d" % number, partition=number % 3)
+
+    found = served.get("/v1/topics/orders/messages?backwards=true&limit=4")["messages"]
+
+    assert [each["body"] for each in found] == ["19", "18", "17", "16"]
+    assert [{message.partition for message in page.messages} for page in looks] == [{0}, {1}, {2}]
+
+
+@pytest.mark.parametrize("wait_s", [0, PATIENCE_S / 2])
+def test_a_take_goes_on_in_turns_until_it_finds_what_lies_far_behind(
+    served: Http, monkeypatch: pytest.MonkeyPatch, wait_s: float
+) -> None:
+    monkeypatch.setattr(groups, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    looks, path = recorded(monkeypatch, groups, "_take"), "/v1/topics/orders/groups/work/take"
+    topic = served.broker.store.topic("orders")
+    topic.group("work", mode="queue", tag="last").close()
+    for number in range(COUNT):
+        topic.put(BODY.encode(), tag="last" if number == COUNT - 1 else "other")
+
+    taken = served.ask("POST", path, {"wait_s": wait_s}).document["messages"]
+    nothing = served.ask("POST", path, {}).document["messages"]
+
+    assert [each["number"] for each in taken] == [COUNT - 1]
+    assert nothing == []
+    assert len(looks) > 5
 
 
 def test_a_read_backwards_looks_so_far_at_once(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from warren.queue.group_settings import GroupSettings
 from warren.queue.leases import Backoff
 from warren.queue.queue_group import LOOK_S, QueueGroup
 from warren.queue.store import Store
+from warren.storage.read import ScanRoom
 
 MS = 1000
 PARTITIONS = 2
@@ -55,6 +56,14 @@ class Hand:
     session: int
     messages: list[Message]
     due_us: int
+
+
+def taken_in_looks(group: QueueGroup) -> list[Message]:
+    while True:
+        room = ScanRoom(1)
+        messages = group.take_within(1, room)
+        if messages or not room.is_used_up:
+            return messages
 
 
 class QueueGroupMachine(RuleBasedStateMachine):
@@ -189,8 +198,9 @@ class QueueGroupMachine(RuleBasedStateMachine):
         self.ack_the_latest(1 - opener, (count + 1) // 2)
         self.take(opener, count)
 
-    @rule(opener=OPENERS, limit=st.sampled_from((None, 1, 2, 5, 100)))
-    def take(self, opener: int, limit: int | None) -> None:
+    @rule(opener=OPENERS, limit=st.sampled_from((None, 1, 2, 5, 100)), in_looks=st.booleans())
+    def take(self, opener: int, limit: int | None, in_looks: bool = False) -> None:
+        """Takes at once; or one message in looks through one record each, as the broker does, without renewal."""
         session, _, group = self.openers[opener]
         self.free_the_dead()
         room = limit or 1
@@ -199,7 +209,8 @@ class QueueGroupMachine(RuleBasedStateMachine):
             self.bury(failed)
             eligible, failed = self.eligible()
 
-        taken = group.take(limit)
+        in_looks = in_looks and limit is None
+        taken = taken_in_looks(group) if in_looks else group.take(limit)
 
         messages = taken if isinstance(taken, list) else [taken] if taken is not None else []
         places = [(message.partition, message.number) for message in messages]
@@ -221,7 +232,8 @@ class QueueGroupMachine(RuleBasedStateMachine):
             entry.state, entry.time_us = "leased", self.now_us + LEASE_MS * MS
             entry.attempt, entry.session = message.attempt, session
         self.handles += messages
-        self.hands.append(Hand(session, list(messages), self.now_us + LEASE_MS * MS // 2))
+        if not in_looks:
+            self.hands.append(Hand(session, list(messages), self.now_us + LEASE_MS * MS // 2))
         if len(messages) < room:
             self.bury(failed)
         else:

@@ -28,6 +28,7 @@ from warren.queue.ledger import ENCODER, LEDGER_BLOCK_SIZE
 from warren.queue.queue_group import FLOOR_S, LOOK_S, QueueGroup
 from warren.queue.store import Store
 from warren.queue.topic import Topic
+from warren.storage.read import ScanRoom
 
 LEASE_S = 10.0
 
@@ -508,10 +509,47 @@ def test_what_was_read_ahead_is_read_anew_where_the_group_went_back(bench: Bench
     log, ahead = bench.topic.partition(0), supply.Ahead()
 
     for number in (4, 6, 2):
-        ahead.reach(log, None, number, 3)
+        ahead.reach(log, None, number, 3, ScanRoom())
 
         assert (ahead.start, ahead.end) == (number, 10)
         assert [message.number for message in ahead.messages] == list(range(number, 10))
+
+
+def test_a_look_with_little_room_is_carried_on_by_the_next_in_whatever_session(bench: Bench) -> None:
+    bench.put(20, tag="us.ny")
+    bench.put(1, tag="eu.de")
+    looks, messages = 0, list[Message]()
+
+    while not messages:
+        # As over HTTP: a group is opened for one look, and knows nothing but what the ledger tells.
+        with bench.group(bench.open(), tag="eu.*") as group:
+            room = ScanRoom(1)
+            messages = group.take_within(10, room)
+            looks += 1
+            assert messages or room.is_used_up
+            assert looks <= 21
+
+    assert [message.number for message in messages] == [20]
+    assert looks > 10
+
+
+def test_a_look_with_enough_room_says_that_there_is_nothing(bench: Bench) -> None:
+    bench.put(20, tag="us.ny")
+    group, room = bench.group(tag="eu.*"), ScanRoom(1 << 20)
+
+    assert group.take_within(10, room) == []
+    assert not room.is_used_up
+
+
+def test_a_partition_in_which_much_is_passed_over_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, partitions=2)
+    bench.put(200, tag="us.ny", partition=0)
+    bench.put(1, tag="eu.de", partition=1)
+    group = bench.group(tag="eu.*")
+
+    found = [group.take_within(1, ScanRoom(1)) for _ in range(3)]
+
+    assert [(each.partition, each.number) for messages in found for each in messages] == [(1, 0)]
 
 
 def test_messages_of_one_key_are_never_leased_at_the_same_time(bench: Bench) -> None:

@@ -42,6 +42,7 @@ from warren.queue.store import Store
 from warren.queue.stream_group import StreamGroup
 from warren.queue.topic import Topic
 from warren.storage import END, START
+from warren.storage.read import ScanRoom
 
 SECOND = 1_000_000_000
 
@@ -111,6 +112,35 @@ def places(messages: Sequence[Message]) -> list[tuple[int, int]]:
 
 def every(partitions: Sequence[int], numbers: Sequence[int] = range(10)) -> list[tuple[int, int]]:
     return list(itertools.product(partitions, numbers))
+
+
+# --- Looks with little room ---
+
+
+def test_reads_with_little_room_go_on_behind_what_was_looked_through(processes: Processes, topic: Topic) -> None:
+    member, found, looks = processes.join(topic, tag="us.*"), list[Message](), 0
+    is_more = True
+
+    while is_more:
+        room = ScanRoom(1)
+        messages = member.read_within(100, 1 << 20, room)
+        found, looks, is_more = found + messages, looks + 1, bool(messages) or room.is_used_up
+
+    assert sorted(places(found)) == every(range(4), range(1, 10, 2))
+    assert looks > 40
+    assert member.positions() == dict.fromkeys(range(4), 10)
+
+
+def test_a_partition_in_which_much_is_left_out_gives_others_their_turn(processes: Processes, topic: Topic) -> None:
+    topic.put_many([b"x"] * 100, partition=0, tag="us.ny")
+    topic.put(b"wanted", partition=3, tag="cn")
+    member = processes.join(topic, tag="cn")
+    found: list[Message] = []
+
+    for _ in range(4 * 11):
+        found += member.read_within(100, 1 << 20, ScanRoom(1))
+
+    assert places(found) == [(3, 10)]
 
 
 # --- Sharing out ---

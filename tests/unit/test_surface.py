@@ -34,7 +34,7 @@ INSIDE = {
     StreamGroup: RESIDENT
     | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions"}
     | {"read_within", "unread"},
-    QueueGroup: RESIDENT | {"finish", "give_back", "held", "hold", "still_leased"},
+    QueueGroup: RESIDENT | {"finish", "give_back", "held", "hold", "still_leased", "take_within"},
     Log: {"append_packed", "block_of", "check_writable", "flag", "markers", "number_at", "packed", "read_page"}
     | {"page", "recovered_us", "recovery", "standing", "stored"},
 }

@@ -18,6 +18,7 @@ from warren.config import (
     HTTP_WAIT_S_MAX,
     NAME_SIZE_MAX,
     OWN_LOOK_S,
+    SCANNED_SIZE_MAX,
 )
 from warren.errors import LeaseLost, TooLarge
 from warren.gateway.exchange import Asked, Reply, json_reply
@@ -30,6 +31,7 @@ from warren.queue.group_settings import ATTEMPTS_MAX_MAX, BACKOFF_S_MAX, LEASE_S
 from warren.queue.queue_group import QueueGroup
 from warren.queue.taken import settle_each
 from warren.queue.topic import Topic
+from warren.storage.read import ScanRoom
 
 GROUP_NAME: Final = Text(GROUP_NAME_SIZE_MAX, 1, NAME_PATTERN)
 TOKEN: Final = Text(256, 1, "^[A-Za-z0-9_-]+$")
@@ -129,10 +131,16 @@ class Work:
         limit, loop = asked.body.get("limit", 1), asyncio.get_running_loop()
         deadline_s = asked.deadline_s(asked.body.get("wait_s", 0.0))
         while True:
-            ends = [(log, log.end) for log in topic.logs]
-            messages = await broker.in_thread(_take, topic, name, limit)
+            ends, room = [(log, log.end) for log in topic.logs], ScanRoom(SCANNED_SIZE_MAX)
+            messages = await broker.in_thread(_take, topic, name, limit, room)
+            if messages or broker.is_stopping or asked.is_gone():
+                break
+            if room.is_used_up:
+                # The group knows how far this look came: the next one, after requests of others, goes on from there.
+                asked.check()
+                continue
             left_s = deadline_s - loop.time()
-            if messages or left_s <= 0 or broker.is_stopping or asked.is_gone():
+            if left_s <= 0:
                 break
             if all(log.end == end for log, end in ends):
                 # Leases that run out ring nobody: they are looked for.
@@ -183,12 +191,15 @@ class Work:
         return [self._tokens.read(topic, group, token) for token in asked.body["leases"]]
 
 
-def _take(topic: Topic, name: str, limit: int) -> list[Message]:
-    """Up to `limit` messages, no more than one answer holds: one first, to see how large they are."""
+def _take(topic: Topic, name: str, limit: int, room: ScanRoom) -> list[Message]:
+    """Up to `limit` messages, no more than one answer holds: one first, to see how large they are.
+
+    None if `room` does not suffice to find one.
+    """
     taken: list[Message] = []
     size, step = 0, 1
     with topic.group(name, mode="queue") as group:
-        while step > 0 and (messages := group.take(step, renew=False)):
+        while step > 0 and (messages := group.take_within(step, room)):
             taken += messages
             size += sum(len(message.body) for message in messages)
             left = max(0, HTTP_ANSWER_SIZE_TARGET - size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+from collections import deque
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +24,7 @@ from warren.gateway.topics import topic_of
 from warren.message import Message
 from warren.queue.topic import Topic
 from warren.storage import Log
+from warren.storage.read import ScanRoom
 from warren.storage.tags import TagFilter
 
 LIMIT_DEFAULT: Final = 100
@@ -54,7 +57,7 @@ async def read(asked: Asked) -> Reply:
             raise BadInput(f"query: number needs a partition, of which {str(topic.name)!r} has {topic.partition_count}")
         if query.get("wait_s"):
             raise BadInput("query: wait_s needs a partition")
-        page = await asked.broker.in_thread(_read_all, topic, query)
+        page = await (_latest if query.get("backwards", False) else _since)(asked, topic)
     else:
         page = await _read_one(asked, topic.partition(partition))
     return await asked.broker.in_thread(_answer, topic, page, query.get("encoding", "auto"))
@@ -126,20 +129,88 @@ def _read_back(log: Log, query: Any) -> Page:
     return Page(found, number - 1 if log.first < number < log.end else None)
 
 
-def _read_all(topic: Topic, query: Any) -> Page:
-    """Of all partitions by time, from a time on; or the last ones, the latest first."""
-    limit, tag = query.get("limit", LIMIT_DEFAULT), query.get("tag")
-    if not query.get("backwards", False):
-        messages, size = [], 0
-        for message in islice(topic.since(query.get("since", 0), tag=tag), limit):
-            messages.append(message)
-            size += len(message.body)
-            if size >= HTTP_ANSWER_SIZE_TARGET:
-                break
-        return Page(messages, None)
-    pages = [_read_back(log, query).messages for log in topic.logs]
-    latest = sorted((message for page in pages for message in page), key=lambda message: -message.timestamp)
-    return Page(latest[:limit], None)
+async def _latest(asked: Asked, topic: Topic) -> Page:
+    """The last messages of all partitions by time, the latest first. Each partition is looked through in its turn."""
+    query, found = asked.query, list[Message]()
+    for log in topic.logs:
+        if asked.is_gone():
+            break
+        found += (await asked.broker.in_thread(_read_back, log, query)).messages
+        found = sorted(found, key=lambda message: -message.timestamp)[: query.get("limit", LIMIT_DEFAULT)]
+    return Page(found, None)
+
+
+async def _since(asked: Asked, topic: Topic) -> Page:
+    """The messages of all partitions from a time on, by time. Looked for in turns: requests of others come between."""
+    broker = asked.broker
+    merge = await broker.in_thread(Merge, topic, asked.query)
+    while not await broker.in_thread(merge.look, ScanRoom(SCANNED_SIZE_MAX)):
+        if broker.is_stopping or asked.is_gone():
+            break
+        asked.check()
+    return Page(merge.messages, None)
+
+
+class Ahead:
+    """Messages of one partition that were found and not given yet, and the number to look on from."""
+
+    __slots__ = ("_end", "_log", "_number", "messages")
+
+    def __init__(self, log: Log, since: Any) -> None:
+        self._log, self._number, self._end = log, log.find_time(since), log.end
+        self.messages: deque[Message] = deque()
+
+    def reach(self, tag: TagFilter | None, limit: int, bytes_max: int, room: ScanRoom) -> bool:
+        """Looks for messages. Returns False if `room` was used up before one was found."""
+        while not self.messages and self._number < self._end:
+            if room.is_used_up:
+                return False
+            number = max(self._number, self._log.first)
+            page = self._log.page(number, tag, limit=limit, bytes_max=bytes_max, scanned_max=room.left)
+            room.use(page)
+            self.messages += (message for message in page.messages if message.number < self._end)
+            self._number = max(number, page.next_number)
+        return True
+
+
+class Merge:
+    """The first messages of all partitions from a time on that pass the filter, by time; found in several looks."""
+
+    def __init__(self, topic: Topic, query: Any) -> None:
+        self.messages: list[Message] = []
+        self._limit, self._size_left = query.get("limit", LIMIT_DEFAULT), HTTP_ANSWER_SIZE_TARGET
+        self._tag = TagFilter.parse(query["tag"]) if query.get("tag") is not None else None
+        self._aheads = [Ahead(log, query.get("since", 0)) for log in topic.logs]
+        # What is held for all partitions together is about one answer.
+        self._bytes_max = max(1, HTTP_ANSWER_SIZE_TARGET // len(self._aheads))
+        self._unseen = list(range(len(self._aheads)))
+        self._heads: list[tuple[int, int]] = []
+        """The time of the next message of each partition that has one, and the partition: a heap."""
+
+    def look(self, room: ScanRoom) -> bool:
+        """Looks through as much as `room` allows. Returns whether all was found that is wanted."""
+        while len(self.messages) < self._limit and self._size_left > 0:
+            while self._unseen:
+                ahead = self._aheads[self._unseen[-1]]
+                if not ahead.reach(self._tag, self._limit, self._bytes_max, room):
+                    return False
+                self._push(self._unseen.pop())
+            if not self._heads:
+                return True
+            _, partition = heapq.heappop(self._heads)
+            message = self._aheads[partition].messages.popleft()
+            self.messages.append(message)
+            self._size_left -= len(message.body)
+            if self._aheads[partition].messages:
+                self._push(partition)
+            else:
+                self._unseen.append(partition)
+        return True
+
+    def _push(self, partition: int) -> None:
+        messages = self._aheads[partition].messages
+        if messages:
+            heapq.heappush(self._heads, (messages[0].timestamp, partition))
 
 
 def _answer(topic: Topic, page: Page, encoding: Any) -> Reply:

@@ -13,7 +13,7 @@ from warren.queue.positions import store_position, stored_position
 from warren.queue.rotation import Collected, Cursor, Rotation
 from warren.storage import Log, QueueReader
 from warren.storage.filesystem import Lock
-from warren.storage.read import Page
+from warren.storage.read import Page, ScanRoom
 from warren.storage.tags import TagFilter
 
 if TYPE_CHECKING:
@@ -154,13 +154,18 @@ class Ownership:
 
     # --- Reading ---
 
-    def read(self, limit: int, tag: TagFilter | None, bytes_max: int | None = None) -> list[Message]:
-        """Up to `limit` messages, and about `bytes_max` bytes of them, of one partition after the other."""
+    def read(
+        self, limit: int, tag: TagFilter | None, bytes_max: int | None = None, room: ScanRoom | None = None
+    ) -> list[Message]:
+        """Up to `limit` messages, and about `bytes_max` bytes of them, of one partition after the other.
+
+        Looks through no more than `room` allows.
+        """
         with self._mutex:
             collected = Collected(limit, bytes_max)
             for _ in range(len(self._owned)):
                 try:
-                    found = self._rotation.next_page(self._topic.logs, collected.room, tag, collected.bytes_room)
+                    found = self._rotation.next_page(self._topic.logs, collected.room, tag, collected.bytes_room, room)
                 except WarrenError:
                     if not collected.messages:
                         raise

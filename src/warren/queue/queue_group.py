@@ -25,6 +25,7 @@ from warren.queue.taken import Place, still_leased
 from warren.queue.taking import IN_FLIGHT_MAX, REASONS, Chosen, Taking
 from warren.queue.waiting import Deadline, checked_count, checked_delay_s
 from warren.storage.log import wait_for_any
+from warren.storage.read import ScanRoom
 from warren.storage.residents import process_residents
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ class QueueGroup:
         count = 1 if limit is None else checked_count("limit", limit, 1, IN_FLIGHT_MAX)
         deadline = Deadline(self._clock, True, wait)
         with self._usable():
-            while (messages := self._take(count, deadline)) is None:
+            room = ScanRoom()
+            while (messages := self._take(count, deadline, room)) is None:
                 pass
         if messages and renew and self.settings.renew_s_max:
             messages = self.topic.store.renewals.hold(
@@ -138,7 +140,20 @@ class QueueGroup:
             return messages[0] if messages else None
         return messages
 
-    def _take(self, count: int, deadline: Deadline) -> list[Message] | None:
+    def take_within(self, limit: int, room: ScanRoom) -> list[Message]:
+        """What `take` gives without a wait and without renewal, looking through no more than `room` allows.
+
+        If the filter used `room` up, there may be more: the next call goes on behind what was looked through.
+        """
+        count = checked_count("limit", limit, 1, IN_FLIGHT_MAX)
+        deadline = Deadline(self._clock, False, None)
+        with self._usable():
+            while (messages := self._take(count, deadline, room)) is None:
+                if room.is_used_up:
+                    return []
+        return messages
+
+    def _take(self, count: int, deadline: Deadline, room: ScanRoom) -> list[Message] | None:
         """Some messages; none where the deadline has passed, None where it is worth to try again."""
         self._free_the_dead()
         if self._leases.burials or self._leases.redrives:
@@ -146,7 +161,7 @@ class QueueGroup:
         self._logs = self.topic.logs
         if self._clock.steady_s() >= self._floor_s:
             self._move_readers()
-        chosen = self._taking.choose(count)
+        chosen = self._taking.choose(count, room)
         messages = self._taking.read(chosen)
         if chosen.failed:
             self._bury_besides(messages, chosen.failed)

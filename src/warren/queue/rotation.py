@@ -11,7 +11,7 @@ from warren.errors import BadInput, FellBehind, NumberRetired
 from warren.message import Message
 from warren.storage import Log
 from warren.storage.log import wait_for_any
-from warren.storage.read import Page
+from warren.storage.read import Page, ScanRoom
 from warren.storage.tags import TagFilter
 
 LOOK_WAITING_S: Final = 0.1
@@ -59,26 +59,37 @@ class Rotation(Generic[AnyCursor]):
         self._cursors, self._turn = sorted(cursors, key=lambda cursor: cursor.partition), 0
 
     def next_page(
-        self, logs: Sequence[Log], limit: int, tag: TagFilter | None, bytes_max: int | None = None
+        self,
+        logs: Sequence[Log],
+        limit: int,
+        tag: TagFilter | None,
+        bytes_max: int | None = None,
+        room: ScanRoom | None = None,
     ) -> tuple[AnyCursor, Page] | None:
         """Up to `limit` messages of the partition whose turn it is, among those that have any; its cursor stays.
 
-        With `bytes_max`, of about so many bytes.
+        With `bytes_max`, of about so many bytes. Returns None if no partition has any, or the filter used `room` up:
+        then the cursors have moved past what was looked through.
 
         FellBehind, or what else is wrong with a partition, when it is its turn: the next call goes on with the others.
         """
-        cursors = self._cursors
+        cursors, room = self._cursors, room or ScanRoom()
         count = len(cursors)
         for place in range(self._turn, self._turn + count):
             cursor = cursors[place % count]
             log = logs[cursor.partition]
             if log.end <= cursor.position:
                 continue
+            if room.is_used_up:
+                break
             self._turn = (place + 1) % count
+            # Without a filter a page ends with its messages: there is nothing to look through.
+            scanned_max = None if tag is None else room.left
             try:
-                page = log.read_page(cursor.position, limit=limit, tag=tag, wait=0.0, bytes_max=bytes_max)
+                page = log.page(cursor.position, tag, limit=limit, bytes_max=bytes_max, scanned_max=scanned_max)
             except NumberRetired as error:
                 raise FellBehind(self._topic, cursor.partition, error.number, error.first) from error
+            room.use(page)
             if page.messages:
                 return cursor, page
             # What the filter leaves out is behind the reader.

@@ -22,7 +22,7 @@ from warren.queue.membership import Membership
 from warren.queue.ownership import Claim, Owned, Ownership
 from warren.queue.positions import Where, number_of
 from warren.queue.rotation import LOOK_WAITING_S, checked_limit, checked_wait_s
-from warren.storage.read import Page
+from warren.storage.read import Page, ScanRoom
 from warren.storage.residents import process_residents
 from warren.storage.tags import TagFilter
 
@@ -93,14 +93,17 @@ class StreamGroup:
             messages = self._read(limit)
         return messages
 
-    def read_within(self, limit: int, bytes_max: int) -> list[Message]:
-        """The same without a wait, and no more than about `bytes_max` bytes of bodies: one message in any case."""
-        return self._read(checked_limit(limit), bytes_max)
+    def read_within(self, limit: int, bytes_max: int, room: ScanRoom) -> list[Message]:
+        """The same without a wait, and no more than about `bytes_max` bytes of bodies: one message in any case.
 
-    def _read(self, limit: int, bytes_max: int | None = None) -> list[Message]:
+        If the filter used `room` up, there may be more: the next call goes on behind what was looked through.
+        """
+        return self._read(checked_limit(limit), bytes_max, room)
+
+    def _read(self, limit: int, bytes_max: int | None = None, room: ScanRoom | None = None) -> list[Message]:
         try:
             self._look_if_due(is_asking=True)
-            return self._ownership.read(limit, self._filter, bytes_max)
+            return self._ownership.read(limit, self._filter, bytes_max, room)
         except GONE as error:
             raise self._meaning(error) from error
 

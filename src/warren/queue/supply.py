@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from warren.config import PARTITIONS_MAX
 from warren.errors import CorruptRecord
 from warren.message import Message
 from warren.queue.key_order import key_hash
 from warren.queue.leases import Leases
 from warren.storage import Log
+from warren.storage.read import ScanRoom
+from warren.storage.tags import TagFilter
 
 if TYPE_CHECKING:
     from warren.queue.topic import Topic
@@ -40,8 +45,8 @@ class Offer(NamedTuple):
 class Supply(Protocol):
     """What offers new messages. `reach` is called before the ledger's lock is taken, the rest while it is held."""
 
-    def reach(self, nexts: Mapping[int, int], count: int) -> None:
-        """Be ready to offer `count` messages of each partition."""
+    def reach(self, nexts: Mapping[int, int], count: int, room: ScanRoom) -> None:
+        """Be ready to offer `count` messages of each partition, as far as `room` allows to look for them."""
         ...
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:
@@ -63,7 +68,7 @@ class Unread:
     def __init__(self, topic: Topic) -> None:
         self._topic = topic
 
-    def reach(self, nexts: Mapping[int, int], count: int) -> None:
+    def reach(self, nexts: Mapping[int, int], count: int, room: ScanRoom) -> None:
         """Nothing is needed beforehand."""
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:
@@ -88,26 +93,34 @@ class Ahead:
     def __init__(self) -> None:
         self.start = self.end = 0
         self.messages: deque[Message] = deque()
+        self.is_cut = False
+        """Whether the room to look through was used up before all was found that was wanted."""
 
-    def reach(self, log: Log, tag: str | None, number: int, count: int) -> None:
-        """Have `count` messages from `number` on, if there are so many."""
+    def reach(self, log: Log, tag: TagFilter | None, number: int, count: int, room: ScanRoom) -> None:
+        """Have `count` messages from `number` on, if there are so many and `room` suffices to find them."""
         if not self.start <= number <= self.end:
             self.start = self.end = number
             self.messages.clear()
         while self.messages and self.messages[0].number < number:
             self.messages.popleft()
-        self.start = number
-        while len(self.messages) < count and self.end < (log_end := log.end):
+        self.start, self.is_cut = number, False
+        while len(self.messages) < count and self.end < log.end:
+            if room.is_used_up:
+                self.is_cut = True
+                return
             position, limit = max(self.end, log.first), max(count, READ_AHEAD)
+            # Without a filter a page ends with its messages: there is nothing to look through.
+            scanned_max = None if tag is None else room.left
             try:
-                found = log.read(position, limit=limit, bytes_max=READ_AHEAD_BYTES_MAX, tag=tag)
+                page = log.page(position, tag, limit=limit, bytes_max=READ_AHEAD_BYTES_MAX, scanned_max=scanned_max)
             except CorruptRecord:
                 # What stands before the damage is handed out, one by one; then it is told.
                 if self.messages:
                     return
-                found = log.read(position, limit=1, tag=tag)
-            self.messages += found
-            self.end = found[-1].number + 1 if found else log_end
+                page = log.page(position, tag, limit=1, scanned_max=scanned_max)
+            room.use(page)
+            self.messages += page.messages
+            self.end = page.next_number
 
 
 class Filtered:
@@ -117,14 +130,20 @@ class Filtered:
     """
 
     def __init__(self, topic: Topic, tag: str | None, *, ordered_by_key: bool) -> None:
-        self._topic, self._tag, self._is_ordered = topic, tag, ordered_by_key
+        self._topic, self._is_ordered = topic, ordered_by_key
+        self._tag = None if tag is None else TagFilter.parse(tag)
         self._ahead: dict[int, Ahead] = {}
+        self._turn = itertools.count(random.randrange(PARTITIONS_MAX))
+        """Each look begins with another partition, of a group that was opened for one look as well: one in which much
+        is passed over must not use up the room of all the others, again and again."""
 
-    def reach(self, nexts: Mapping[int, int], count: int) -> None:
-        for partition, log in enumerate(self._topic.logs):
+    def reach(self, nexts: Mapping[int, int], count: int, room: ScanRoom) -> None:
+        logs, first = self._topic.logs, next(self._turn)
+        for place in range(first, first + len(logs)):
+            partition = place % len(logs)
             if partition in nexts:
                 ahead = self._ahead.setdefault(partition, Ahead())
-                ahead.reach(log, self._tag, nexts[partition], count)
+                ahead.reach(logs[partition], self._tag, nexts[partition], count, room)
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:
         ahead, number = self._ahead.get(partition), leases.next[partition]
@@ -134,7 +153,10 @@ class Filtered:
         offer = self._in_order(leases, partition, messages, room) if self._is_ordered else _all(messages, room)
         if offer.next < 0:
             offer = offer._replace(next=ahead.end)
-        is_worth_telling = offer.spans or offer.behind or offer.next - number >= PASSED_OVER_MAX
+        # What a look without enough room has passed over is told at once: the next look, by whatever process, goes on
+        # behind it, and comes to the end of the log in the end.
+        passed_over_max = 1 if ahead.is_cut else PASSED_OVER_MAX
+        is_worth_telling = offer.spans or offer.behind or offer.next - number >= passed_over_max
         return offer if is_worth_telling else None
 
     def _in_order(self, leases: Leases, partition: int, messages: list[Message], room: int) -> Offer:

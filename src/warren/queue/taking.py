@@ -20,6 +20,7 @@ from warren.queue.ledger import Event, Ledger
 from warren.queue.spans import spans_of
 from warren.queue.supply import Filtered, Offer, Supply, Unread
 from warren.storage import Log
+from warren.storage.read import ScanRoom
 
 if TYPE_CHECKING:
     from warren.queue.topic import Topic
@@ -113,10 +114,13 @@ class Taking:
 
     # --- Choosing ---
 
-    def choose(self, count: int) -> Chosen:
-        """Lease up to `count` messages; they are on their way to the caller alone."""
+    def choose(self, count: int, room: ScanRoom) -> Chosen:
+        """Lease up to `count` messages; they are on their way to the caller alone.
+
+        Looks for new ones no further than `room` allows.
+        """
         with self._mutex:
-            self._supply.reach(dict(self._leases.next), count)
+            self._supply.reach(dict(self._leases.next), count, room)
             try:
                 with self._ledger.changing():
                     return self._choose(count, steady_us(self._topic.clock))

@@ -304,17 +304,15 @@ class Log:
             view, start, end, columns=columns, tag=wanted, since=since, until=until, rows_min=rows_min, skips=skips
         )
 
-    def page(self, number: int, tag: TagFilter | None, **sizes: int) -> Page:
+    def page(self, number: int, tag: TagFilter | None, *, limit: int, **sizes: int | None) -> Page:
         """What `read` gives with this `limit`, `bytes_max` and `scanned_max`, and how far it looked."""
-        return read.read(self._view, self._label, number, tag=tag, **sizes)
+        return read.read(self._view, self._label, number, limit=limit, tag=tag, **sizes)
 
-    def read_page(
-        self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration, bytes_max: int | None = None
-    ) -> Page:
+    def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Page:
         """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
         deadline = self._clock.steady_s() + min(seconds_of(wait), WAIT_S_MAX)
         while True:
-            page = read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag)
+            page = read.read(self._view, self._label, number, limit=limit, tag=tag)
             left_s = deadline - self._clock.steady_s()
             if page.messages or left_s <= 0:
                 return page

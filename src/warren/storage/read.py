@@ -51,6 +51,27 @@ class Page(NamedTuple):
         return bool(self.messages)
 
 
+class ScanRoom:
+    """How many bytes a call may still look through with a filter, over several pages; None for any number.
+
+    A call that has used its room up may have left something unseen: the next call goes on from there.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int | None = None) -> None:
+        self.left = left
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.left is not None and self.left <= 0
+
+    def use(self, page: Page) -> None:
+        """Counts what was looked through for a page."""
+        if self.left is not None:
+            self.left -= page.scanned
+
+
 def read(
     view: LogView,
     label: Label,

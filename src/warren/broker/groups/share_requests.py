@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warren.broker.call import Call
 from warren.broker.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat
@@ -22,6 +22,7 @@ from warren.config import (
     GROUP_MEMBER_SIZE,
     GROUP_NAME_SIZE_MAX,
     GROUP_SUBSCRIPTIONS_MAX,
+    SCANNED_SIZE_MAX,
     SHARE_LOOK_S,
     SHARE_RECORDS_MAX,
     SHARE_TAKEN_FIRST,
@@ -34,6 +35,7 @@ from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.record_batch import build
 from warren.queue.group_settings import GroupSettings
 from warren.storage import Log
+from warren.storage.read import ScanRoom
 
 MS: Final = 1000
 NO_OPERATIONS: Final = -(1 << 31)
@@ -41,6 +43,14 @@ ASSIGNOR: Final = "simple"
 
 Answers = dict[tuple[bytes, int], dict[str, Any]]
 """By topic id and partition, what is answered of it."""
+
+
+class Room(NamedTuple):
+    """How many messages, and of how many bytes, one look takes; and how many bytes it may look through."""
+
+    count_max: int
+    size_max: int
+    scan: ScanRoom
 
 
 # --- Membership ---
@@ -260,19 +270,24 @@ async def _fetched(call: Call, group: ShareGroup, session: ShareSession, request
     loop = asyncio.get_running_loop()
     limits = call.broker.limits
     deadline = loop.time() + min(request.max_wait_ms / MS, limits.fetch_wait_s_max)
-    room = session.room(loop.time())
-    count_max = min(request.max_records if request.max_records > 0 else SHARE_RECORDS_MAX, SHARE_RECORDS_MAX, room)
+    count_max = request.max_records if request.max_records > 0 else SHARE_RECORDS_MAX
+    count_max = min(count_max, SHARE_RECORDS_MAX, session.room(loop.time()))
     if not call.broker.coordinator.memory.has_room(count_max * SHARE_TAKEN_SIZE, call.peer.owner):
         count_max = min(count_max, SHARE_TAKEN_FIRST)
     size_max = call.broker.budget.answer_size_max(min(request.max_bytes, limits.fetch_size_max))
     while True:
         logs: list[Log] = []
+        is_more = False
         for topic_id, partitions in session.partitions.items():
-            logs += await _topic_fetched(call, group, session, topic_id, partitions, (count_max, size_max), answers)
+            room = Room(count_max, size_max, ScanRoom(SCANNED_SIZE_MAX))
+            logs += await _topic_fetched(call, group, session, topic_id, partitions, room, answers)
+            is_more |= room.scan.is_used_up
         left_s = deadline - loop.time()
         if answers or left_s <= 0 or call.broker.is_stopping or count_max <= 0:
             return
-        await call.broker.long_polls.wait(logs, min(left_s, SHARE_LOOK_S))
+        # Nothing would wake a request that has not looked through everything: it looks on in its next turn.
+        if not is_more:
+            await call.broker.long_polls.wait(logs, min(left_s, SHARE_LOOK_S))
 
 
 async def _topic_fetched(
@@ -281,11 +296,10 @@ async def _topic_fetched(
     session: ShareSession,
     topic_id: bytes,
     partitions: set[int],
-    room: tuple[int, int],
+    room: Room,
     answers: Answers,
 ) -> list[Log]:
     """Take from one topic, into the answers; the logs that tell when there is more."""
-    count_max, size_max = room
     try:
         topic = call.broker.topics.find_by_id(topic_id)
         if partitions and not call.may(Operation.READ, Kind.TOPIC, topic.name):
@@ -299,9 +313,9 @@ async def _topic_fetched(
             await call.broker.coordinator.shares.drop_queue(group, topic.name)
             await call.broker.coordinator.shares.open_queues(group, {topic.name})
             queue = group.queues[topic.name]
-        if not partitions or count_max <= 0:
+        if not partitions or room.count_max <= 0:
             return []
-        messages = await call.broker.in_thread(take, queue, frozenset(partitions), count_max, size_max)
+        messages = await call.broker.in_thread(take, queue, frozenset(partitions), *room)
         session.take(messages, asyncio.get_running_loop().time() + queue.settings.lease_s)
         for number, found in _by_partition(messages):
             answers[topic_id, number] |= await call.broker.in_thread(_records, found)

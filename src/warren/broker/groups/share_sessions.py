@@ -13,6 +13,7 @@ from warren.config import SHARE_TAKEN_FIRST, SHARE_TAKEN_MAX
 from warren.errors import LeaseLost, WarrenError
 from warren.message import Message
 from warren.queue.queue_group import QueueGroup
+from warren.storage.read import ScanRoom
 
 
 class Acknowledge(IntEnum):
@@ -146,12 +147,12 @@ def release(queues: Mapping[str, QueueGroup], messages: Iterable[Message]) -> No
                 queue.nack(message, delay=0)
 
 
-def take(queue: QueueGroup, partitions: Set[int], count_max: int, size_max: int) -> list[Message]:
-    """Messages of these partitions, as many as were asked for and as large."""
+def take(queue: QueueGroup, partitions: Set[int], count_max: int, size_max: int, room: ScanRoom) -> list[Message]:
+    """Messages of these partitions, as many as were asked for and as large, if `room` suffices to find them."""
     found: list[Message] = []
     size, count = 0, SHARE_TAKEN_FIRST
     while len(found) < count_max and size < size_max:
-        messages = queue.take(min(count, count_max - len(found)), renew=False)
+        messages = queue.take_within(min(count, count_max - len(found)), room)
         if not messages:
             break
         for message in messages:

@@ -18,12 +18,14 @@ from warren.config import (
     OWN_LIMIT_MAX,
     OWN_LOOK_S,
     OWN_WAIT_S_MAX,
+    SCANNED_SIZE_MAX,
 )
 from warren.errors import BadInput, NoSuchHandle, WarrenError
 from warren.protocol.kafka_codec import Fields, Values, decode_request, encode_response
 from warren.protocol.own_errors import error_values
 from warren.protocol.own_schemas import CARRYING, NUMBERED
 from warren.storage import Log
+from warren.storage.read import ScanRoom
 
 T = TypeVar("T")
 OwnHandler = Callable[[Call, Fields], Values | Awaitable[Values]]
@@ -159,6 +161,19 @@ async def awaited(
         if session is not None and not call.broker.sessions.has(call.peer):
             # Nobody is there to be answered: what came meanwhile is for others.
             raise NoSuchHandle(0)
+        check(call, OWN[call.request.api_key], asked)
+
+
+async def in_turns(call: Call, asked: Fields, look: Callable[[ScanRoom], T]) -> T:
+    """Returns what `look` finds, called by a thread again and again while it finds nothing and uses its room up.
+
+    So a filter is looked for through the whole of a log, and requests of other clients get the thread in between.
+    """
+    while True:
+        room = ScanRoom(SCANNED_SIZE_MAX)
+        found = await call.broker.in_thread(look, room)
+        if found or not room.is_used_up or call.broker.is_stopping or not call.broker.sessions.has(call.peer):
+            return found
         check(call, OWN[call.request.api_key], asked)
 
 

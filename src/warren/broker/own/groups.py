@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from warren.broker.call import Call
-from warren.broker.own.answering import awaited, checked_choice, limit_of, none_where, session_of, wait_of
+from warren.broker.own.answering import awaited, checked_choice, in_turns, limit_of, none_where, session_of, wait_of
 from warren.broker.own.reading import size_of
 from warren.broker.own.sessions import Held, Stand
 from warren.clock import EPOCH
@@ -27,6 +27,7 @@ from warren.queue.stream_group import StreamGroup
 from warren.queue.taken import settle_each
 from warren.queue.topic import Topic
 from warren.storage import END, START
+from warren.storage.read import ScanRoom
 
 ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
@@ -77,8 +78,8 @@ class HeldStream(Held):
                 # The answer was lost on its way.
                 self.group.unread(given)
 
-    def read(self, serial: int, attempt: Try, limit: int, size_max: int) -> Values:
-        """The fields of messages of about `size_max` bytes, without a wait; empty if there are none.
+    def read(self, serial: int, attempt: Try, limit: int, size_max: int, room: ScanRoom) -> Values:
+        """The fields of messages of about `size_max` bytes, without a wait; empty if `room` sufficed to find none.
 
         Raises NoSuchHandle if another try counts by now, and MessageTooLarge if the next message fits into no answer.
         An error moves nothing: what was read for an answer that cannot be built is read again.
@@ -86,7 +87,7 @@ class HeldStream(Held):
         with self._mutex:
             if self._tries.get(serial) is not attempt:
                 raise NoSuchHandle(0)
-            messages = self.group.read_within(limit, size_max)
+            messages = self.group.read_within(limit, size_max, room)
             try:
                 values, given = self._carried(messages, size_max)
             except BaseException:
@@ -148,8 +149,10 @@ class HeldWork(Held):
     def stand(self) -> Stand:
         return Stand(str(self.group.topic.name), self.group.name)
 
-    def take(self, limit: int, size_max: int) -> tuple[Values, list[Message]]:
+    def take(self, limit: int, size_max: int, room: ScanRoom) -> tuple[Values, list[Message]] | None:
         """Takes messages of about `size_max` bytes, without a wait: their fields, and the messages.
+
+        Returns None if `room` sufficed to find none.
 
         Raises MessageTooLarge if the first one fits into no answer: that one stays leased to the client, which is to
         settle it, and the others are given back.
@@ -158,7 +161,9 @@ class HeldWork(Held):
             raise GroupClosed(self.group.topic.name, self.group.name)
         if len(self._taken) >= self._swept_at:
             self._sweep()
-        messages = self._take_within(limit, size_max)
+        messages = self._take_within(limit, size_max, room)
+        if not messages:
+            return None
         try:
             values, count = carried(messages[: _count_within(messages, size_max)])
         except MessageTooLarge:
@@ -170,7 +175,7 @@ class HeldWork(Held):
         self.give_back(messages[count:])
         return values, messages[:count]
 
-    def _take_within(self, limit: int, size_max: int) -> list[Message]:
+    def _take_within(self, limit: int, size_max: int, room: ScanRoom) -> list[Message]:
         """Up to `limit` messages, first few and then as many as `size_max` has room for, by the sizes seen so far."""
         taken: list[Message] = []
         size, step = 0, min(limit, OWN_TAKEN_FIRST)
@@ -178,7 +183,7 @@ class HeldWork(Held):
             step = min(limit, max(1, int(size_max / self._size_mean)))
         while step > 0:
             try:
-                messages = self._take(step)
+                messages = self._take(step, room)
             except WarrenError:
                 # What was taken is given; the next call meets the error again.
                 if not taken:
@@ -192,9 +197,9 @@ class HeldWork(Held):
             step = min(limit - len(taken), int((size_max - size) / self._size_mean))
         return taken
 
-    def _take(self, limit: int) -> list[Message]:
+    def _take(self, limit: int, room: ScanRoom) -> list[Message]:
         # The client renews what it has in hand.
-        messages = self.group.take(limit, renew=False)
+        messages = self.group.take_within(limit, room)
         with self._mutex:
             self._taken.update({(message.partition, message.number): message.attempt for message in messages})
             is_late = self._is_closed
@@ -345,7 +350,7 @@ async def read_group(call: Call, asked: Fields) -> Values:
     await call.broker.in_thread(held.begin, serial, this, is_retry=asked.is_retry)
 
     async def attempt(is_rung: bool) -> Values:
-        return await call.broker.in_thread(held.read, serial, this, limit, size)
+        return await in_turns(call, asked, lambda room: held.read(serial, this, limit, size, room))
 
     try:
         values = await awaited(call, asked, wait_s, lambda: held.group.topic.logs, attempt, session)
@@ -391,8 +396,11 @@ async def take(call: Call, asked: Fields) -> Values:
 
     async def attempt(is_rung: bool) -> Values:
         nonlocal messages
-        values, messages = await call.broker.in_thread(held.take, limit, size_max)
-        if messages and not is_rung:
+        taken = await in_turns(call, asked, lambda room: held.take(limit, size_max, room))
+        if taken is None:
+            return {}
+        values, messages = taken
+        if not is_rung:
             # There may be more that nobody has told of.
             for log in topic.logs:
                 call.broker.long_polls.ring(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shlex
 from collections.abc import Callable, Iterator
@@ -19,9 +20,12 @@ from tests.broker.test_rights_walk import is_denied, subscription, topic_id
 from tests.gateway.running import until
 from tests.support.kafka_batches import batch_of
 from warren.broker.security.rights import Kind, Operation
+from warren.broker.security.table import HTTP
 from warren.broker.settings import BrokerSettings
 from warren.config import LIMITED_LOG_LINES_MAX, LOOP_ROWS_AT_ONCE
-from warren.errors import NoRight, NoSuchTopic
+from warren.errors import NoRight, NoSuchTopic, SettingsDiffer
+from warren.gateway.exchange import Asked
+from warren.gateway.groups import configure_group
 from warren.protocol.api import ApiKey
 from warren.protocol.own_schemas import OwnKey
 
@@ -142,6 +146,70 @@ def test_who_may_alter_a_topic_may_delete_its_groups_and_no_others(world: Tenant
     assert before == (True, True)
     assert not is_refused
     assert (groups_of(world, "his"), groups_of(world, "hers")) == ([], ["theirs"])
+
+
+READS_THEIRS = [Thing(READ, Kind.TOPIC, "his"), Thing(READ, Kind.GROUP, "theirs")]
+
+
+def changes(world: Tenants) -> dict[str, Callable[[], object]]:
+    """By door: changes the lease of the group `theirs` of the topic `his`; the code of the error, if there is one."""
+    own = {"topic": "his", "group": "theirs", "settings": [{"name": "lease", "value": "0.1"}]}
+    return {
+        "own": lambda: getattr(world.ann.call(OwnKey.CONFIGURE_GROUP, 0, own).error, "code", None),
+        "http": lambda: world.http.ask("PUT", "/v1/topics/his/groups/theirs", {"lease": 0.1}).document.get("code"),
+    }
+
+
+@pytest.mark.parametrize("door", ["own", "http"])
+def test_a_reader_does_not_change_the_settings_of_a_group_for_its_other_members(world: Tenants, door: str) -> None:
+    topic = world.broker.store.topic("his")
+    topic.group("theirs", mode="queue", lease=60.0).close()
+    world.allow(READS_THEIRS)
+    refused, kept = changes(world)[door](), topic.group_settings("theirs").lease_s
+
+    world.allow([*READS_THEIRS, Thing(Operation.ALTER_CONFIGS, Kind.GROUP, "theirs")])
+    allowed = changes(world)[door]()
+
+    assert (refused, kept) == ("no_right", 60.0)
+    assert (allowed, topic.group_settings("theirs").lease_s) == (None, 0.1)
+
+
+def test_a_reader_makes_a_group_with_settings_and_may_say_them_again(world: Tenants) -> None:
+    world.allow(READS_THEIRS)
+    path, settings = "/v1/topics/his/groups/theirs", {"lease": 20, "start": "start"}
+
+    answers = [world.http.ask("PUT", path, body).status for body in (settings, settings, {**settings, "start": "end"})]
+
+    assert answers == [200, 200, 200]
+    assert world.broker.store.topic("his").group_settings("theirs").lease_s == 20.0
+
+
+def test_a_group_that_another_user_makes_meanwhile_is_not_changed_by_a_reader(world: Tenants) -> None:
+    topic, route = world.broker.store.topic("his"), "PUT /v1/topics/{topic}/groups/{group}"
+    world.allow(READS_THEIRS)
+    path = {"topic": "his", "group": "theirs"}
+    asked = Asked(broker=world.broker, peer=world.peer, row=HTTP[route], path=path, body={"lease": 0.1})
+    world.on_loop(asked.check)
+    topic.group("theirs", mode="queue", lease=60.0).close()
+
+    answer = asyncio.run_coroutine_threadsafe(configure_group(asked), world.http.running.loop)
+
+    with pytest.raises(SettingsDiffer):
+        answer.result(30)
+    assert topic.group_settings("theirs").lease_s == 60.0
+
+
+@pytest.mark.parametrize("key", [OwnKey.OPEN_GROUP, OwnKey.CONFIGURE_GROUP])
+@pytest.mark.parametrize("option", ["name", "mode", "self"])
+def test_an_option_that_no_group_has_is_an_error_in_the_answer(world: Tenants, key: OwnKey, option: str) -> None:
+    values: dict[str, Any] = {"topic": "hers", "group": "hers", "settings": [{"name": option, "value": "1"}]}
+    if key is OwnKey.OPEN_GROUP:
+        values.update(handle=1, mode="queue")
+
+    answer = world.ann.call(key, 0, values)
+
+    assert answer.error.code == "bad_input"
+    assert groups_of(world, "hers") == []
 
 
 def test_groups_of_a_topic_are_named_to_those_who_may_describe_them(world: Tenants) -> None:

@@ -99,12 +99,13 @@ async def describe_group(asked: Asked) -> Reply:
 async def configure_group(asked: Asked) -> Reply:
     """Makes a queue group with these settings, or changes the settings of the group there is."""
     topic, name = topic_of(asked), asked.path["group"]
+    may_change = asked.may(Operation.ALTER_CONFIGS, Kind.GROUP, name)
 
     def opened() -> dict[str, Any]:
-        is_new = name not in topic.groups()
-        # SettingsDiffer if it is a stream group.
-        topic.group(name, mode="queue", **(asked.body if is_new else {})).close()
-        if not is_new:
+        is_change = may_change and name in topic.groups()
+        # SettingsDiffer if it is a stream group, or if the user may not change it and another user made it just now.
+        topic.group(name, mode="queue", **({} if is_change else asked.body)).close()
+        if is_change:
             topic.configure_group(name, **asked.body)
         return group_document(topic.describe_group(name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -67,10 +68,15 @@ def configure_group(topic: Topic, name: str, options: GroupOptions) -> GroupSett
 
 def _settings(options: GroupOptions) -> dict[str, Any]:
     """The options by the names that they have in the settings, each in the form that stands there."""
+    check_options(options)
+    return {SETTING_NAMES[option]: setting_value(option, value) for option, value in options.items()}
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raises BadInput if one of the options is none that a group has."""
     for option in options:
         if option not in SETTING_NAMES:
             raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
-    return {SETTING_NAMES[option]: setting_value(option, value) for option, value in options.items()}
 
 
 def setting_value(option: str, value: Any) -> object:

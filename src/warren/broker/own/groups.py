@@ -21,6 +21,7 @@ from warren.message import Message, named
 from warren.protocol.kafka_codec import Fields, Values
 from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
 from warren.protocol.own_records import carried
+from warren.queue.groups import check_options
 from warren.queue.positions import Where
 from warren.queue.queue_group import QueueGroup
 from warren.queue.stream_group import StreamGroup
@@ -282,13 +283,20 @@ def named_all(topic: Topic, places: Fields) -> list[Message]:
     return [named(topic.name, *place) for place in columns]
 
 
+def options_of(asked: Fields) -> dict[str, Any]:
+    """The options of a group that a request gives. Raises BadInput for one that no group has."""
+    options = settings_of(asked.settings)
+    check_options(options)
+    return options
+
+
 async def open_group(call: Call, asked: Fields) -> Values:
     """A member of a group, which is made where there is none, by a handle of the client's."""
     session = session_of(call)
 
     def opened() -> Values:
         topic = call.broker.store.existing_topic(asked.topic)
-        options: dict[str, Any] = settings_of(asked.settings)
+        options = options_of(asked)
         mode: Any = checked_choice("mode", asked.mode, ("stream", "queue"))
         group = topic.group(asked.group, mode=mode, **options)
         session.hold(asked.handle, HeldStream(group) if isinstance(group, StreamGroup) else HeldWork(group))
@@ -301,7 +309,7 @@ async def open_group(call: Call, asked: Fields) -> Values:
 async def configure_group(call: Call, asked: Fields) -> Values:
     """Changes settings of a group, and answers with those it has now."""
     topic = call.broker.topics.find(asked.topic)
-    changes: dict[str, Any] = settings_of(asked.settings)
+    changes = options_of(asked)
     changed = await call.broker.in_thread(topic.configure_group, asked.group, **changes)
     return {"settings": setting_values(changed.to_json())}
 

@@ -14,6 +14,7 @@ from warren.errors import BadName, NoSuchTopic, WarrenError
 from warren.protocol.consumer_protocol import assigned_topics, subscribed_topics
 from warren.protocol.own_api import settings_of
 from warren.queue.dead_letter import dead_letter_topic
+from warren.queue.group_settings import SETTING_NAMES
 
 CONSUMER: Final = "consumer"
 DEAD_LETTER: Final = "warren.dead.letter"
@@ -261,8 +262,20 @@ def _body(asked: Any, name: str) -> Any:
     return None if asked.body is None else asked.body.get(name)
 
 
+def _changed_group(asker: Asker, asked: Any) -> Sequence[str]:
+    """The group, if it exists and the body gives it other settings. `start` counts for a new group alone."""
+    given, name = asked.body or {}, asked.path["group"]
+    try:
+        kept = asker.broker.topics.find(asked.path["topic"]).group_settings(name)
+    except WarrenError:
+        return ()
+    changes = (option for option, value in given.items() if getattr(kept, SETTING_NAMES[option]) != value)
+    return (name,) if any(option != "start" for option in changes) else ()
+
+
 PATH_TOPIC: Final = _of(Kind.TOPIC, "the topic", lambda asker, asked: (asked.path["topic"],))
 PATH_GROUP: Final = _of(Kind.GROUP, "the group", lambda asker, asked: (asked.path["group"],))
+PATH_CHANGED_GROUP: Final = PATH_GROUP._replace(names=_changed_group, when="if the request changes its settings")
 PATH_MADE: Final = PATH_TOPIC._replace(
     names=lambda asker, asked: _made_by_put(asker, asked.path["topic"]), when=IF_MADE
 )

@@ -150,7 +150,7 @@ OWN: Final[Mapping[int, Row]] = MappingProxyType(
         OwnKey.LIST_PARKED: _row((READ, sources.OWN_TOPIC)),
         OwnKey.CANCEL_PARKED: _row((WRITE, sources.OWN_TOPIC)),
         OwnKey.OPEN_GROUP: _row((READ, sources.OWN_TOPIC), (READ, sources.OWN_GROUP)),
-        OwnKey.CONFIGURE_GROUP: _row((READ, sources.OWN_TOPIC), (READ, sources.OWN_GROUP)),
+        OwnKey.CONFIGURE_GROUP: _row((READ, sources.OWN_TOPIC), (ALTER_CONFIGS, sources.OWN_GROUP)),
         OwnKey.SEE_GROUP: _row((DESCRIBE, sources.OWN_TOPIC), (DESCRIBE, sources.OWN_GROUP)),
         OwnKey.DELETE_GROUP: _row(
             Need(READ, sources.OWN_TOPIC, (ALTER, sources.OWN_TOPIC)),
@@ -227,7 +227,7 @@ HTTP: Final[Mapping[str, Row]] = MappingProxyType(
         "GET /v1/groups": _row(shows=SHOWN_BOTH),
         f"GET {_TOPIC}/groups": _row((DESCRIBE, sources.PATH_TOPIC), shows=SHOWN_GROUPS),
         f"GET {_GROUP}": _row((DESCRIBE, sources.PATH_TOPIC), (DESCRIBE, sources.PATH_GROUP)),
-        f"PUT {_GROUP}": _USES_PATH,
+        f"PUT {_GROUP}": _row(*_USES_PATH.needs, (ALTER_CONFIGS, sources.PATH_CHANGED_GROUP)),
         f"DELETE {_GROUP}": _row(
             Need(READ, sources.PATH_TOPIC, (ALTER, sources.PATH_TOPIC)),
             Need(DELETE, sources.PATH_GROUP, (ALTER, sources.PATH_TOPIC)),

@@ -78,6 +78,22 @@ def test_nobody_there_and_no_address_are_told_in_one_line() -> None:
     assert failed(run("topic", "list", "--server", "host:port"), 2, "expected host:port")
 
 
+@pytest.mark.parametrize("more", [[], ["--delay", "1h"], ["--key", "k", "--partition", "0"]], ids=" ".join)
+@pytest.mark.parametrize("where", ["--store", "--server"])
+def test_put_into_the_topic_of_a_queue_is_refused_and_writes_nothing(
+    broker: RunningBroker, tmp_path: Path, where: str, more: list[str]
+) -> None:
+    place = broker.address if where == "--server" else str(tmp_path / "here")
+    with warren.connect(place, timeout=PATIENCE_S) if where == "--server" else warren.open(place) as store:
+        jobs = store.queue("jobs")
+        jobs.put("item")
+
+        result = run("put", "jobs", "a", "b", where, place, *more)
+
+        assert failed(result, 2, "topic 'jobs' is a queue: only store.queue('jobs') puts into it")
+        assert (jobs.qsize(), jobs.get(timeout=PATIENCE_S), jobs.qsize()) == (1, "item", 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

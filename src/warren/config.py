@@ -36,7 +36,7 @@ RAW_SIZE_MAX: Final = 256 << 20
 
 READ_LIMIT_DEFAULT: Final = 1000
 UNREADABLE_SHOWN_MAX: Final = 100
-"""Of how many batches that nobody can read a verification tells the place."""
+"""Of how many batches that cannot be read a verification tells the place."""
 SCAN_ROWS_DEFAULT: Final = 65_536
 SCAN_IN_PLACE_ROWS_MIN: Final = 512
 """Batches of so many rows and more are a record batch each: copying their bodies would cost more than that.

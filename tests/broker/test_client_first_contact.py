@@ -166,7 +166,7 @@ def test_a_client_that_comes_again_and_again_does_not_fill_the_log(
 def test_a_user_at_a_broker_that_wants_none_is_told_so(tmp_path: Path) -> None:
     with (
         running_broker(tmp_path / "data") as running,
-        pytest.raises(LoginFailed, match="it asks nobody for a user: connect without"),
+        pytest.raises(LoginFailed, match="it has no logins: connect without"),
     ):
         warren.connect(running.address, user="ann", password="the password", timeout=ENDLESS_S)
 

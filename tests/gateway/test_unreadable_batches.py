@@ -1,4 +1,4 @@
-"""Records that nobody can read, put through Produce: all doors of the broker pass over them, and the metrics count."""
+"""Records that cannot be read, put through Produce: all doors of the broker pass over them, and the metrics count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka batches with a right head and checksum, and records that nobody can read."""
+"""Kafka batches with a right head and checksum, and records that cannot be read."""
 
 from __future__ import annotations
 

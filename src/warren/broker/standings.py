@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class TopicStanding(NamedTuple):
     """One topic. `damage` says what is wrong with one of which nothing else is known.
 
-    `passed_over` is, by partition, how often readers here passed over a batch because nobody can read its records.
+    `passed_over` is, by partition, how often readers here passed over a batch because its records cannot be read.
     """
 
     topic: str
@@ -76,12 +76,12 @@ class Standings:
 
     async def _look(self, looking: asyncio.Future[Standing]) -> None:
         async with self._lock:
-            # From here on it may be too early for those who ask.
+            # Callers that ask from here on may need a later one.
             self._next = None
             begun_s = asyncio.get_running_loop().time()
             try:
                 self._latest = await self._broker.in_thread(standing_of, self._broker.store)
-            except Exception as error:  # noqa: BLE001  # It is told to those who asked, and ends nobody else's work.
+            except Exception as error:  # noqa: BLE001  # The callers get it; other work goes on.
                 looking.set_exception(error)
                 return
             self._looked_s = begun_s

@@ -79,7 +79,7 @@ def _candidates(log: Log, number: int, end: int) -> Iterator[tuple[int, Stored]]
 
 
 def _largest_in(log: Log, stored: Stored) -> tuple[int, int] | None:
-    """The first message with the largest time among these; None if nobody can read them."""
+    """The first message with the largest time among these; None if they cannot be read."""
     if stored.batch is None:
         last = stored_at(log, stored.number + stored.message_count - 1)
         # Times of storing never decrease: the first message of that time is found by it.
@@ -92,7 +92,7 @@ def _largest_in(log: Log, stored: Stored) -> tuple[int, int] | None:
 
 
 def _times_in(batch: memoryview, first: int) -> Iterator[tuple[int, int]]:
-    """Number and time of each message of a Kafka batch. Raises ValueError or IndexError if nobody can read them."""
+    """Number and time of each message of a Kafka batch. Raises ValueError or IndexError if they cannot be read."""
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
     records, position = bytes(records_of(batch, head.record_count)), 0
     for number in range(first, first + head.record_count):

@@ -1,4 +1,4 @@
-"""Batches that unpack to much are looked into one at a time, and counted by the budget for as long as that takes."""
+"""Batches that unpack to much are unpacked one at a time, and counted by the budget for as long as that takes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _require_directory(path: str) -> None:
 
 def _confirm(path: str, damage: Damage) -> None:
     if not _is_anybody_there():
-        raise BadInput(f"nobody is there to ask: give --yes to repair the store {path!r}")
+        raise BadInput(f"stdin is no terminal: give --yes to repair the store {path!r}")
     if damage.settings is not None:
         typer.confirm(f"store.json is damaged ({damage.settings}). Make it anew?", abort=True, err=True)
     if damage.journal is not None:

@@ -108,7 +108,7 @@ class RemoteLog:
         return found
 
     def at(self, number: int) -> Message | None:
-        """Message `number`; None past the end, and if it is in a batch that nobody can read."""
+        """Message `number`; None past the end, and if it is in a batch that cannot be read."""
         messages = self.read(number, limit=1)
         return messages[0] if messages and messages[0].number == number else None
 

@@ -61,7 +61,7 @@ class Login:
             reason = "it takes the password only as it is, for everybody to read: use tls, or say mechanism='PLAIN'"
         else:
             offers = f"it takes {', '.join(offered)}"
-            reason = offers if offered else "it asks nobody for a user: connect without user and password"
+            reason = offers if offered else "it has no logins: connect without user and password"
         raise LoginFailed(address, self.user, reason)
 
     def show(self, mechanism: str, send: Send) -> str:

@@ -82,7 +82,7 @@ class LoginFailed(RemoteError):
 
 
 class UserWanted(LoginFailed):
-    """The broker answers nobody who has not logged in, and the client was given no user."""
+    """The broker wants a login, and the client was given no user."""
 
     code = "user_wanted"
 

@@ -25,7 +25,7 @@ class Parameter(NamedTuple):
 
 
 class Route(NamedTuple):
-    """One method of one path. `is_free`: for everybody, also while the broker stops.
+    """One method of one path. `is_free`: needs no login and no right, and is answered also while the broker stops.
 
     `is_spared`: answered even if all places for connections are taken, or the user has used up a quota.
     """

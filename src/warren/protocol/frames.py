@@ -64,7 +64,7 @@ class FrameReader:
         self._receive_large(size, beginning)
 
     def close(self) -> None:
-        """Nothing more comes: let go of the frame that is not whole, and of whoever admits frames."""
+        """Nothing more comes: let go of the frame that is not whole, and of the callback that admits frames."""
         self._admit, self._large = None, None
 
     def buffer(self, sizehint: int = -1) -> memoryview:

@@ -115,7 +115,7 @@ def _encode(name: str, version: int, values: Values) -> list[Buffer]:
 
 
 def message_of(name: str) -> Message:
-    """The request or response of this name, whoever describes it."""
+    """The request or response of this name, of Kafka's or of our own."""
     return GROUP_MESSAGES.get(name) or OWN_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 

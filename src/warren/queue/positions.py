@@ -75,7 +75,7 @@ def stored_position(log: Log, group: str) -> int:
 
 
 def store_position(log: Log, group: str, number: int) -> None:
-    """The group goes on from `number`, as durable as the log says. The owner calls, or whoever finishes its work.
+    """The group goes on from `number`, as durable as the log says. For its owner or the process that finishes its work.
 
     A number behind the end of the log is kept as it is: the group waits until there is such a message.
     """

@@ -54,7 +54,7 @@ def quotas_file(store: str) -> str:
 
 
 def security_lock(store: str) -> str:
-    """Held by whoever changes users, rights or quotas."""
+    """Held by the process that changes users, rights or quotas."""
     return os.path.join(store, "security.lock")
 
 

@@ -221,7 +221,7 @@ class Taking:
                 raise
             messages += found
             if len(found) < stop - start:
-                # Retired, or in a batch that nobody can read: no worker is to wait for them.
+                # Retired, or in a batch that cannot be read: no worker is to wait for them.
                 gone = set(range(start, stop)).difference(message.number for message in found)
                 with self._ledger.changing():
                     self._ledger.add("done", {"spans": spans_of((partition, number) for number in gone)})
@@ -230,7 +230,7 @@ class Taking:
         return messages
 
     def _pass_over(self, partition: int, start: int, end: int) -> None:
-        """Offer none of the numbers from `start` up to `end`, which nobody can read: a batch may have a million."""
+        """Offer none of the numbers from `start` up to `end`, which cannot be read: a batch may have a million."""
         if start <= self._leases.next[partition] < end:
             now_us = self._topic.clock.now_ns() // 1000
             self._ledger.add("take", self._event(now_us, [], [(partition, Offer(end, [], [], [], []))]))
@@ -245,7 +245,7 @@ def _start_number(log: Log, start: str | int) -> int:
 def _page(log: Log, start: int, end: int) -> tuple[list[Message], int, int]:
     """Messages from `start` up to `end`, the number to go on from, and that of the next message that can be read.
 
-    What is missing before the number to go on from nobody can read.
+    What is missing before the number to go on from cannot be read.
     """
     if end - start == 1 and (found := _at(log, start)):
         return found, end, end

@@ -288,7 +288,7 @@ class Topic:
         return places
 
     def check_takes_puts(self) -> None:
-        """Raises IsAQueue if only a durable queue may put into the topic, and ReadOnlyStore if nobody may here."""
+        """Raises IsAQueue if only a durable queue puts into the topic, and ReadOnlyStore if the store is read-only."""
         self.store.check_writable()
         if self.is_queue:
             raise IsAQueue(str(self.name))

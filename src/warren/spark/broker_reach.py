@@ -146,7 +146,7 @@ class BrokerLog:
     def offset_of(self, number: int) -> int:
         """As the broker tells it; behind the last record, about."""
         end = self.end
-        # Behind a batch that nobody can read it is the next one that counts.
+        # Behind a batch that cannot be read it is the next one that counts.
         found = self._remote().read(min(number, end - 1), limit=1) or self._remote().last()
         if not found:
             return 0

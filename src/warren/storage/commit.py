@@ -389,7 +389,7 @@ class Commit:
         """A sync failed: nothing more is written until `reopen`. The system may call pages clean that it has lost."""
         self.close_because(str(error))
         self._has_failed = True
-        # Whoever recovers the log stores once more what it keeps.
+        # The process that recovers the log stores once more what it keeps.
         with suppress(CorruptRecord, NotALog, OSError):
             self.files.index().state = STATE_FAILED
         self.files.failed.add(self)

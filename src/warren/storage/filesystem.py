@@ -96,7 +96,7 @@ def _full_disk_as_error(path: str, size: int) -> Iterator[None]:
 
 
 def _mode_in_its_directory(path: str, private: int) -> int:
-    """The mode of what is made at `path`: its owner's, and what its directory lets the group do. Nobody else's."""
+    """The mode of what is made at `path`: for its owner, and for the group as far as the directory is."""
     return private | (os.stat(os.path.dirname(path) or ".").st_mode & GROUP & (private >> 3))
 
 

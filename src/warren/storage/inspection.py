@@ -39,7 +39,7 @@ class BlockInfo:
 class LogInfo:
     """The index of a log, and what it speaks of. `writing` is the process in the middle of a change; 0 for none.
 
-    `passed_over` is how often readers in this process passed over a batch because nobody can read its records.
+    `passed_over` is how often readers in this process passed over a batch because its records cannot be read.
     """
 
     path: str

@@ -56,7 +56,7 @@ class IndexState(NamedTuple):
 
     `state` is one of the STATE values; `checksum` covers a cleanly closed index; `synced` is the number below which
     every message is on disk; `writing` is the process in the middle of an append; `waiting` is the time in µs until
-    which somebody waits to be woken; `boot_id` tells the start of the machine that the rest belongs to; `recovered` is
+    which a reader waits to be woken; `boot_id` tells the start of the machine that the rest belongs to; `recovered` is
     the time in µs of the last recovery at which no other process had the log open: what was not synced may be lost.
     """
 

@@ -253,7 +253,7 @@ class Log:
         return self._view.end
 
     def at(self, number: int) -> Message | None:
-        """Message `number`; None past the end, and if it is in a batch that nobody can read."""
+        """Message `number`; None past the end, and if it is in a batch that cannot be read."""
         return look_up(self._view, self._label, number)
 
     def read(

@@ -43,7 +43,7 @@ PLAIN_SECTION_COUNT: Final = 2
 
 
 def look_up(view: LogView, label: Label, number: int) -> Message | None:
-    """Message `number`; None past the end, and if it is in a batch that nobody can read."""
+    """Message `number`; None past the end, and if it is in a batch that cannot be read."""
     found = view.quick(number)
     if found is not None:
         message = _find(view, found[0], found[1], number, label)

@@ -28,7 +28,7 @@ BACKWARDS_STEP: Final = 256
 BACKWARDS_SIZE: Final = 1 << 20
 """Going backwards, so many messages are read at once, or fewer of about so many bytes."""
 UNREADABLE_KNOWN_MAX: Final = 1000
-"""How many batches of a block that nobody can read are known, so that they are not taken apart again and again."""
+"""How many batches of a block that cannot be read are known, so that they are not taken apart again and again."""
 
 
 class Label(NamedTuple):
@@ -85,7 +85,7 @@ def read(
     """Up to `limit` messages from `number` on that pass the filter, of `bytes_max` bytes of bodies in all.
 
     At least one is given, however large, if there is one among the first `scanned_max` bytes, about. Past the published
-    end the page is empty. Without a filter numbers have gaps only if a batch was passed over that nobody can read.
+    end the page is empty. Without a filter numbers have gaps only if a batch was passed over that cannot be read.
     """
     end, first = view.end, view.first
     if number < first:
@@ -104,7 +104,7 @@ def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
     while end > view.first:
         start = max(view.first, end - step)
         found = read(view, label, start, limit=end - start).messages
-        # Behind a batch that nobody can read a page goes on with messages that were given before.
+        # Behind a batch that cannot be read a page goes on with messages that were given before.
         messages = [message for message in found if message.number < end]
         yield from reversed(messages)
         # A log is read forwards: how large the next messages may be is known only by those that were met.
@@ -128,7 +128,7 @@ class Filling:
         self._scanned_max, self.scanned = scanned_max, 0
         self.messages: list[Message] = []
         self.passed_over = 0
-        """How many records were passed over because nobody can read what a client packed into them."""
+        """How many records were passed over because what a client packed into them cannot be read."""
         self.is_full = limit <= 0
 
     def take_from(self, block: Block, limit: int, number: int, end: int) -> int:

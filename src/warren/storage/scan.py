@@ -192,7 +192,7 @@ def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
 
 
 def _batch_part(view: LogView, record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Part | None:
-    """The rows of a batch that have these numbers and pass; None if there are none, or nobody can read the batch."""
+    """The rows of a batch that have these numbers and pass; None if there are none, or the batch cannot be read."""
     row, row_end = max(0, numbers.start - record.number), min(record.message_count, numbers.stop - record.number)
     try:
         columns = columns_of(record)

@@ -16,7 +16,7 @@ from warren.storage.view import LogView, Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableBatch:
-    """A batch that is whole, and whose records nobody can read, because a Kafka client packed them so."""
+    """A batch that is whole, and whose records cannot be read, because a Kafka client packed them so."""
 
     path: str
     position: int
@@ -27,7 +27,7 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was found to be whole. Of the batches that nobody can read the first ones are told."""
+    """What was found to be whole. Of the batches that cannot be read the first ones are told."""
 
     messages: int
     records: int
@@ -60,7 +60,7 @@ def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Veri
 
 
 class _Unreadable:
-    """The batches that nobody can read: how many, and the first ones."""
+    """The batches that cannot be read: how many, and the first ones."""
 
     def __init__(self) -> None:
         self.count = 0

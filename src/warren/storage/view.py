@@ -33,7 +33,7 @@ class LogView:
         self._base_numbers: list[int] = []
         self._last_number = -1
         self.passed_over = 0
-        """How often a reader passed over a batch that checks because nobody can read what a client packed into it."""
+        """How often a reader passed over a batch that checks because what a client packed into it cannot be read."""
 
     def let_go(self) -> None:
         """Hold no file any more."""

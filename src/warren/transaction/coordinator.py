@@ -106,7 +106,7 @@ class Coordinator:
         """A new transaction. TransactionExists where the id belongs to one that was not aborted."""
         self._store.check_open()
         if not self._is_settled:
-            # The store was opened all the same: nobody else needs the journal.
+            # The store was opened all the same: nothing else needs the journal.
             self.settle()
         timeout_s, prepared_timeout_s = seconds_of(timeout), seconds_of(prepared_timeout)
         _check_timeout("timeout", timeout_s)

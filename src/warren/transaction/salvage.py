@@ -116,7 +116,7 @@ class Salvage:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nobody else has the store open, or opens it. A program that does would go on with the journal set aside."""
+        """No other program has the store open, or opens it. One that does would go on with the journal set aside."""
         filesystem = self._filesystem
         lock = SharedLock(filesystem, store_paths.store_lock(self._path), self._clock)
         sessions = store_paths.sessions_directory(self._path)

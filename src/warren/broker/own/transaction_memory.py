@@ -9,7 +9,7 @@ from warren.transaction.transaction import Transaction
 class TransactionMemory:
     """The bytes that each transaction takes from the budget. For the event loop's thread alone.
 
-    A transaction that is over holds nothing, whoever ended it: that is seen at the next `recount` at the latest.
+    A transaction that is over holds nothing, also if another client ended it; the next `recount` sees it at the latest.
     """
 
     def __init__(self, budget: Budget) -> None:

@@ -110,7 +110,7 @@ class Identities:
                 if found is not None:
                     yield found
 
-    # --- Those that nobody uses ---
+    # --- Those that are no longer used ---
 
     def unused(self, before_ms: int) -> list[str]:
         """The transactional ids that were not used since then, or for which no broker noted when."""

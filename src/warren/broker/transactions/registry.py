@@ -79,7 +79,7 @@ class Transactions:
         self._identities.keep(fenced)
         return fenced, State.EMPTY, False
 
-    # --- Ids that nobody uses ---
+    # --- Ids that are no longer used ---
 
     async def watch(self) -> NoReturn:
         """Forgets, again and again, ids that were not used for as long as the settings say."""
@@ -102,7 +102,7 @@ class Transactions:
         known = self._producers.get(transactional_id)
         if transactional_id in self._loading or (known is not None and not known.is_idle):
             return False
-        # While it is removed nobody finds it: who asks for it waits, and finds what is on disk then.
+        # While it is removed it is not found: a request for it waits, and then finds what is on disk.
         loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
         self._producers.pop(transactional_id, None)
         try:

@@ -53,7 +53,7 @@ async def init_producer_id(call: Call, request: Fields) -> Values:
 
 
 def _owner(call: Call) -> str:
-    """Whose a new transactional id is; nobody's if no user logs in."""
+    """The user that owns a new transactional id; none if users do not log in."""
     return call.peer.user if call.broker.settings.sasl else ""
 
 

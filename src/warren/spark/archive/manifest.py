@@ -30,7 +30,7 @@ class ArchivedFile:
 
     `path` and `staged` are seen from the archive. `crc` is that of the file, `content` those of the columns of its
     messages. Times are µs since the epoch, and lie in the day `date` in UTC. `gaps` are the numbers, from one up to
-    another, that the log had and nobody can read, because a client packed them so.
+    another, that the log had and that cannot be read, because a client packed them so.
     """
 
     topic: str

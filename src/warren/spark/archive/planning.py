@@ -68,7 +68,7 @@ def days(log: Log, start: int, end: int) -> Iterator[tuple[str, tuple[int, int]]
     while start < end:
         message = next(iter(log.read(start, limit=1)), None)
         if message is None or message.number >= end:
-            # The rest is in batches that nobody can read: it goes with what comes next.
+            # The rest is in batches that cannot be read: it goes with what comes next.
             return
         day = (EPOCH + timedelta(microseconds=message.timestamp)).date()
         midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)

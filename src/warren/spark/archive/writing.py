@@ -45,10 +45,10 @@ def write_pieces(store: str, archive: str, run: str, pieces: Iterable[Piece]) ->
                         file.write(group)
                         progress.add(group.num_rows)
                     if group is None:
-                        # What nobody can read at the end of the piece is known to be so, and not missing.
+                        # What cannot be read at the end of the piece is known to be so, and not missing.
                         file.end = piece.end
                 facts = file.facts()
-                assert not facts.gaps or log.inspect().passed_over, "only what nobody can read is left out"
+                assert not facts.gaps or log.inspect().passed_over, "only what cannot be read is left out"
                 yield facts
                 files, start = files + 1, file.end
 

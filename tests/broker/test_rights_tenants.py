@@ -328,6 +328,35 @@ def test_a_user_with_read_and_write_on_a_queue_needs_no_other_right_to_use_it(wo
     assert not world.broker.store.has_topic("other")
 
 
+@pytest.mark.parametrize(
+    ("operation", "allowed"),
+    [
+        (READ, {"get", "join", "size"}),
+        (WRITE, {"put", "size"}),
+        (DESCRIBE, {"size"}),
+        (Operation.CREATE, set()),
+    ],
+)
+def test_one_right_to_a_queue_allows_what_belongs_to_it_and_opens_none(
+    world: Tenants, operation: Operation, allowed: set[str]
+) -> None:
+    world.broker.store.queue("jobs")
+    world.allow([Thing(READ, Kind.TOPIC, "jobs"), Thing(WRITE, Kind.TOPIC, "jobs")])
+    assert world.ann.call(OwnKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
+    world.allow([Thing(operation, Kind.TOPIC, "jobs")])
+
+    def error(key: OwnKey, **values: Any) -> str:
+        return getattr(world.ann.call(key, 0, values).error, "code", "")
+
+    actions = ("put", "get", "done", "join", "size")
+    used = {each: error(OwnKey.USE_QUEUE, handle=1, action=each, item=b"1", delay=-1) for each in actions}
+
+    assert {each for each, code in used.items() if not code} == allowed
+    assert used["done"] == ("bad_input" if operation is READ else "no_right")
+    assert {code for each, code in used.items() if each != "done"} <= {"", "no_right"}
+    assert error(OwnKey.OPEN_QUEUE, handle=2, queue="jobs") == "no_right"
+
+
 def test_a_get_that_waits_gets_no_item_when_the_right_to_read_is_gone(world: Tenants) -> None:
     queue = world.broker.store.queue("jobs", codec="bytes")
     writes = Thing(WRITE, Kind.TOPIC, "jobs")

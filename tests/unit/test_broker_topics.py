@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
+from warren.broker import offsets
 from warren.broker import topics as broker_topics
+from warren.broker.kafka_errors import Code
 from warren.broker.topics import FOUND_S, LOOK_S, Topics
 from warren.errors import NoSuchTopic
 from warren.transaction.store import Store
@@ -76,3 +80,28 @@ def test_ids_of_deleted_topics_are_forgotten_where_there_are_many_and_those_of_o
         with pytest.raises(NoSuchTopic):
             topics.find_by_id(gone[-1])
         assert {id: topics.recall_by_id(id).name for id in kept} == kept
+
+
+def test_a_question_about_topics_that_are_not_there_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    with Store(tmp_path, keeps=False) as store:
+        call: Any = SimpleNamespace(broker=SimpleNamespace(topics=Topics(store)))
+        asked = [SimpleNamespace(partition_index=0, partition=0, timestamp=-1, leader_epoch=0)]
+        rows = [
+            SimpleNamespace(name=f"gone-{number}", topic=f"gone-{number}", partitions=asked) for number in range(100)
+        ]
+        request: Any = SimpleNamespace(topics=rows)
+        gc.collect()
+        gc.disable()
+        try:
+            listed = offsets.list_offsets(call, request)
+            told = offsets.offset_for_leader_epoch(call, request)
+            found = gc.collect()
+        finally:
+            gc.enable()
+
+    assert isinstance(listed, dict)
+    for answer in (listed, told):
+        codes = [part["error_code"] for row in answer["topics"] for part in row["partitions"]]
+        assert codes == [Code.UNKNOWN_TOPIC_OR_PARTITION] * 100
+    # An error that is kept is part of a cycle with its frames: fifteen objects for each topic.
+    assert found < 100

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -56,3 +58,11 @@ def test_a_look_of_the_garbage_collector_at_young_objects_sees_few() -> None:
 
     # About 10 ms for 100,000 of them, in which no thread runs.
     assert objects * looks <= 100_000
+
+
+def test_what_scans_need_is_loaded_before_the_first_request() -> None:
+    program = "import sys; from warren.broker.service import _settle_down as ready; ready(); print(*sys.modules)"
+
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "pyarrow" in loaded

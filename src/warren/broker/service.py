@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import importlib.util
 import logging
 import signal
@@ -47,6 +48,8 @@ def run(store: Store, configuration: Configuration, neighbour: Neighbour | None 
 
 def _settle_down() -> None:
     """Set the interpreter up for serving: what is there now stays, and who comes back from the disk gets a turn."""
+    # Arrow, which scans need. While it is loaded no other thread runs, for a quarter of a second from a slow disk.
+    importlib.import_module("warren.storage.scan")
     # With hundreds of requests under way a collector that looks at all modules each time takes a tenth of all time.
     gc.collect()
     gc.freeze()

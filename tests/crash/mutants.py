@@ -49,6 +49,7 @@ class Hunt(NamedTuple):
 
 HUNTERS: Final[Mapping[str, Sequence[str]]] = {
     "power cuts": ("-m", "tests.crash.forever", "--seed", "1", "--lives", "60"),
+    "torn rolls": ("-m", "pytest", "tests/crash/test_power_cuts.py", "-k", "stores_of_a_roll"),
     "stale records": ("-m", "pytest", "tests/crash/test_stale_records.py"),
     "damage": ("-m", "pytest", "tests/crash/test_corruption.py", "-k", "(singles or group) and 0"),
     "failed syncs": ("-m", "pytest", "tests/crash/test_disk_full.py", "-k", "sync"),
@@ -93,6 +94,11 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "the name of a new block is not synced",
         [Edit("writer.py", r"self\._files\.filesystem\.sync_directory\(self\._files\.directory\)", "pass")],
         ["power cuts"],
+    ),
+    Mutant(
+        "a block that was torn in its making called damage",
+        [Edit("recovery.py", r"self\._is_torn\(file, is_first=not before\)", "False")],
+        ["torn rolls"],
     ),
     Mutant(
         "the published end believed because the boot id is the same",

@@ -14,9 +14,11 @@ from typing import Any, Final
 import pytest
 
 from tests.support.moody_filesystem import MoodyFileSystem
-from tests.support.simulated_disk import SimulatedFileSystem
+from tests.support.simulated_disk import SimulatedFile, SimulatedFileSystem
 from warren.errors import LogClosed, StorageFull, SyncFailed
 from warren.storage import Log
+from warren.storage.block import end_of_block
+from warren.storage.format import FORMATS
 
 BLOCK_SIZE: Final = 16 << 10
 ROOM: Final = 100 << 10
@@ -86,6 +88,75 @@ def test_writing_goes_on_when_there_is_room_again(append: Append, seed: int) -> 
     with _open(disk.after_power_cut(seed)) as recovered:
         assert _bodies(recovered) == before + [b"more"] * count
         recovered.verify()
+
+
+@pytest.mark.parametrize("durability", ["commit", "os"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_writer_that_finds_no_room_for_the_next_block_leaves_the_last_one_as_it_was(
+    seed: int, durability: str
+) -> None:
+    """A writer in another process takes a log of the same end for unchanged, and goes on in the block that it knows."""
+    disk = SimulatedFileSystem(seed=seed)
+    log, other = (_open(disk, durability=durability) for _ in range(2))
+    bodies = [b"%d" % number * 1000 for number in range(2 + seed % 9)]
+    for body in bodies:
+        other.append(body)
+    disk.size_max = BLOCK_SIZE // 4 + sum(
+        disk.open(f"/log/{name}", writable=False).size() for name in disk.names("/log")
+    )
+    with pytest.raises(StorageFull):
+        log.append(bytes(BLOCK_SIZE - 2000))
+
+    for writer in (log, other) if seed % 2 else (other, log):
+        bodies.append(b"small")
+        writer.append(b"small")
+
+    assert _bodies(log) == _bodies(other) == bodies
+    log.verify()
+    disk.size_max = None
+    for found in (disk.after_process_kill(), disk.after_power_cut(seed)):
+        with _open(found) as recovered:
+            assert _bodies(recovered) == bodies[: recovered.end]
+            assert durability == "os" or recovered.end == len(bodies)
+            recovered.verify()
+
+
+def test_a_block_that_cannot_be_ended_leaves_no_next_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that copies what it overwrites may have no room for the word that ends a block."""
+    disk, write = SimulatedFileSystem(), SimulatedFile.write
+
+    def write_no_end(file: SimulatedFile, position: int, data: bytes | memoryview) -> None:
+        if data == end_of_block(FORMATS[2]):
+            raise StorageFull(file.path, len(data))
+        write(file, position, data)
+
+    with _open(disk, durability="os") as log:
+        log.append(bytes(3000))
+        with monkeypatch.context() as patched:
+            patched.setattr(SimulatedFile, "write", write_no_end)
+            with pytest.raises(StorageFull):
+                log.append(bytes(BLOCK_SIZE - 2000))
+        assert [name for name in disk.names("/log") if name.endswith(".block")] == ["00000000000000000000.block"]
+
+        log.append(b"small")
+        log.append(bytes(BLOCK_SIZE - 2000))
+
+        assert _bodies(log) == [bytes(3000), b"small", bytes(BLOCK_SIZE - 2000)]
+
+
+def test_a_message_is_seen_though_the_index_grew_for_a_block_that_found_no_room() -> None:
+    disk = SimulatedFileSystem()
+    options = {"filesystem": disk, "durability": "os", "block_size": BLOCK_SIZE}
+    log = Log.open("/log", max_block_count=1, exclusive=True, **options)  # type: ignore[arg-type]
+    log.append(bytes(3000))
+    disk.size_max = 2 * BLOCK_SIZE
+    with pytest.raises(StorageFull):
+        log.append(bytes(BLOCK_SIZE - 2000))
+
+    log.append(b"small")
+
+    with Log.open("/log", read_only=True, filesystem=disk) as other:
+        assert _bodies(other) == [bytes(3000), b"small"]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -211,18 +211,24 @@ def test_in_version_1_the_last_block_cannot_be_ended(tmp_path: Path) -> None:
             log.retire(before=1, rolls=True)
 
 
-@pytest.mark.parametrize("size_max", range(70_000, 280_000, 15_000))
-def test_a_full_disk_while_the_last_block_is_ended_loses_nothing(size_max: int) -> None:
-    disk = SimulatedFileSystem(size_max=1 << 30)
-    log, other = (Log.open("/log", durability="os", filesystem=disk) for _ in range(2))
-    log.append_many([b"%d" % number for number in range(10)])
-    other.append(b"10")
-    disk.size_max = size_max
+@pytest.mark.parametrize("exactly", [False, True])
+@pytest.mark.parametrize("room", range(0, 24_000, 400))
+def test_a_full_disk_while_the_last_block_is_ended_loses_nothing(room: int, exactly: bool) -> None:
+    disk = SimulatedFileSystem(seed=room)
+    log, other = (
+        Log.open("/log", durability="os", filesystem=disk, block_size=16_384, max_block_count=16) for _ in range(2)
+    )
+    bodies = [b"%d" % number * 1400 for number in range(10)] + [b"10", b"11", b"12"]
+    log.append_many(bodies[:10])
+    other.append(bodies[10])
+    disk.size_max = room + sum(disk.open(f"/log/{name}", writable=False).size() for name in disk.names("/log"))
 
     with suppress(StorageFull):
-        log.retire(before=5, rolls=True)
-    disk.size_max = 1 << 30
-    receipts = [other.append(b"11"), log.append(b"12")]
+        log.retire(before=5, rolls=True, exactly=exactly)
+    disk.size_max = None
+    receipts = [other.append(bodies[11]), log.append(bodies[12])]
 
     assert [receipt.number for receipt in receipts] == [11, 12]
-    assert [message.body for message in log.read(0)] == [b"%d" % number for number in range(13)]
+    assert log.first in (0, 5)
+    assert [message.body for message in log.read(log.first)] == bodies[log.first :]
+    log.verify()

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from warren.errors import StorageFull, UnsupportedByVersion
+from warren.errors import UnsupportedByVersion
 from warren.storage import paths
 from warren.storage.commit import Commit
 from warren.storage.files import LogFiles
 from warren.storage.view import LogView
 from warren.storage.writer import QueueWriter
-
-
-class _HalfRolled(Exception):
-    """The last block was sealed, and there was no room for the next one."""
-
-    def __init__(self, reason: StorageFull) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
 
 
 def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exactly: bool, rolls: bool) -> None:
@@ -34,31 +26,19 @@ def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exact
     if files.format.version == 1:
         # The first record of the first block is what tells the numbers of all: it must not be lost.
         commit.sync()
-    try:
-        with commit.changing() as writer:
-            if rolls:
-                _roll(writer)
-            _remove_blocks(files, view, writer, before)
-            before = min(before, view.end)
-            is_cut = exactly and before > view.first
-            if is_cut or rolls:
-                # A writer in another process takes the log for unchanged if its end is the same, and would go on in the
-                # block that was ended: only a new index makes it look.
-                writer.move_to(files.rewrite_index(writer.index, first_kept=before if is_cut else None))
-    except _HalfRolled as error:
-        raise error.reason from None
+    with commit.changing() as writer:
+        if rolls:
+            # A writer in another process takes the log for unchanged if its end is the same, and would go on in the
+            # block that was ended: only a new index makes it look. It comes first, since there may be no room for it.
+            writer.move_to(files.rewrite_index(writer.index))
+            writer.roll()
+        _remove_blocks(files, view, writer, before)
+        before = min(before, view.end)
+        if exactly and before > view.first:
+            writer.move_to(files.rewrite_index(writer.index, first_kept=before))
     if rolls:
         # A block that was ended, and is kept, is soon on disk, as it is when it is full.
         commit.sync_later()
-
-
-def _roll(writer: QueueWriter) -> None:
-    try:
-        writer.roll()
-    except StorageFull as error:
-        # Not as what it is: after StorageFull the log counts as left in order, and writers in other processes would go
-        # on in the block, whose file was cut. So it is left as by a process that died: the next writer recovers.
-        raise _HalfRolled(error) from error
 
 
 def _remove_blocks(files: LogFiles, view: LogView, writer: QueueWriter, before: int) -> None:

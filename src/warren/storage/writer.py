@@ -259,7 +259,7 @@ class QueueWriter:
         while True:
             block = self.block
             if block is None:
-                self._create(0, 0, 0)
+                self._begin(*self._make_block(0, 0, 0))
                 continue
             needed = self.position + size
             if block.index is not None:
@@ -284,12 +284,21 @@ class QueueWriter:
         self.room_end = wanted - ALIGNMENT
 
     def roll(self) -> None:
-        """Seal the last block and start the next one."""
+        """Start the next block and seal the last one. StorageFull leaves the log as it was.
+
+        A writer in another process takes a log of the same end for unchanged, and goes on in the block that it knows:
+        so the block is cut only when there is room for the next one.
+        """
         block = self.block
         if block is None:
             return
-        self._seal(block)
-        self._create(block.number + 1, block.base_offset + self.position, self.number)
+        following, slot = self._make_block(block.number + 1, block.base_offset + self.position, self.number)
+        try:
+            self._seal(block)
+        except StorageFull:
+            self._remove(following.path)
+            raise
+        self._begin(following, slot)
 
     def _seal(self, block: Block) -> None:
         """Cut the block to its length and make all of it durable. Sealing a block twice does no harm."""
@@ -308,11 +317,11 @@ class QueueWriter:
         )
         self.index.put_slot(block.number, slot)
 
-    def _create(self, number: int, base_offset: int, base_number: int) -> None:
-        """A new last block, durable under its name before the index speaks of it."""
-        start, count = self.index.block_range()
+    def _make_block(self, number: int, base_offset: int, base_number: int) -> tuple[Block, Slot]:
+        """Returns a new block, durable under its name, of which the index does not speak yet; and the slot for it."""
+        _, count = self.index.block_range()
         if count == self.index.max_block_count:
-            self._index = self._files.grow_index(self.index)
+            self.move_to(self._files.grow_index(self.index))
         created = max(self._files.now_us(), self.last_timestamp)
         header = block_header(number, base_offset, base_number, created, self._block_size)
         path = paths.block_path(self._files.directory, base_offset, self._format.version)
@@ -324,18 +333,24 @@ class QueueWriter:
                 file.write(0, first_bytes(header))
             file.sync()
         except StorageFull:
-            with suppress(OSError):
-                self._files.filesystem.remove(path)
+            self._remove(path)
             raise
         self._files.filesystem.sync_directory(self._files.directory)
-        slot = Slot(base_offset, base_offset, created, created, base_number, base_number, 0, 0)
         block = Block.open(file, self._format, number, base_offset, base_number, writable=True)
-        slot = slot._replace(end_offset=base_offset + block.start)
-        self.index.put_slot(number, slot)
-        self.index.put_block_range(start if count else number, count + 1)
+        return block, Slot(base_offset, base_offset + block.start, created, created, base_number, base_number, 0, 0)
+
+    def _remove(self, path: str) -> None:
+        with suppress(OSError):
+            self._files.filesystem.remove(path)
+
+    def _begin(self, block: Block, slot: Slot) -> None:
+        """Go on in a new block, and let the index speak of it."""
+        start, count = self.index.block_range()
+        self.index.put_slot(block.number, slot)
+        self.index.put_block_range(start if count else block.number, count + 1)
         # What is on disk of the index bounds how much a recovery has to read.
         self.index.sync()
         self._files.keep(block)
-        self.block, self.position, self.last_timestamp = block, block.start, created
+        self.block, self.position, self.last_timestamp = block, block.start, slot.created
         self._see_room(block)
-        self.next_due = base_number if block.index is not None else NEVER
+        self.next_due = block.base_number if block.index is not None else NEVER

@@ -95,3 +95,20 @@ def test_what_is_acknowledged_after_a_reopening_survives_a_power_cut(durability:
     with Log.open("/log", filesystem=disk.after_power_cut(nth)) as found:
         assert bodies(found) == promised
         assert set(acknowledged) <= set(promised)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_another_process_that_goes_on_after_a_failed_sync_stores_again_what_the_system_calls_clean(seed: int) -> None:
+    """The index is marked: the other process has seen no failure of its own, and syncing alone would write nothing."""
+    disk = SimulatedFileSystem(seed=seed)
+    log, other = (Log.open("/log", filesystem=disk, durability="os") for _ in range(2))
+    log.append(b"published")
+    disk.fail_sync()
+    with pytest.raises(SyncFailed):
+        log.sync()
+
+    other.append(b"more")
+    other.sync()
+
+    with Log.open("/log", filesystem=disk.after_power_cut(seed)) as found:
+        assert bodies(found) == [b"published", b"more"]

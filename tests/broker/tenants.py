@@ -77,7 +77,8 @@ class Tenants:
         assert rights is not None
         rights.file.remove(lambda right: True)
         rights.file.add([thing.right() for thing in things])
-        self.on_loop(rights.refresh)
+        refreshed = rights.refresh(self.broker.in_thread)
+        asyncio.run_coroutine_threadsafe(refreshed, self.http.running.loop).result(PATIENCE_S)
 
     def on_loop(self, work: Callable[[], T]) -> T:
         """What `work` gives on the broker's own thread."""

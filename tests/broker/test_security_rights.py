@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,10 @@ EVERY_RIGHT = kafka_admin.ACLFilter(
 ANN = Peer("10.0.0.1", 1, user="ann")
 
 
+def never(_: Rights) -> None:
+    pytest.fail("the file has not changed")
+
+
 def right(
     kind: Kind = Kind.TOPIC,
     name: str = "orders",
@@ -66,7 +71,7 @@ def right(
 def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: Kind, name: str) -> bool:
     file = RightsFile(str(tmp_path))
     file.add(rights)
-    return Rights(file, frozenset({"root"}), lambda: 1.0).may(ANN, operation, kind, name)
+    return Rights(file, frozenset({"root"}), lambda: 1.0, never).may(ANN, operation, kind, name)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(t
     for size in range(len(given)):
         file.remove(lambda right: True)
         file.add(given[:size])
-        rights = Rights(file, frozenset(), lambda: 1.0)
+        rights = Rights(file, frozenset(), lambda: 1.0, never)
         for kind in (Kind.TOPIC, Kind.GROUP):
             for name in ("a", "ab", "abcd", "b", "c"):
                 about = [each for each in given[:size] if each.is_for(ANN) and each.is_about(kind, name)]
@@ -136,25 +141,56 @@ def folders(tmp_path: Path) -> None:
 
 
 def test_super_users_may_do_everything(tmp_path: Path) -> None:
-    rights = Rights(RightsFile(str(tmp_path)), frozenset({"root"}), lambda: 1.0)
+    rights = Rights(RightsFile(str(tmp_path)), frozenset({"root"}), lambda: 1.0, never)
 
     assert rights.may(Peer("h", 1, user="root"), Operation.ALTER, Kind.CLUSTER, CLUSTER_NAME)
 
 
-def test_a_change_by_another_process_is_seen(tmp_path: Path) -> None:
-    now = [1.0]
-    rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: now[0])
-    before = rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+def test_a_change_by_another_process_is_read_by_a_thread_and_old_rights_hold_until_then(tmp_path: Path) -> None:
+    now, begun, threads = [1.0], list[Rights](), list[str]()
 
+    async def in_thread(work: Any, *arguments: Any) -> Any:
+        threads.append("asked")
+        return await asyncio.to_thread(work, *arguments)
+
+    async def changed() -> list[bool]:
+        rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: now[0], begun.append)
+
+        def may() -> bool:
+            return rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+
+        found = [may()]
+        RightsFile(str(tmp_path)).add([right()])
+        now[0] = 100.0
+        found += [may(), may()]
+        await asyncio.gather(begun[0].refresh(in_thread), begun[0].refresh(in_thread))
+        return [*found, may()]
+
+    assert asyncio.run(changed()) == [False, False, False, True]
+    assert len(begun) == 1
+    # The second one saw that nothing was left to do.
+    assert threads == ["asked"]
+
+
+def test_a_file_that_cannot_be_read_any_more_allows_nothing(tmp_path: Path) -> None:
     RightsFile(str(tmp_path)).add([right()])
-    now[0] = 100.0
 
-    assert (before, rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")) == (False, True)
+    async def in_thread(work: Any, *arguments: Any) -> Any:
+        return work(*arguments)
+
+    async def broken() -> list[bool]:
+        rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0, never)
+        before = rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+        (tmp_path / "rights.json").write_text('{"rights": [{"kind": "moon"}]}')
+        await rights.refresh(in_thread)
+        return [before, rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")]
+
+    assert asyncio.run(broken()) == [True, False]
 
 
 def test_a_file_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
     (tmp_path / "rights.json").write_text('{"rights": [{"kind": "moon"}]}')
-    rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0)
+    rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0, never)
 
     with pytest.raises(CorruptSettings):
         rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")

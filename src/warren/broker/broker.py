@@ -105,7 +105,11 @@ class Broker:
         if not self.settings.rights:
             return None
         file = RightsFile(self.store.path, self.store.filesystem, self.store.clock)
-        return Rights(file, self.settings.super_users, asyncio.get_running_loop().time)
+
+        def begin(rights: Rights) -> None:
+            self.tasks.create_task(rights.refresh(self.in_thread))
+
+        return Rights(file, self.settings.super_users, asyncio.get_running_loop().time, begin)
 
     def _places(self) -> Places[Connection]:
         """The places of connections. If users log in, strangers share a part of them."""

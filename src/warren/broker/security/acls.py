@@ -60,7 +60,7 @@ async def create_acls(call: Call, request: Fields) -> Values:
         except (WarrenError, ValueError) as failure:
             error, message = _code(failure), call.told(failure)
         results.append({"error_code": error, "error_message": message})
-    _changed(call)
+    await _changed(call)
     return {"results": results}
 
 
@@ -79,7 +79,7 @@ async def delete_acls(call: Call, request: Fields) -> Values:
             for right in gone
         ]
         results.append({"error_code": error, "error_message": message, "matching_acls": matching})
-    _changed(call)
+    await _changed(call)
     return {"filter_results": results}
 
 
@@ -87,9 +87,9 @@ def _file(call: Call) -> RightsFile | None:
     return None if call.broker.rights is None else call.broker.rights.file
 
 
-def _changed(call: Call) -> None:
+async def _changed(call: Call) -> None:
     if call.broker.rights is not None:
-        call.broker.rights.refresh()
+        await call.broker.rights.refresh(call.broker.in_thread)
 
 
 def _code(error: Exception) -> Code:

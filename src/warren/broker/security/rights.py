@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from warren.broker.peer import Peer
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.config import NAME_SIZE_MAX, RIGHTS_LOOK_S, RIGHTS_MAX, RIGHTS_REMEMBERED_MAX
-from warren.errors import BadInput, CorruptSettings
+from warren.errors import BadInput, CorruptSettings, WarrenError
 from warren.queue import store_paths
 from warren.queue.json_file import read_json, write_json
 from warren.queue.shared_lock import SharedLock
 from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 
+if TYPE_CHECKING:
+    from warren.broker.producers import InThread
+
+LOGGER: Final = logging.getLogger("warren.broker")
 EVERY: Final = "*"
 USER: Final = "User:"
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -195,12 +201,22 @@ class _Index:
 class Rights:
     """Answers whether somebody may do something. For the event loop's thread alone.
 
-    What nobody was allowed is forbidden, and what is denied is forbidden whatever else is allowed. Changes to the file
-    by anybody are seen within RIGHTS_LOOK_S. A file that cannot be read allows nothing.
+    What nobody was allowed is forbidden, and what is denied is forbidden whatever else is allowed. A change to the file
+    by another process is looked for every RIGHTS_LOOK_S. The file is read by a thread, because it may have thousands of
+    rights; the rights that were known hold until then. A file that cannot be read allows nothing.
     """
 
-    def __init__(self, file: RightsFile, super_users: frozenset[str], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        file: RightsFile,
+        super_users: frozenset[str],
+        now: Callable[[], float],
+        begin: Callable[[Rights], object],
+    ) -> None:
         self.file, self._super_users, self._now = file, super_users, now
+        self._begin = begin
+        """Begins a `refresh`, and returns at once."""
+        self._refreshing = asyncio.Lock()
         self._rights = _Index(())
         self._known: dict[tuple[str, str, Operation, Kind, str], bool] = {}
         self._stamp: tuple[int, int] | None = None
@@ -211,7 +227,7 @@ class Rights:
         if peer.user in self._super_users:
             return True
         if self._now() >= self._look_at:
-            self.refresh()
+            self._look()
         question = peer.user, peer.host, operation, kind, name
         found = self._known.get(question)
         if found is None:
@@ -228,15 +244,40 @@ class Rights:
         enough = meant | IMPLYING.get(operation, frozenset())
         return any(right.permission is Permission.ALLOW and right.operation in enough for right in about)
 
-    def refresh(self) -> None:
-        """See whether the file has changed."""
+    def _look(self) -> None:
+        """Sees whether the file has changed, and has it read: at once if no rights are known to go on with."""
         self._look_at = self._now() + RIGHTS_LOOK_S
+        stamp = self._current_stamp()
+        if self._stamp is None:
+            self._take(_Index(()), stamp)
+            self._take(self._read(), stamp)
+        elif stamp != self._stamp:
+            self._begin(self)
+
+    async def refresh(self, in_thread: InThread) -> None:
+        """Sees whether the file has changed. When this returns, what it holds now is known."""
+        # One at a time: a thread that read the file earlier must not come last.
+        async with self._refreshing:
+            stamp = self._current_stamp()
+            if stamp == self._stamp:
+                return
+            try:
+                found = await in_thread(self._read)
+            except (WarrenError, OSError) as error:
+                LOGGER.error("nothing is allowed: %s", error)
+                found = _Index(())
+            self._take(found, stamp)
+
+    def _read(self) -> _Index:
+        return _Index(self.file.read())
+
+    def _current_stamp(self) -> tuple[int, int]:
         try:
             found = os.stat(self.file.path)
-            stamp = found.st_mtime_ns, found.st_ino
         except FileNotFoundError:
-            stamp = 0, 0
-        if stamp != self._stamp:
-            self._known.clear()
-            self._rights, self._stamp = _Index(()), stamp
-            self._rights = _Index(self.file.read())
+            return 0, 0
+        return found.st_mtime_ns, found.st_ino
+
+    def _take(self, rights: _Index, stamp: tuple[int, int]) -> None:
+        self._known.clear()
+        self._rights, self._stamp = rights, stamp

@@ -28,7 +28,9 @@ from warren.config import (
 )
 from warren.protocol.api import ApiKey
 from warren.protocol.kafka_codec import Fields, decode_request
+from warren.protocol.own_schemas import OwnKey
 from warren.protocol.record_batch import build, split
+from warren.queue.topic import Topic
 
 MANY = 5 * LOOP_ROWS_AT_ONCE
 NAMES = [f"topic-{number:05}-{'x' * 60}" for number in range(MANY)]
@@ -423,3 +425,26 @@ def test_acknowledgements_of_a_request_speak_of_no_more_than_a_member_can_have()
     # A span that ends before it begins makes no room for more.
     assert len(list(_numbers(said((0, -(10**9)), (0, 10**9)), SHARE_TAKEN_MAX))) == SHARE_TAKEN_MAX
     assert list(_numbers(said((5, 6), (8, 9)), 3)) == [(5, 1), (6, 1), (8, 1)]
+
+
+def test_a_topic_that_is_not_open_yet_is_opened_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with warren.open(tmp_path / "data") as store:
+        for name in ("read", "timed", "scanned"):
+            store.topic(name).put(b"x")
+    threads: list[str] = []
+    init = Topic.__init__
+
+    def opened(*arguments: Any, **named: Any) -> None:
+        threads.append(threading.current_thread().name.split("_")[0])
+        init(*arguments, **named)
+
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        monkeypatch.setattr(Topic, "__init__", opened)
+        positions = [{"partition": 0, "number": 0}]
+        caller.call(OwnKey.READ, 0, {"topic": "read", "positions": positions, "limit": 1})
+        caller.call(OwnKey.FIND_TIME, 0, {"topic": "timed", "time": 0})
+        caller.call(OwnKey.SCAN, 0, {"topic": "scanned", "partition": 0, "start": 0, "end": -1, "columns": ["number"]})
+
+    assert threads == ["warren-broker"] * 3

@@ -99,7 +99,7 @@ async def create_partitions(call: Call, request: Fields) -> Values:
 
 async def _extended(call: Call, asked: Fields, *, is_tried_only: bool) -> dict[str, Any]:
     try:
-        topic = call.broker.topics.find(asked.name)
+        topic = await call.broker.opened_topic(asked.name)
         if asked.count <= topic.partition_count:
             message = f"topic {asked.name!r} has {topic.partition_count} partitions; it can only have more"
             return _failed(asked.name, Code.INVALID_PARTITIONS, message)

@@ -36,7 +36,7 @@ async def _described(call: Call, asked: Fields) -> dict[str, Any]:
     named = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
         if asked.resource_type == TOPIC:
-            topic = call.broker.topics.find(asked.resource_name)
+            topic = await call.broker.opened_topic(asked.resource_name)
             await call.broker.in_thread(call.broker.store.refresh_topic, topic)
             found = _topic_rows(topic.settings)
         else:
@@ -130,7 +130,7 @@ async def _altered(
         if asked.resource_type != TOPIC:
             _check_broker(asked)
             return _answer(asked, Code.INVALID_REQUEST, "what the broker was told changes with a restart only")
-        topic = call.broker.topics.find(asked.resource_name)
+        topic = await call.broker.opened_topic(asked.resource_name)
         await call.broker.in_thread(_configure, topic, settings_of(given), is_tried_only=is_tried_only)
     except BadInput as error:
         code = Code.INVALID_CONFIG if asked.resource_type == TOPIC else code_of(error)

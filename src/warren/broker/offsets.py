@@ -81,7 +81,7 @@ async def delete_records(call: Call, request: Fields) -> Values:
         for asked in topic.partitions:
             found: dict[str, Any] = {"partition_index": asked.partition_index}
             try:
-                log = call.broker.topics.find(topic.name).partition(asked.partition_index)
+                log = (await call.broker.opened_topic(topic.name)).partition(asked.partition_index)
                 before = log.end if asked.offset == HIGH_WATERMARK else asked.offset
                 if not 0 <= before <= log.end:
                     found |= {"low_watermark": NONE, "error_code": Code.OFFSET_OUT_OF_RANGE}

@@ -154,7 +154,7 @@ async def found_or_made(asker: Asker, name: str) -> Topic:
     """
     broker = asker.broker
     try:
-        return broker.topics.find(name)
+        return await broker.opened_topic(name)
     except NoSuchTopic:
         if not broker.settings.auto_create_topics:
             raise

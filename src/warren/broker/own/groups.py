@@ -308,7 +308,7 @@ async def open_group(call: Call, asked: Fields) -> Values:
 
 async def configure_group(call: Call, asked: Fields) -> Values:
     """Changes settings of a group, and answers with those it has now."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     changes = options_of(asked)
     changed = await call.broker.in_thread(topic.configure_group, asked.group, **changes)
     return {"settings": setting_values(changed.to_json())}
@@ -316,7 +316,7 @@ async def configure_group(call: Call, asked: Fields) -> Values:
 
 async def delete_group(call: Call, asked: Fields) -> Values:
     """Remove a group with its positions and leases."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     await call.broker.in_thread(topic.delete_group, asked.group)
     return {}
 

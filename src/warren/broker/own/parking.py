@@ -37,7 +37,7 @@ def columns_of(batch: Batch) -> dict[str, Any]:
 
 async def park(call: Call, asked: Fields) -> Values:
     """Put messages that are delivered when they are due; the ids by which they can be cancelled."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
 
     def put() -> Values:
         batch, options = put_of(topic, asked), {**due_options(asked), "partition": none_where(asked.partition, ANY)}
@@ -49,7 +49,7 @@ async def park(call: Call, asked: Fields) -> Values:
 
 async def list_parked(call: Call, asked: Fields) -> Values:
     """What is parked in a topic by due time, behind the one with the id `after`."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     limit, size = min(limit_of(asked), READ_LIMIT_DEFAULT), size_of(call, asked)
     after = _order(asked.after) if asked.after else None
     found = await call.broker.in_thread(_listed, topic, after, limit, size)
@@ -84,5 +84,5 @@ def _message(parked: Scheduled) -> Message:
 
 async def cancel_parked(call: Call, asked: Fields) -> Values:
     """Cancel a delayed message; whether it was in time."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     return {"is_cancelled": await call.broker.in_thread(topic.cancel, asked.id)}

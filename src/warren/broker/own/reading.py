@@ -45,7 +45,7 @@ async def read(call: Call, asked: Fields) -> Values:
     Waits if there is none. Backwards: from the number down, without a wait. By a thread, because messages are unpacked
     and filtered; one look goes through SCANNED_SIZE_MAX bytes at most, and the answer says how far it got.
     """
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     positions = positions_of(asked.positions)
     limit, size, wait_s = limit_of(asked), size_of(call, asked), wait_of(asked)
     for partition, number in positions.items():
@@ -131,14 +131,14 @@ def _answer(topic: Topic, messages: list[Message], positions: dict[int, int]) ->
 
 async def find_time(call: Call, asked: Fields) -> Values:
     """In each partition the number of the first message at or after a time; its end where there is none."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     found = await call.broker.in_thread(lambda: {n: log.find_time(asked.time) for n, log in enumerate(topic.logs)})
     return {"positions": position_values(found)}
 
 
 async def scan(call: Call, asked: Fields) -> Values:
     """Messages of a partition as an Arrow stream, about as many bytes as were asked for; the number to go on from."""
-    log = call.broker.topics.find(asked.topic).partition(asked.partition)
+    log = (await call.broker.opened_topic(asked.topic)).partition(asked.partition)
     return await call.broker.in_thread(_scanned, log, asked, size_of(call, asked))
 
 

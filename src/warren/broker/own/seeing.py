@@ -20,7 +20,7 @@ from warren.queue.topic import Topic
 
 async def see_group(call: Call, asked: Fields) -> Values:
     """The settings of a group, and where it stands, as far as that is asked for; NoSuchGroup where there is none."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     found = await call.broker.in_thread(_seen if asked.is_described else _settings, topic, asked.group)
     if asked.is_put_back_wanted:
         parts = await call.broker.in_thread(topic.put_back, asked.group)
@@ -47,7 +47,7 @@ def _seen(topic: Topic, group: str) -> Values:
 
 async def list_dead(call: Call, asked: Fields) -> Values:
     """Dead letters of a topic as they lie, from the positions on, without those that were put back."""
-    topic = call.broker.topics.find(asked.topic)
+    topic = await call.broker.opened_topic(asked.topic)
     name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
     limit, positions = min(limit_of(asked), READ_LIMIT_DEFAULT), positions_of(asked.positions)
     found = await call.broker.in_thread(_letters, topic, asked.group, positions, limit, size_of(call, asked))

@@ -88,7 +88,7 @@ async def delete_topic(call: Call, asked: Fields) -> Values:
 
 async def retire_topic(call: Call, asked: Fields) -> Values:
     """Remove the blocks that the settings of a topic no longer keep, without waiting until the broker does."""
-    await call.broker.in_thread(call.broker.topics.find(asked.topic).retire)
+    await call.broker.in_thread((await call.broker.opened_topic(asked.topic)).retire)
     return {}
 
 

@@ -35,9 +35,14 @@ def main(program: str, constraints: str) -> int:
     command = [program, "--requirement", constraints, "--no-deps", "--disable-pip", "--format", "json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-        code, lines = verdict(json.loads(done.stdout))
-    except (OSError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         code, lines = 0, [UNREACHED.format(error)]
+    else:
+        try:
+            code, lines = verdict(json.loads(done.stdout))
+        except json.JSONDecodeError:
+            reason = (done.stderr.strip().splitlines() or ["pip-audit said nothing"])[-1]
+            code, lines = 0, [UNREACHED.format(reason)]
     sys.stdout.write("\n".join(lines) + "\n")
     return code
 

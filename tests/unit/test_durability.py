@@ -113,7 +113,7 @@ def test_each_commit_is_one_sync(tmp_path: Path, version: int, size: int) -> Non
         assert disk.syncs == [first_block(version)] * 10
 
 
-def test_a_roll_makes_the_old_block_durable_and_then_the_new_one_and_then_the_index(
+def test_a_roll_makes_the_new_block_durable_and_then_the_old_one_and_then_the_index(
     tmp_path: Path, version: int
 ) -> None:
     disk = WatchedDisk()
@@ -125,7 +125,7 @@ def test_a_roll_makes_the_old_block_durable_and_then_the_new_one_and_then_the_in
     log.append(bytes(1000))
 
     new = Path(log.inspect().blocks[1].path).name
-    assert disk.syncs == [first_block(version), new, "log/", "index", new]
+    assert disk.syncs == [new, "log/", first_block(version), "index", new]
 
 
 def test_the_first_append_notes_durably_that_the_log_is_open(tmp_path: Path, version: int) -> None:

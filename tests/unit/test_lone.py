@@ -123,7 +123,7 @@ def test_the_answer_is_what_its_description_says() -> None:
 def test_marked_batches_are_scanned_together_as_others_are(
     tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_batch_parts", None)
+    monkeypatch.setattr(scan, "_batch_part", None)
     with Log.open(tmp_path, durability="os") as log:
         bodies = [[b"%d-%d" % (number, row) for row in range(rows)] for number in range(40)]
         for number, each in enumerate(bodies):

@@ -86,8 +86,12 @@ class Topics:
         self._found.pop(name, None)
         topic, now_s = self.find(name), self._now_s()
         if len(self._found) >= self._found_swept_at:
-            # Topics that are deleted must not be held for ever; the others are found again.
-            self._found = {each: found for each, found in self._found.items() if found.until_s > now_s}
+            # Topics that are deleted must not be held, however many are made in a moment; the others are found again.
+            self._found = {
+                each: found
+                for each, found in self._found.items()
+                if found.until_s > now_s and self._opened(each) is found.topic
+            }
             self._found_swept_at = max(SWEPT_FROM, 2 * len(self._found))
         self._found[name] = Found(topic, now_s + FOUND_S, now_s + LOGS_LOOK_S)
         return topic

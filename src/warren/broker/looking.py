@@ -7,10 +7,11 @@ from warren.config import BATCHES_LOOKED_INTO_EACH, BATCHES_LOOKED_INTO_FIRST
 
 
 def is_looked_into_next(peer: Peer) -> bool:
-    """Whether the records of a client's next batch are looked at one by one, and not the checksum of them all alone.
+    """Returns whether every record of a client's next batch is checked, and not only the checksum of the batch.
 
-    That costs many times what all else does that is done to a batch. Whoever packs records that cannot be read does so
-    with the first ones too.
+    Checking every record costs many times as much as the rest of the work for a batch. A client that packs records
+    wrongly does so from its first batch on, so the first ones are checked, and then one of many. Readers pass over
+    what is missed (decision 27).
     """
     count = peer.batch_count
     return count < BATCHES_LOOKED_INTO_FIRST or count % BATCHES_LOOKED_INTO_EACH == 0

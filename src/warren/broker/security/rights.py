@@ -199,11 +199,11 @@ class _Index:
 
 
 class Rights:
-    """Answers whether somebody may do something. For the event loop's thread alone.
+    """Answers whether a user may do something. For the event loop's thread alone.
 
-    What nobody was allowed is forbidden, and what is denied is forbidden whatever else is allowed. A change to the file
-    by another process is looked for every RIGHTS_LOOK_S. The file is read by a thread, because it may have thousands of
-    rights; the rights that were known hold until then. A file that cannot be read allows nothing.
+    An operation is forbidden unless a right allows it, and a right that denies it wins over those that allow it. The
+    file is checked for changes by other processes every RIGHTS_LOOK_S. A thread reads it, because it may have thousands
+    of rights; the rights that were known hold until then. A file that cannot be read allows nothing.
     """
 
     def __init__(

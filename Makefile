@@ -4,8 +4,8 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# The same examples and power cuts in every run, so that a failure is the change's; `make crash` draws new ones for ever,
-# and so does `make test SEED=…`.
+# The same examples and power cuts in every run, so that a failure is due to the change. `make crash` and
+# `make test SEED=…` draw new ones.
 SEED ?= 1
 WORKERS ?= 2
 
@@ -14,13 +14,24 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz conformance \
-	constraints audit
+.PHONY: help setup setup-core quick run test test-core test-spark check format bench bench-broker bench-spark crash soak fuzz conformance \
+	docs messages constraints audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev ## create .venv and install Warren with its development tools
+
+setup-core: $(VENV)/.core ## the same without Spark
+
+# Types are checked without the modules that need Spark, which may not be installed.
+quick: $(VENV)/.core ## lint, types, and the unit and property tests without Spark, with few examples: for every save
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --follow-imports=silent $$(ls -d src/warren/*.py src/warren/*/ tests/support/ | grep -v spark)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=quick --hypothesis-seed=$(SEED) \
+		--ignore=tests/unit/spark --ignore=tests/property/test_spark_stream_model.py \
+		tests/unit tests/property $(ARGS)
 
 run: $(VENV)/.run ## a million orders: revenue and an archive of them, on a Spark of this machine
 	@$(BIN)/warren demo
@@ -30,8 +41,8 @@ test: check test-core test-spark ## lint, types and every test
 test-core: $(VENV)/.dev ## every test that needs no Spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --ignore=tests/spark $(ARGS)
 
-# The tests of a file share one Spark, the longest file comes first; without Spark or Java they fail here, and are not
-# left out.
+# The tests of a file share one Spark session, and the longest file comes first. Without Spark or Java they fail here and
+# are not skipped.
 test-spark: $(VENV)/.dev ## every test on Spark
 	WARREN_REQUIRE_SPARK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--hypothesis-seed=$(SEED) tests/spark $(ARGS)
@@ -67,9 +78,15 @@ fuzz: $(VENV)/.dev ## send a broker what no client would, until stopped
 conformance: $(VENV)/.conformance ## Kafka's clients, and their own tests where they have some, against the broker
 	$(BIN)/python -m tests.conformance $(ARGS)
 
+docs: $(VENV)/.docs ## build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+messages: $(VENV)/.dev ## write the classes of requests and responses that the schemas describe
+	$(BIN)/python -m tools.message_classes
+
 constraints: ## pin the newest packages that fit, for CI and the container
 	$(PYTHON) -m venv --clear $(VENV)/newest
-	$(VENV)/newest/bin/python -m pip install -qq --editable '.[dev,bench,conformance]'
+	$(VENV)/newest/bin/python -m pip install -qq --editable '.[dev,bench,conformance,docs]'
 	{ echo '# Made by `make constraints`: the versions that CI and the container install.'; \
 		$(VENV)/newest/bin/python -m pip freeze --exclude-editable | LC_ALL=C sort -f; } > constraints.txt
 	rm -r $(VENV)/newest
@@ -88,9 +105,13 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/.made
 	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[spark]'
 	@touch $@
 
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/.made
+	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[dev-core]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.made
 	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[dev]'
-	@touch $@ $(VENV)/.run
+	@touch $@ $(VENV)/.run $(VENV)/.core
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[bench]'
@@ -98,4 +119,8 @@ $(VENV)/.bench: $(VENV)/.dev
 
 $(VENV)/.conformance: $(VENV)/.dev
 	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[conformance]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.made
+	$(BIN)/python -m pip install -qq -c constraints.txt --editable '.[docs]'
 	@touch $@

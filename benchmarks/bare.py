@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from benchmarks.workspace import BODY_SIZE
-from warren.storage.layout import NO_KEY, RECORD_HEAD, SIZE_WORD
+from warren.storage.format.layout import NO_KEY, RECORD_HEAD, SIZE_WORD
 
 RECORD_SIZE: Final = RECORD_HEAD.size + BODY_SIZE
 """A packed record of one message: 156 bytes, without padding."""

@@ -15,7 +15,7 @@ import warren
 from benchmarks.counting import IndexKeepingFileSystem
 from benchmarks.workspace import BATCH, make_bodies
 from warren.storage import Log
-from warren.storage.background import process_background
+from warren.storage.append.background_sync import process_background
 
 SAMPLE_S: Final = 0.02
 WAKE_S_MAX: Final = 30.0

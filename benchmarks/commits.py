@@ -12,7 +12,7 @@ from benchmarks.counting import CountingFileSystem
 from benchmarks.measure import Contestant, Figure, Row, at_least, at_most, rates, times
 from benchmarks.workspace import Contest, Workspace
 from warren.storage import Log
-from warren.storage.filesystem import FileSystem
+from warren.storage.disk.filesystem import FileSystem
 
 
 def one_thread(workspace: Workspace) -> list[Row]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from warren.storage.filesystem import SystemFile, SystemFileSystem
+from warren.storage.disk.filesystem import SystemFile, SystemFileSystem
 
 PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE")
 PAGE_IS_PRESENT: Final = np.uint64(1 << 63)
@@ -26,7 +26,7 @@ class Tally:
         self.syncs = 0
         self.pages_read: dict[str, set[int]] = {}
         self.maps: list[mmap.mmap] = []
-        """Kept, so that their pages can be counted after whoever mapped them let go."""
+        """Kept, so that their pages can be counted after the code that mapped them has closed them."""
 
     def note_sync(self) -> None:
         with self._lock:

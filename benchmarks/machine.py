@@ -61,7 +61,7 @@ def _disk(directory: Path) -> str:
     except (OSError, StopIteration):
         return ""
     if "virtio" in str(place):
-        # What lies beneath it the machine does not know, whatever it is told.
+        # The machine cannot see which disk is beneath it.
         return "virtual"
     return "rotating" if is_rotating else "solid state"
 

@@ -14,7 +14,7 @@ from benchmarks.counting import PAGE_SIZE, CountingFileSystem, synced_copy
 from benchmarks.measure import Contestant, Figure, NotMeasured, Row, at_most, times
 from benchmarks.workspace import Contest, Workspace, count_text
 from warren.storage import Log
-from warren.storage.layout import aligned
+from warren.storage.format.layout import aligned
 
 ANOTHER_BOOT: Final = b"another boot id."
 TORN: Final = b"torn" * 20

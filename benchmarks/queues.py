@@ -117,7 +117,7 @@ Methods = tuple[Callable[[Any], Any], Callable[[], Any], Callable[[], Any]]
 
 
 class Pair:
-    """A queue of somebody's: how to put, and how to get what was put."""
+    """A queue of a library: how to put a message and how to get it."""
 
     def __init__(self, name: str, make: Callable[[Path], Methods]) -> None:
         self.name, self._make = name, make

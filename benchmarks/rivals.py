@@ -82,7 +82,7 @@ def unsynced(workspace: Workspace) -> list[Row]:
 
 
 def installed(name: str) -> ModuleType:
-    """A module of somebody else's; NotMeasured where it is not installed."""
+    """Returns the module of another library. Raises NotMeasured if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

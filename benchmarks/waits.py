@@ -1,4 +1,4 @@
-"""Waiting for a message: how soon whoever waits is woken, and what waiting costs."""
+"""Waiting for a message: how soon a waiting reader is woken, and what waiting costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.workspace import Contest, Workspace
 from warren.storage import Log
 
 PAUSE_S: Final = 0.002
-"""Between two messages: long enough for whoever waits to sleep again."""
+"""Between two messages: long enough for the waiting reader to sleep again."""
 PATIENCE_S: Final = 30.0
 IDLE_S: Final = 2.0
 WITHIN_A_PROCESS: Final = Figure(name="allowed", value=0.001, unit="s")

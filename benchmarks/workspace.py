@@ -135,7 +135,7 @@ class Workspace:
         if not path.exists():
             self.step(f"making {name}")
             make(path)
-            # What is still on its way to the disk would be charged to whoever is measured next.
+            # Writes that are still on their way to the disk would be charged to the next measurement.
             os.sync()
         return path
 

@@ -44,29 +44,29 @@ def started(task: str, port: int, count: int, frame: bytes, *more: str) -> Itera
 def put_together(port: int, count: int, frame: bytes, seconds: float) -> dict[str, float]:
     with started("put", port, count, frame, str(seconds)) as process:
         assert process.stdout is not None
-        told: dict[str, float] = json.loads(process.stdout.read() or "{}")
-    assert told, "the load ended early"
-    return told
+        results: dict[str, float] = json.loads(process.stdout.read() or "{}")
+    assert results, "the load ended early"
+    return results
 
 
 def connections(workspace: Workspace) -> list[Row]:
     scale = scale_of(workspace)
     counts = (1, scale.connections)
-    told: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
+    results: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
     with warren_broker(workspace) as broker, warren.connect(broker.address) as store:
         store.topic("crowded", durability="commit")
         frame = produce_frame("crowded", workspace.bodies[0])
         for _ in range(scale.rounds_synced):
             for count in counts:
-                told[count].append(put_together(broker.port, count, frame, scale.put_s))
-    one, many = (_rate(f"{count} connections" if count > 1 else "one connection", told[count]) for count in counts)
+                results[count].append(put_together(broker.port, count, frame, scale.put_s))
+    one, many = (_rate(f"{count} connections" if count > 1 else "one connection", results[count]) for count in counts)
     what = f"{scale.connections} connections putting one at a time, commit"
     return [Row(name="broker.connections", what=what, baseline=one, measured=many, bar=at_least(8))]
 
 
-def _rate(name: str, told: Sequence[dict[str, float]]) -> Figure:
-    rates = [each["answers"] / each["seconds"] for each in told]
-    busy = median(each["cpu"] for each in told)
+def _rate(name: str, results: Sequence[dict[str, float]]) -> Figure:
+    rates = [each["answers"] / each["seconds"] for each in results]
+    busy = median(each["cpu"] for each in results)
     return Figure(name=name, value=median(rates), unit="/s", samples=rates, facts={"cores of the load": busy})
 
 

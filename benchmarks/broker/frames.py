@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from warren.message import Message
-from warren.protocol.api import ApiKey
-from warren.protocol.own_api import request_bytes
-from warren.protocol.record_batch import build
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.kafka.record_batch import build
+from warren.protocol.native.calls import request_bytes
 
 CLIENT_ID: Final = "load"
 PRODUCE_VERSION: Final = 7

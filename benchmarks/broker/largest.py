@@ -6,27 +6,25 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from warren.config import (
+from tests.support.message_values import encode_request
+from warren.gateway.http.counts import Counts
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX, HTTP_ELEMENTS_MAX
+from warren.gateway.route_table import routes_of
+from warren.protocol.api_keys import APIS, Api, ApiKey
+from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
+from warren.protocol.limits import (
     CONTROL_SIZE_MAX,
     FETCH_PARTITIONS_MAX,
-    HTTP_BODY_SIZE_MAX,
-    HTTP_ELEMENTS_MAX,
-    OWN_RECORDS_MAX,
+    NATIVE_RECORDS_MAX,
     PRODUCE_PARTITIONS_MAX,
     REQUEST_ARRAY_COUNT_MAX,
     REQUEST_ELEMENTS_MAX,
 )
-from warren.gateway.api import routes_of
-from warren.gateway.counts import Counts
-from warren.protocol.api import APIS, Api, ApiKey
-from warren.protocol.codec import FIXED_FORMATS
-from warren.protocol.group_schemas import GROUP_MESSAGES
-from warren.protocol.kafka_codec import encode_request
-from warren.protocol.own_records import pack, record_values
-from warren.protocol.own_schemas import OWN_MESSAGES, OwnKey
-from warren.protocol.sasl_schemas import SASL_MESSAGES
+from warren.protocol.native.records import pack, wire_record
+from warren.protocol.native_schemas import OWN_MESSAGES, OwnKey
+from warren.protocol.primitives import FIXED_FORMATS
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
-from warren.storage.columns import Batch
+from warren.storage.format.columns import Batch
 
 WIDE: Final = "wide"
 TAGGED: Final = "tagged"
@@ -173,16 +171,16 @@ def _at(partition: int) -> dict[str, int]:
 
 def _append() -> Iterator[tuple[str, Any]]:
     (packed,) = pack(Batch([b"x" * 100]))
-    records = [record_values(0, packed)] * OWN_RECORDS_MAX
+    records = [wire_record(0, packed)] * NATIVE_RECORDS_MAX
     yield "records", {"topic": SMALL.format(0), "marker": b"m", "records": records}
-    many = [record_values(0, each) for each in pack(Batch([b"x" * 20] * 400_000))]
+    many = [wire_record(0, each) for each in pack(Batch([b"x" * 20] * 400_000))]
     yield "messages", {"topic": SMALL.format(0), "marker": b"n", "records": many}
 
 
 def _park() -> Iterator[tuple[str, Any]]:
     (packed,) = pack(Batch([b"x"]))
     due = {"due": 3_600_000_000, "is_delay": True, "partition": 0}
-    yield "records", {"topic": SMALL.format(1), **due, "records": [record_values(0, packed)] * 1000}
+    yield "records", {"topic": SMALL.format(1), **due, "records": [wire_record(0, packed)] * 1000}
 
 
 def _handled(key: OwnKey, handle: int, **values: Any) -> Iterator[tuple[str, Any]]:

@@ -29,11 +29,11 @@ from rich.table import Table
 import warren
 from benchmarks.broker import largest
 from benchmarks.broker.servers import HOST, WARREN
-from warren.protocol.api import APIS, ApiKey
-from warren.protocol.codec import INT32
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import encode_request
-from warren.protocol.own_schemas import OwnKey
+from tests.support.message_values import encode_request
+from warren.protocol.api_keys import APIS, ApiKey
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.native_schemas import OwnKey
+from warren.protocol.primitives import INT32
 
 WITNESS_EVERY_S: Final = 0.005
 ANSWER_S_MAX: Final = 60.0
@@ -91,7 +91,7 @@ class Wire:
 
 
 def witness(port: int, pipe: Connection) -> None:
-    """Asks for ApiVersions until told to end; whenever it is asked, tells the waits since it was asked last."""
+    """Requests ApiVersions until it has to end; on request it returns the waits since the last request."""
     wire, body = Wire(port), encode_request(ApiKey.API_VERSIONS, 0, {})
     waits: list[float] = []
     while True:

@@ -149,7 +149,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """Returns a port that is free at the moment."""
     with socket.create_server((HOST, 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -48,8 +48,8 @@ def _told(program: str, pattern: str) -> str:
     path = str(beside) if beside.exists() else shutil.which(program)
     if path is None:
         return ""
-    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(pattern, told)
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(pattern, output)
     return found[1] if found else ""
 
 

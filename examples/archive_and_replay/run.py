@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import warren
 import warren.spark
+from warren.examples.demo.order_data import put_orders
 from warren.spark.archive import archive, verify
-from warren.spark.orders import put_orders
-from warren.spark.replay import replay
-from warren.spark.selection import Selection
+from warren.spark.jobs.replay import replay
+from warren.spark.jobs.selection import Selection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import warren
 import warren.spark
-from warren.spark.orders import SCHEMA, put_orders
+from warren.examples.demo.order_data import SCHEMA, put_orders
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -1,4 +1,4 @@
-"""Revenue by country, and the orders that were none, with the reason."""
+"""Revenue by country, and the messages that are not orders, with the reason."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import warren
 import warren.spark
-from warren.spark.orders import put_orders
+from warren.examples.demo.order_data import put_orders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PIPELINE = Path(__file__).with_name("revenue.toml")
+PIPELINE = Path(__file__).parents[1] / "demo" / "revenue.toml"
 
 
 def main(spark: SparkSession, directory: Path) -> tuple[Counter[str], Counter[str]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from warren import aio
 from warren.errors import WarrenError
 from warren.message import Message, Place, Receipt, TopicReceipt
-from warren.queue.file_queue import open_file
-from warren.queue.handover import handover
-from warren.queue.memory import memory
+from warren.queue.standalone.file_queue import open_file
+from warren.queue.standalone.handover import handover
+from warren.queue.standalone.memory import memory
 from warren.queue.topic import Topic
 from warren.transaction.store import Store, open
 
@@ -64,7 +64,7 @@ def connect(
     that file; `certificate` and `key` are files to show in turn. With a user and a password the client logs in: by
     SCRAM if the broker takes it, by PLAIN only over TLS, or by the `mechanism` that is named.
     """
-    # Imported here: whoever works on files of their own needs no network.
+    # Imported here because a program that opens only stores of its own needs no network.
     from warren.client import store
 
     return store.connect(

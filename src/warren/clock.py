@@ -1,4 +1,4 @@
-"""The only module that reads the time. Whoever needs it is handed a Clock, so that tests can hand a fake one."""
+"""The only module that reads the time. Everything else gets a Clock, so that tests can pass a fake one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias, overload
 from warren.errors import BadInput
 
 Duration: TypeAlias = float | timedelta
-"""How long something lasts, as callers say it: in seconds, or as a timedelta."""
+"""A length of time as callers give it: in seconds, or as a timedelta."""
 
 
 class Clock(Protocol):
@@ -33,34 +33,34 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def steady_us(clock: Clock) -> int:
-    """Steady time in µs. It never jumps, is the same in all processes, and starts anew with the machine."""
+    """Returns steady time in µs. It never jumps, is the same in all processes, and starts again with the machine."""
     return round(clock.steady_s() * 1_000_000)
 
 
 def microseconds(when: datetime | float | int) -> int:
     """Returns `when` as µs since the epoch: a datetime with a zone, seconds as float, or µs as int.
 
-    Raises BadInput for a datetime without a zone. Python takes it as local time, other systems as UTC: a guess would be
-    wrong by hours without a word.
+    Raises BadInput for a datetime without a zone: Python takes it as local time, other systems as UTC, so a guess could
+    be wrong by hours.
     """
     if isinstance(when, datetime):
         if when.utcoffset() is None:
             raise BadInput(f"{when!r} has no zone: give it one, as in datetime.now(UTC) or when.astimezone()")
-        # In whole numbers: a datetime as a float of seconds is often a microsecond too early when cut.
+        # In whole numbers, because a datetime as a float of seconds is often a microsecond too early when cut.
         return (when.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
     if isinstance(when, float):
         return _whole(when * 1_000_000, when)
-    given: object = when
-    if isinstance(given, bool) or not isinstance(given, int):
+    other: object = when
+    if isinstance(other, bool) or not isinstance(other, int):
         raise BadInput(f"{when!r}: expected a datetime with a zone, seconds as float, or µs as int")
     return when
 
 
-def _whole(value: float, given: float) -> int:
+def _whole(value: float, when: float) -> int:
     try:
         return round(value)
     except (ValueError, OverflowError) as error:
-        raise BadInput(f"{given!r}: not a time") from error
+        raise BadInput(f"{when!r}: not a time") from error
 
 
 @overload
@@ -68,5 +68,5 @@ def seconds_of(duration: None) -> None: ...
 @overload
 def seconds_of(duration: Duration) -> float: ...
 def seconds_of(duration: Duration | None) -> float | None:
-    """Returns a timedelta in seconds, and anything else as it is: whether it fits, its user checks."""
+    """Returns a timedelta in seconds, and any other value unchanged: the caller checks that."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration

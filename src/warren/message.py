@@ -1,7 +1,8 @@
-"""The values every layer speaks: a message as it was read, and the receipt of one that was put."""
+"""The values that every layer uses: a message as it was read, and the receipt of one that was put."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -14,21 +15,22 @@ NO_CORR_OFFSET: Final = -1
 
 
 class Origin(str):
-    """The name of a topic that knows the way back to it, for those who answer a message."""
+    """The name of a topic, with a reference to the topic for `Message.reply`."""
 
     __slots__ = ("__weakref__", "answer")
     answer: Callable[[Message, bytes], TopicReceipt]
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """In another process it is a name and no more."""
+        """In another process it is a plain name."""
         return str, (str(self),)
 
 
 class Message(NamedTuple):
-    """One message as it lies in a log. `number` counts messages, `offset` bytes; `timestamp` is µs since the epoch.
+    """One message as it is in a log. `number` counts messages, `offset` bytes; `timestamp` is µs since the epoch.
 
-    `offset` is that of the record that holds the message: messages put as one batch share it.
-    `corr_offset` is the offset of the message that this one answers, −1 for none.
+    `offset` is that of the record that holds the message: messages put as one batch share it. `corr_offset` is the
+    offset of the message that this one answers, −1 for none. `attempt` says how often a queue group has handed the
+    message out; 0 if it was read in another way.
     """
 
     number: int
@@ -54,9 +56,9 @@ class Message(NamedTuple):
         return type(self), tuple(self._replace(headers=dict(self.headers)))
 
     def reply(self, body: bytes) -> TopicReceipt:
-        """Answer a message that was sent with `request`; the receipt of the answer.
+        """Answers a message that was sent with `request`, and returns the receipt of the answer.
 
-        BadInput where nobody waits for an answer, or the message did not come from an open store.
+        Raises BadInput if the message asks for no answer, or did not come from an open store.
         """
         if not isinstance(self.topic, Origin):
             raise BadInput("only a message that was read from a topic of an open store can be answered")
@@ -64,12 +66,12 @@ class Message(NamedTuple):
 
 
 def named(topic: str, partition: int, number: int, attempt: int) -> Message:
-    """A message without its content: as much as a group needs to know which one is meant."""
+    """Returns a message without its content: enough for a group to know which one is meant."""
     return Message(number, 0, partition, topic, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
 
 
 class TopicReceipt(NamedTuple):
-    """Where a message that was put to a topic lies."""
+    """The place of a message that was put to a topic."""
 
     topic: str
     partition: int
@@ -77,6 +79,17 @@ class TopicReceipt(NamedTuple):
     offset: int
     timestamp: int
     id: str
+
+
+class Edge(enum.Enum):
+    """An end of a partition, for a reader that knows no number: the first message, or behind the last."""
+
+    START = "start"
+    END = "end"
+
+
+START: Final = Edge.START
+END: Final = Edge.END
 
 
 class Place(NamedTuple):
@@ -87,7 +100,7 @@ class Place(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """Where an appended message lies."""
+    """The place of an appended message."""
 
     number: int
     offset: int

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from tests.broker.running import PATIENCE_S, RunningBroker
 from tests.support.kafka_batches import batch_of
-from warren.protocol.api import ApiKey, served
-from warren.protocol.codec import INT32
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import Fields, decode_response, encode_request
-from warren.protocol.own_schemas import OwnKey
+from tests.support.message_values import Fields, decode_response, encode_request
+from warren.protocol.api_keys import ApiKey, served
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.native_schemas import OwnKey
+from warren.protocol.primitives import INT32
 
 
 class Caller:

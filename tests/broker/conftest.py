@@ -10,7 +10,7 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit.patience import WAIT_S
+from tests.support.patience import WAIT_S
 from warren.client.store import RemoteStore
 
 

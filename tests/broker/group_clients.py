@@ -1,4 +1,4 @@
-"""Kafka clients in groups, for the tests of groups: made, polled until something is so, and told apart by nothing."""
+"""Kafka clients in groups, with one interface: created, and polled until a condition holds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from time import monotonic
 from typing import Any
 
 from tests.broker.running import PATIENCE_S, RunningBroker
-from warren.protocol.api import APIS, ApiKey
-from warren.protocol.codec import read_size32, size32
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import Fields, decode_response, encode_request
+from tests.support.message_values import Fields, decode_response, encode_request
+from warren.protocol.api_keys import APIS, ApiKey
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.primitives import read_size32, size32
 
 POLL_S = 0.02
 QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}

@@ -53,7 +53,7 @@ class ServedStore:
         return self.process.wait(PATIENCE_S)
 
     def log(self) -> list[dict[str, str]]:
-        """What it has told since its start, up to its end."""
+        """Returns everything that it has printed from its start to its end."""
         assert self.process.stderr is not None
         return [json.loads(line) for line in self.process.stderr]
 

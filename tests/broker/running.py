@@ -12,9 +12,8 @@ from pathlib import Path
 
 import warren
 from warren.broker.broker import Broker
-from warren.broker.limits import Limits
-from warren.broker.server import Beside, nothing_beside, serve
-from warren.broker.settings import BrokerSettings
+from warren.broker.server import SideServer, no_side_server, serve
+from warren.broker.settings import BrokerLimits, BrokerSettings
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
@@ -39,9 +38,9 @@ def running_broker(
     port: int = 0,
     durability: str = "os",
     settings: BrokerSettings | None = None,
-    limits: Limits | None = None,
+    limits: BrokerLimits | None = None,
     tls: ssl.SSLContext | None = None,
-    beside: Beside = nothing_beside,
+    side_server: SideServer = no_side_server,
 ) -> Iterator[RunningBroker]:
     """A broker of the store at `path`, stopped at the end as a SIGTERM stops it."""
     started: queue.Queue[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event] | None] = queue.Queue()
@@ -57,7 +56,7 @@ def running_broker(
                 settings=settings,
                 limits=limits,
                 tls=tls,
-                beside=beside,
+                side_server=side_server,
                 started=lambda broker: started.put((broker, loop, stopping)),
             )
 

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http
+from tests.support.message_values import Fields
 from warren.broker.broker import Broker
-from warren.broker.call import Call
-from warren.broker.peer import Peer
+from warren.broker.net.request import Call
 from warren.broker.security.needs import Row
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation, Pattern, Permission, Right
+from warren.broker.security.peer import Peer
+from warren.broker.security.rights import CLUSTER_NAME, Operation, Pattern, Permission, ResourceKind, Right
 from warren.broker.settings import BrokerSettings
-from warren.protocol.heads import Request
-from warren.protocol.kafka_codec import Fields
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.headers import Request
+from warren.protocol.native_schemas import OwnKey
 
 PASSWORD = "the password"
 USER = "ann"
@@ -32,7 +32,7 @@ class Thing(NamedTuple):
     """An operation on a thing."""
 
     operation: Operation
-    kind: Kind
+    kind: ResourceKind
     name: str
 
     def right(self, user: str = USER) -> Right:
@@ -42,9 +42,9 @@ class Thing(NamedTuple):
 
 
 ALL = [
-    Thing(Operation.ALL, kind, "*" if kind is not Kind.CLUSTER else CLUSTER_NAME)
-    for kind in Kind
-    if kind is not Kind.ANY
+    Thing(Operation.ALL, kind, "*" if kind is not ResourceKind.CLUSTER else CLUSTER_NAME)
+    for kind in ResourceKind
+    if kind is not ResourceKind.ANY
 ]
 
 

@@ -13,12 +13,12 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit import test_aio_store
-from tests.unit.patience import WAIT_S, run, until
+from tests.support.patience import WAIT_S, run, until
+from tests.unit.aio import test_aio_store
 from warren.errors import ConnectionLost, StoreClosed
 
 HERE_ALONE: Final = {"test_settings_that_cannot_be_are_refused_on_opening"}
-"""What is told to a store that is opened here, and to no broker."""
+"""Options of a store that is opened here, which a broker does not have."""
 COUNT: Final = 12
 TESTS = [
     pytest.param(test, id=name)
@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_what_holds_for_an_embedded_asyncio_store_holds_over_the_network(
+def test_the_embedded_asyncio_suite_passes_over_the_network(
     test: Callable[[Path], None], broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(path: Path, **options: Any) -> Any:
@@ -49,7 +49,7 @@ def test_the_whole_suite_is_there() -> None:
     assert len(TESTS) >= 13
 
 
-def test_tasks_that_wait_take_no_thread_and_keep_nobody_from_putting(broker: RunningBroker) -> None:
+def test_waiting_tasks_take_no_thread_and_do_not_delay_puts(broker: RunningBroker) -> None:
     async def work() -> None:
         async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
             topic = await store.topic("orders")
@@ -118,7 +118,7 @@ def test_leases_of_messages_that_a_task_has_in_hand_are_renewed(
     run(work())
 
 
-def test_who_has_no_turn_to_wait_at_the_broker_still_gets_what_is_there(broker: RunningBroker) -> None:
+def test_a_task_without_a_waiting_slot_still_gets_existing_messages(broker: RunningBroker) -> None:
     async def work() -> None:
         async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
             bridge: Any = store._bridge
@@ -140,7 +140,7 @@ def test_who_has_no_turn_to_wait_at_the_broker_still_gets_what_is_there(broker: 
     run(work())
 
 
-def test_what_comes_back_after_a_while_is_found_by_those_who_wait(broker: RunningBroker) -> None:
+def test_waiting_tasks_get_messages_that_come_back_later(broker: RunningBroker) -> None:
     async def work() -> None:
         async with warren.aio.connect(broker.address, timeout=WAIT_S) as store:
             topic = await store.topic("orders")
@@ -164,7 +164,7 @@ def test_what_comes_back_after_a_while_is_found_by_those_who_wait(broker: Runnin
     run(work())
 
 
-def test_closing_the_store_ends_those_who_wait(broker: RunningBroker) -> None:
+def test_closing_the_store_ends_waiting_calls(broker: RunningBroker) -> None:
     async def work() -> None:
         store = await warren.aio.connect(broker.address, timeout=WAIT_S)
         group = await (await store.topic("orders")).group("workers", mode="queue")
@@ -180,7 +180,7 @@ def test_closing_the_store_ends_those_who_wait(broker: RunningBroker) -> None:
     run(work())
 
 
-def test_nobody_there_is_a_clear_error() -> None:
+def test_an_unreachable_broker_is_a_clear_error() -> None:
     async def work() -> None:
         with pytest.raises(ConnectionLost) as caught:
             await warren.aio.connect("127.0.0.1:1", timeout=0.2)

@@ -14,13 +14,12 @@ from tests.broker.calls import Caller
 from tests.broker.running import RunningBroker, running_broker
 from tests.gateway.running import Http, running_http
 from tests.support.kafka_batches import batch_of
-from warren.broker.kafka_errors import Code
-from warren.broker.limits import Limits
-from warren.broker.settings import BrokerSettings
+from warren.broker.services.kafka_errors import Code
+from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.client.store import connect
 from warren.errors import LimitReached, QuotaExceeded
-from warren.protocol.api import ApiKey
-from warren.queue import store_paths
+from warren.protocol.api_keys import ApiKey
+from warren.queue.state import paths
 
 PASSWORD = "a long password"
 QUOTAS = {"topics_max": 2.0, "partitions_max": 5.0}
@@ -52,8 +51,8 @@ def deleted(caller: Caller, name: str, version: int = 5) -> Any:
 
 
 def owner_of(running: RunningBroker, name: str) -> str | None:
-    directory = store_paths.topic_directory(running.broker.store.path, name)
-    found: str | None = json.loads(Path(store_paths.topic_file(directory)).read_text()).get("owner")
+    directory = paths.topic_directory(running.broker.store.path, name)
+    found: str | None = json.loads(Path(paths.topic_file(directory)).read_text()).get("owner")
     return found
 
 
@@ -81,7 +80,7 @@ def test_a_user_makes_as_many_topics_and_partitions_as_its_quota_and_others_are_
     assert users.broker.quotas.throttled["ann"][2] == 3
 
 
-def test_who_made_a_topic_is_known_after_a_restart_and_a_change_of_its_settings(tmp_path: Path) -> None:
+def test_the_creator_of_a_topic_is_known_after_a_restart_and_a_change_of_settings(tmp_path: Path) -> None:
     for name, code in (("a", Code.NONE), ("b", Code.NONE), ("c", Code.POLICY_VIOLATION)):
         with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True, quotas=QUOTAS)) as running:
             running.broker.users.create("ann", PASSWORD, replaces=True)
@@ -110,9 +109,9 @@ def test_a_topic_that_another_process_deleted_is_not_counted(
 
 @pytest.mark.parametrize(
     ("limits", "key"),
-    [(Limits(topics_max=2), "limits.topics_max"), (Limits(partitions_max=4), "limits.partitions_max")],
+    [(BrokerLimits(topics_max=2), "limits.topics_max"), (BrokerLimits(partitions_max=4), "limits.partitions_max")],
 )
-def test_all_together_make_no_more_than_the_limits_of_the_store(tmp_path: Path, limits: Limits, key: str) -> None:
+def test_all_together_make_no_more_than_the_limits_of_the_store(tmp_path: Path, limits: BrokerLimits, key: str) -> None:
     with warren.open(tmp_path / "data", keeps=False) as other:
         other.topic("first", 2)
     with running_http(tmp_path / "data", limits=limits) as served:
@@ -140,7 +139,7 @@ def changed_over_http(served: Http, partitions: int) -> int:
 
 
 def test_partitions_are_added_up_to_the_limit_through_every_door(tmp_path: Path) -> None:
-    with running_http(tmp_path / "data", limits=Limits(partitions_max=4)) as served:
+    with running_http(tmp_path / "data", limits=BrokerLimits(partitions_max=4)) as served:
         served.broker.store.topic("orders")
         statuses = [changed_over_http(served, 2), changed_over_http(served, 5), changed_over_http(served, 2)]
         with connect(served.running.address) as store:

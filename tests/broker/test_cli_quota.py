@@ -50,7 +50,7 @@ def test_quotas_are_set_listed_and_removed(store: Path) -> None:
         (("remove", "--user", "ann"), "there is no such quota"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+def test_a_bad_quota_is_one_sentence_and_changes_nothing(
     store: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     QuotasFile(str(store)).alter([(Entity(DEFAULT), {"request_rate": 1.0})])

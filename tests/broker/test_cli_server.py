@@ -13,10 +13,10 @@ import warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
+from warren.cli.commands.read import Place, listening
 from warren.cli.main import app
-from warren.cli.pointing import password_of
-from warren.cli.read import Place, listening
-from warren.storage.tags import TagFilter
+from warren.cli.options.store_option import password_of
+from warren.storage.format.tags import TagFilter
 
 trustme = pytest.importorskip("trustme")
 SECRET = "open sesame"
@@ -68,12 +68,12 @@ def test_an_option_goes_before_the_environment_and_two_of_a_kind_are_refused(
     assert count("--server", there, WARREN_STORE=here) == 1
     assert count("--store", here, WARREN_SERVER=there) == 2
     assert count(WARREN_SERVER=there, WARREN_USER="") == 1
-    assert failed(run("topic", "list", "--store", here, "--server", there), 2, "--store and --server name a store each")
+    assert failed(run("topic", "list", "--store", here, "--server", there), 2, "--store and --server each name a store")
     assert failed(run("topic", "list", WARREN_STORE=here, WARREN_SERVER=there), 2, "WARREN_STORE and WARREN_SERVER")
     assert failed(run("topic", "list", "--store", here, "--ca", "x"), 2, "--ca goes with --server")
 
 
-def test_nobody_there_and_no_address_are_told_in_one_line() -> None:
+def test_an_unreachable_broker_and_a_missing_address_are_one_line_each() -> None:
     assert failed(run("topic", "list", "--server", "127.0.0.1:1", "--timeout", "100ms"), 1, "no answer from the broker")
     assert failed(run("topic", "list", "--server", "host:port"), 2, "expected host:port")
 
@@ -98,11 +98,13 @@ def test_put_into_the_topic_of_a_queue_is_refused_and_writes_nothing(
     ("arguments", "words"),
     [
         (["put", "orders", "a", "--durability", "os"], "--durability works on the files of a store"),
-        (["log", "verify", "data"], "works on the files of a log"),
-        (["log", "repair", "data"], "works on the files of a log"),
+        (["log", "verify", "data"], "works on files"),
+        (["log", "repair", "data"], "works on files"),
     ],
 )
-def test_what_only_files_can_do_says_so(broker: RunningBroker, arguments: list[str], words: str) -> None:
+def test_commands_that_need_files_are_refused_with_the_reason(
+    broker: RunningBroker, arguments: list[str], words: str
+) -> None:
     assert failed(run(*arguments, "--server", broker.address), 2, words)
 
 
@@ -123,7 +125,7 @@ def test_a_password_comes_from_a_file_or_the_environment_and_is_written_nowhere(
     assert "orders" in by_environment.stdout
     wrong = run("topic", "list", *named, "--user", "ann", WARREN_PASSWORD=SECRET + "s")
     assert (wrong.exit_code, wrong.stdout) == (1, "")
-    assert "does not let 'ann' in" in wrong.stderr
+    assert "refuses user 'ann'" in wrong.stderr
     assert "sesame" not in wrong.stderr
 
 
@@ -133,14 +135,14 @@ def test_a_password_comes_from_a_file_or_the_environment_and_is_written_nowhere(
         (["--user", "ann"], "no password for 'ann'"),
         (["--user", "ann", "--password-file", "/no/such"], "--password-file /no/such: No such file"),
         (["--password-file", "/no/such"], "--password-file goes with --user"),
-        (["--ca", "/no/such"], "--ca /no/such: No such file"),
+        (["--ca", "/no/such"], "/no/such cannot be read"),
     ],
 )
-def test_what_is_missing_to_be_let_in_is_told_before_anybody_is_asked(options: list[str], words: str) -> None:
+def test_missing_credentials_are_reported_before_a_prompt(options: list[str], words: str) -> None:
     assert failed(run("topic", "list", "--server", "127.0.0.1:1", *options), 2, words)
 
 
-def test_whoever_sits_at_a_terminal_is_asked_for_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_prompted_for_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
 
     def prompt(text: str, *, hide_input: bool, err: bool) -> str:
@@ -158,9 +160,7 @@ def test_whoever_sits_at_a_terminal_is_asked_for_the_password(monkeypatch: pytes
 # --- What commands see without joining ---
 
 
-def test_groups_letters_and_what_was_put_back_are_told_as_the_files_tell_them(
-    broker: RunningBroker, tmp_path: Path
-) -> None:
+def test_groups_dead_letters_and_redrives_are_shown_as_for_files(broker: RunningBroker, tmp_path: Path) -> None:
     with warren.connect(broker.address) as there, warren.open(tmp_path / "data", keeps=False) as here:
         topic = there.topic("orders", partitions=2)
         topic.put_many([b"%d" % number for number in range(9)], keys=[b"%d" % number for number in range(9)])
@@ -209,7 +209,7 @@ def test_the_shell_completes_from_the_broker_that_is_named(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Who presses the tab key waits a second at most; a test may have a slow machine.
-    monkeypatch.setattr("warren.cli.completion.BROKER_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr("warren.cli.options.completion.BROKER_TIMEOUT_S", PATIENCE_S)
     run("put", "orders", "a", "--server", broker.address)
     run("take", "orders", "workers", "--server", broker.address)
 

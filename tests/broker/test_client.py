@@ -12,7 +12,7 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from warren.client.connection import Connection
+from warren.client.net.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import (
     BadBatch,
@@ -26,7 +26,8 @@ from warren.errors import (
     TooLarge,
 )
 from warren.message import Place
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.native_messages import AppendRequest, WireRecord
+from warren.protocol.wire_struct import replaced
 
 WAIT_S = 20.0
 
@@ -43,9 +44,7 @@ def store(broker: RunningBroker) -> Iterator[RemoteStore]:
         yield connected
 
 
-def test_what_is_put_over_the_network_is_in_the_store_with_all_its_fields(
-    broker: RunningBroker, store: RemoteStore
-) -> None:
+def test_a_put_over_the_network_is_stored_with_all_its_fields(broker: RunningBroker, store: RemoteStore) -> None:
     topic = store.topic("orders", partitions=3)
 
     receipt = topic.put(b"one", key=b"k", tag="eu.de", headers={"trace": b"1"}, id="id-1", corr_offset=64)
@@ -66,7 +65,7 @@ def test_what_is_put_over_the_network_is_in_the_store_with_all_its_fields(
     assert places[2].partition == receipt.partition
 
 
-def test_what_is_read_over_the_network_is_what_the_log_gives(broker: RunningBroker, store: RemoteStore) -> None:
+def test_reads_over_the_network_return_the_messages_of_the_log(broker: RunningBroker, store: RemoteStore) -> None:
     here = broker.broker.store.topic("orders")
     log = here.partition(0)
     here.put_many([b"%d" % number for number in range(2000)], tags=["even", "odd"] * 1000)
@@ -106,7 +105,7 @@ def test_a_scan_over_the_network_gives_the_same_columns(broker: RunningBroker, s
     assert list(remote.scan(60_000)) == []
 
 
-def test_a_scan_goes_on_where_an_answer_held_less_than_was_hoped_for(store: RemoteStore) -> None:
+def test_a_scan_continues_after_a_short_answer(store: RemoteStore) -> None:
     topic = store.topic("orders")
     sizes = [*[10] * 3000, *[3 << 20] * 7, *[10] * 3000]
     for start in range(0, len(sizes), 1000):
@@ -132,7 +131,7 @@ def test_arrow_batches_are_appended_without_a_loop(broker: RunningBroker, store:
     assert [(message.body, message.tag) for message in found] == [(b"a", "x"), (b"b", "")]
 
 
-def test_whoever_waits_is_woken_by_a_put_and_keeps_no_other_thread_waiting(store: RemoteStore) -> None:
+def test_a_waiting_call_is_woken_by_a_put_and_blocks_no_other_thread(store: RemoteStore) -> None:
     log = store.topic("orders").partition(0)
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(log.wait(0, WAIT_S)))
@@ -183,7 +182,7 @@ def test_errors_of_the_store_are_raised_here(broker: RunningBroker, store: Remot
         topic.put("text")  # type: ignore[arg-type]
 
 
-def test_a_closed_client_says_so(broker: RunningBroker) -> None:
+def test_a_closed_client_raises(broker: RunningBroker) -> None:
     store = warren.connect(broker.address)
     topic = store.topic("orders")
 
@@ -193,21 +192,21 @@ def test_a_closed_client_says_so(broker: RunningBroker) -> None:
         topic.put(b"late")
 
 
-def test_nobody_there_is_a_clear_error_that_may_be_tried_again() -> None:
+def test_an_unreachable_broker_is_a_clear_retryable_error() -> None:
     with pytest.raises(ConnectionLost) as caught:
         warren.connect("127.0.0.1:1", timeout=0.2)
 
     assert caught.value.retryable
 
 
-def append_values(store: RemoteStore, topic: str, bodies: list[bytes]) -> tuple[dict[str, Any], Any]:
+def append_request(store: RemoteStore, topic: str, bodies: list[bytes]) -> tuple[AppendRequest, Any]:
     """The request of a put, without sending it."""
     caught: list[Any] = []
     calls, whole = store.calls, store.calls.call
 
-    def catch(key: OwnKey, values: Any, **options: Any) -> Any:
-        caught.append(values)
-        return whole(key, values, **options)
+    def catch(request: Any, **options: Any) -> Any:
+        caught.append(request)
+        return whole(request, **options)
 
     calls.call = catch  # type: ignore[method-assign]
     store.topic(topic).put_many(bodies)
@@ -217,34 +216,34 @@ def append_values(store: RemoteStore, topic: str, bodies: list[bytes]) -> tuple[
 
 @pytest.mark.parametrize("retried", [1, 3])
 def test_a_put_that_is_sent_again_is_written_once(broker: RunningBroker, store: RemoteStore, retried: int) -> None:
-    values, call = append_values(store, "orders", [b"once", b"and once"])
+    request, call = append_request(store, "orders", [b"once", b"and once"])
     store.topic("orders").put(b"another")
 
-    answers = [call(OwnKey.APPEND, {**values, "is_retry": True}) for _ in range(retried)]
-    # Even the first try, which comes when nobody waits for it any more.
-    late = call(OwnKey.APPEND, values)
+    answers = [call(replaced(request, is_retry=True)) for _ in range(retried)]
+    # Even the first attempt, which comes when its caller does not wait any more.
+    late = call(request)
 
     assert {answer.positions[0].number for answer in [*answers, late]} == {0}
     found = broker.broker.store.topic("orders").partition(0).read(0)
     assert [message.body for message in found] == [b"once", b"and once", b"another"]
 
 
-def test_of_a_put_that_was_written_in_part_the_rest_is_written(broker: RunningBroker, store: RemoteStore) -> None:
+def test_the_rest_of_a_partly_written_put_is_written(broker: RunningBroker, store: RemoteStore) -> None:
     topic = store.topic("orders", block_size=1 << 20)
-    values, call = append_values(store, "orders", [b"%d" % number * 100_000 for number in range(9)])
-    assert len(values["records"]) > 1
+    request, call = append_request(store, "orders", [b"%d" % number * 100_000 for number in range(9)])
+    assert len(request.records) > 1
     topic.configure(durability="os")
     store.topic("copy", block_size=1 << 20)
-    call(OwnKey.APPEND, {**values, "topic": "copy", "records": values["records"][:1]})
+    call(replaced(request, topic="copy", records=request.records[:1]))
 
-    call(OwnKey.APPEND, {**values, "topic": "copy", "is_retry": True})
+    call(replaced(request, topic="copy", is_retry=True))
 
     bodies = [message.body for message in topic.partition(0).read(0)]
     assert [message.body for message in store.topic("copy").partition(0).read(0)] == bodies
     assert len(bodies) == 9
 
 
-def test_a_client_goes_on_where_its_connection_was_cut(broker: RunningBroker, store: RemoteStore) -> None:
+def test_a_client_continues_after_its_connection_was_cut(broker: RunningBroker, store: RemoteStore) -> None:
     topic = store.topic("orders")
     cut = 0
     for number in range(20):
@@ -273,14 +272,14 @@ def test_a_client_goes_on_when_the_broker_was_restarted(tmp_path: Path) -> None:
         assert [message.body for message in topic.partition(0).read(0)] == [b"before", b"after"]
 
 
-def test_what_nobody_could_read_is_not_stored(broker: RunningBroker, store: RemoteStore) -> None:
-    values, call = append_values(store, "orders", [b"one"])
-    record = values["records"][0]
-    for payload in (b"", b"x" * 40, record["payload"][:-9], record["payload"] + b"x"):
-        bad = {**values, "marker": b"other", "records": [{**record, "payload": payload}]}
+def test_an_unreadable_record_is_not_stored(broker: RunningBroker, store: RemoteStore) -> None:
+    request, call = append_request(store, "orders", [b"one"])
+    record = request.records[0]
+    for payload in (b"", b"x" * 40, record.payload[:-9], record.payload + b"x"):
+        bad = WireRecord(record.partition, record.message_count, record.checksum, payload)
 
         with pytest.raises(BadBatch):
-            call(OwnKey.APPEND, bad)
+            call(replaced(request, marker=b"other", records=[bad]))
 
     assert broker.broker.store.topic("orders").partition(0).end == 1
 
@@ -312,8 +311,20 @@ def test_a_topic_of_version_1_takes_puts_as_well(store: RemoteStore) -> None:
     assert [message.body for message in topic.partition(0).read(0)] == [b"one", b"two", b"three"]
 
 
+@pytest.mark.parametrize("fields", [{"key": b"k"}, {"headers": {"a": b"1"}}, {"id": "x" * 40}])
+def test_a_topic_of_version_1_refuses_fields_that_it_has_no_place_for(
+    store: RemoteStore, fields: dict[str, Any]
+) -> None:
+    topic = store.topic("old", version=1)
+
+    with pytest.raises(BadInput):
+        topic.put(b"refused", **fields)
+
+    assert topic.put(b"taken").number == 0
+
+
 @pytest.mark.parametrize("address", ["", "host:", "host:port", "host:99999", ":1"])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(BadInput):
         warren.connect(address)
 

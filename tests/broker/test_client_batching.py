@@ -13,7 +13,7 @@ import pytest
 import warren
 from tests.broker.running import running_broker
 from tests.broker.test_client_kills import cutting
-from tests.unit.patience import WAIT_S, run, until
+from tests.support.patience import WAIT_S, run, until
 from warren.errors import BadInput, BatchingClosed, BufferFull, NoSuchTopic, TooLarge, WarrenError
 
 NEVER_S = 3600.0
@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def held_up(topic: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Whoever puts to the topic waits for the event."""
+    """A put to the topic waits for the event."""
     may_go, put_many = threading.Event(), topic.put_many
 
     def slow(*arguments: Any, **options: Any) -> Any:
@@ -41,7 +41,7 @@ def held_up(topic: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return may_go
 
 
-def test_each_future_tells_where_its_message_is(store: Any) -> None:
+def test_each_future_returns_the_receipt_of_its_message(store: Any) -> None:
     topic = store.topic("orders", partitions=3)
     with store.batching() as puts:
         futures = {
@@ -76,7 +76,7 @@ def test_messages_of_one_key_are_in_the_order_of_their_puts(store: Any) -> None:
         assert found == list(range(key, 1000, 7))
 
 
-def test_a_batch_is_written_when_it_is_large_enough_or_its_time_is_over(store: Any) -> None:
+def test_a_batch_is_written_when_it_is_full_or_its_time_is_over(store: Any) -> None:
     topic = store.topic("orders")
     with store.batching(linger=NEVER_S, batch_bytes=10_000) as puts:
         first = puts.put(topic, b"waits")
@@ -122,22 +122,22 @@ def test_one_message_that_cannot_be_taken_fails_alone(store: Any) -> None:
     assert [futures[number].result(0).number for number in (0, 1, 3)] == [0, 1, 2]
 
 
-def test_what_went_wrong_is_told_by_every_future(store: Any) -> None:
+def test_every_future_of_a_failed_batch_raises(store: Any) -> None:
     topic = store.topic("orders")
     puts = store.batching(linger=NEVER_S)
-    told: list[Any] = []
+    calls: list[Any] = []
     futures = [puts.put(topic, b"x") for _ in range(3)]
-    futures[0].add_done_callback(told.append)
+    futures[0].add_done_callback(calls.append)
     store.delete_topic("orders")
     puts.close(WAIT_S)
 
     assert all(isinstance(future.exception(0), NoSuchTopic) for future in futures)
-    assert told == [futures[0]]
+    assert calls == [futures[0]]
     with pytest.raises(BatchingClosed):
         puts.put("others", b"x")
 
 
-def test_a_future_that_is_not_done_says_so(store: Any) -> None:
+def test_a_future_that_is_not_done_times_out(store: Any) -> None:
     with store.batching(linger=NEVER_S) as puts:
         future = puts.put("orders", b"x")
         with pytest.raises(TimeoutError):
@@ -198,7 +198,7 @@ def test_tasks_gather_as_threads_do(where: str, tmp_path: Path, monkeypatch: pyt
         run(work(warren.aio.connect(broker.address, timeout=WAIT_S)))
 
 
-def test_a_batching_that_is_left_open_keeps_nobody(store: Any) -> None:
+def test_a_batching_that_is_left_open_does_not_keep_the_process_alive(store: Any) -> None:
     puts = store.batching(linger=0.0)
     puts.put("orders", b"x").result(WAIT_S)
 

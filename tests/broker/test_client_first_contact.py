@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 import warren
 from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.patience import run
 from tests.support.simulated_clock import SimulatedClock
-from tests.unit.patience import run
-from warren.broker import limited_log
 from warren.broker.security.tls import tls_context
+from warren.broker.services import limited_log
+from warren.broker.services.limited_log import LIMITED_LOG_LINES_MAX
 from warren.broker.settings import BrokerSettings
 from warren.cli.main import app
-from warren.client.calls import Calls, same
-from warren.client.connection import Connection
-from warren.config import CLIENT_BACKOFF_S_MAX, LIMITED_LOG_LINES_MAX
+from warren.client.net.connection import Connection
+from warren.client.net.session import CLIENT_BACKOFF_S_MAX, Calls, same
 from warren.errors import (
     BadInput,
     ConnectionLost,
@@ -33,9 +33,9 @@ from warren.errors import (
     UserWanted,
     WrongTransport,
 )
-from warren.protocol.api import ApiKey
-from warren.protocol.own_api import checked
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.native.calls import checked
+from warren.protocol.native_messages import ListTopicsRequest, OpenSessionRequest
 
 trustme = pytest.importorskip("trustme")
 ENDLESS_S = 3600.0
@@ -64,38 +64,36 @@ def private(tmp_path: Path, certificate: Path) -> Iterator[RunningBroker]:
 
 
 def nowhere() -> str:
-    """An address at which nobody listens."""
+    """Returns an address at which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-# --- Nobody there ---
+# --- No broker at the address ---
 
 
 @pytest.mark.parametrize(("wait_s", "least_s", "most_s"), [(0.0, 0.0, 0.0), (60.0, 58.0, 60.0)])
-def test_a_refused_connection_is_tried_again_only_for_as_long_as_is_said(
-    wait_s: float, least_s: float, most_s: float
-) -> None:
+def test_a_refused_connection_is_retried_up_to_the_given_time(wait_s: float, least_s: float, most_s: float) -> None:
     clock = SimulatedClock()
     begun_s = clock.steady_s()
     calls = Calls(nowhere(), timeout_s=ENDLESS_S, first_wait_s=wait_s, tls=None, login=None, clock=clock)
 
     with pytest.raises(ConnectionLost, match="Connection refused") as raised:
-        calls.call(OwnKey.LIST_TOPICS, {}, repeat=same)
+        calls.call(ListTopicsRequest(), repeat=same)
 
     assert least_s <= clock.steady_s() - begun_s <= most_s + CLIENT_BACKOFF_S_MAX
     assert "Errno" not in str(raised.value)
     assert raised.value.retryable
 
 
-def test_connect_fails_at_once_if_nobody_listens() -> None:
+def test_connect_fails_at_once_if_the_port_is_closed() -> None:
     with pytest.raises(ConnectionLost, match=r"no answer from the broker at 127\.0\.0\.1:\d+: Connection refused"):
         warren.connect(nowhere(), timeout=ENDLESS_S)
     with pytest.raises(BadInput, match="wait"):
         warren.connect(nowhere(), wait=-1.0)
 
 
-def test_connect_of_asyncio_fails_at_once_if_nobody_listens() -> None:
+def test_connect_of_asyncio_fails_at_once_if_the_port_is_closed() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLost):
             await warren.aio.connect(nowhere(), timeout=ENDLESS_S)
@@ -107,11 +105,11 @@ def test_a_client_that_was_connected_keeps_trying(tmp_path: Path) -> None:
     clock = SimulatedClock()
     with running_broker(tmp_path / "data") as running:
         calls = Calls(running.address, timeout_s=60.0, tls=None, login=None, clock=clock)
-        calls.call(OwnKey.LIST_TOPICS, {}, repeat=same)
+        calls.call(ListTopicsRequest(), repeat=same)
     begun_s = clock.steady_s()
 
     with pytest.raises(ConnectionLost):
-        calls.call(OwnKey.LIST_TOPICS, {}, repeat=same)
+        calls.call(ListTopicsRequest(), repeat=same)
 
     assert clock.steady_s() - begun_s >= 60.0 - CLIENT_BACKOFF_S_MAX
     calls.close()
@@ -120,30 +118,30 @@ def test_a_client_that_was_connected_keeps_trying(tmp_path: Path) -> None:
 # --- A user is wanted ---
 
 
-def test_a_client_without_a_user_is_told_once_that_the_broker_wants_one(
+def test_a_client_without_a_user_learns_at_the_first_call_that_the_broker_needs_one(
     secured: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
         caplog.at_level(logging.WARNING, "warren.broker"),
-        pytest.raises(UserWanted, match=f"the broker at {secured.address} wants a user") as raised,
+        pytest.raises(UserWanted, match=f"the broker at {secured.address} requires a login") as raised,
     ):
         warren.connect(secured.address, timeout=ENDLESS_S, wait=ENDLESS_S)
 
     assert isinstance(raised.value, LoginFailed)
     assert not raised.value.retryable
     (record,) = caplog.records
-    assert "this broker wants a user" in record.getMessage()
+    assert "this broker requires a login" in record.getMessage()
 
 
-def test_a_stranger_who_asks_again_is_not_answered_again(secured: RunningBroker) -> None:
-    session = {"session": b"s" * 16, "software": "test"}
+def test_an_unauthenticated_client_gets_one_answer(secured: RunningBroker) -> None:
+    request = OpenSessionRequest(session=b"s" * 16, software="test")
     connection = Connection(secured.address, None, PATIENCE_S)
-    told = connection.call(OwnKey.OPEN_SESSION, 0, session, PATIENCE_S)
+    answer = connection.call(request, 0, PATIENCE_S)
 
     with pytest.raises(NotAuthenticated):
-        checked(told)
+        checked(answer)
     with pytest.raises(ConnectionLost):
-        connection.call(OwnKey.OPEN_SESSION, 0, session, PATIENCE_S)
+        connection.call(request, 0, PATIENCE_S)
 
 
 def test_a_kafka_client_without_a_user_is_disconnected(secured: RunningBroker) -> None:
@@ -160,10 +158,10 @@ def test_a_client_that_comes_again_and_again_does_not_fill_the_log(
             with Caller(secured) as caller, suppress(AssertionError, ConnectionError):
                 caller.call(ApiKey.METADATA, 9, {"topics": None})
 
-    assert caplog.text.count("this broker wants a user") == LIMITED_LOG_LINES_MAX
+    assert caplog.text.count("this broker requires a login") == LIMITED_LOG_LINES_MAX
 
 
-def test_a_user_at_a_broker_that_wants_none_is_told_so(tmp_path: Path) -> None:
+def test_a_login_at_a_broker_without_users_is_a_clear_error(tmp_path: Path) -> None:
     with (
         running_broker(tmp_path / "data") as running,
         pytest.raises(LoginFailed, match="it has no logins: connect without"),
@@ -193,14 +191,14 @@ def test_a_failed_login_is_logged_with_the_user_that_was_tried_if_there_is_one(
 # --- TLS on one side ---
 
 
-def test_a_client_without_tls_is_told_that_the_broker_uses_it(private: RunningBroker) -> None:
+def test_a_client_without_tls_learns_that_the_broker_uses_it(private: RunningBroker) -> None:
     with pytest.raises(WrongTransport, match="answers with TLS, and this client does not use it") as raised:
         warren.connect(private.address, timeout=ENDLESS_S, wait=ENDLESS_S)
 
     assert not raised.value.retryable
 
 
-def test_a_client_without_tls_is_told_so_also_if_the_broker_wants_a_certificate(
+def test_a_client_without_tls_learns_it_also_if_the_broker_needs_a_certificate(
     tmp_path: Path, certificate: Path
 ) -> None:
     context = tls_context(str(certificate), client_ca=str(tmp_path / "ca.pem"))
@@ -209,7 +207,7 @@ def test_a_client_without_tls_is_told_so_also_if_the_broker_wants_a_certificate(
 
 
 @pytest.mark.parametrize("sasl", [False, True])
-def test_a_client_with_tls_is_told_that_the_broker_does_not_use_it(tmp_path: Path, sasl: bool) -> None:
+def test_a_client_with_tls_learns_that_the_broker_does_not_use_it(tmp_path: Path, sasl: bool) -> None:
     with (
         running_broker(tmp_path / "data", settings=BrokerSettings(sasl=sasl)) as running,
         pytest.raises(WrongTransport, match="answers without TLS, and this client uses it"),
@@ -242,7 +240,7 @@ def test_a_server_that_closes_every_connection_is_taken_for_neither(tls: bool | 
 # --- On the command line ---
 
 
-def told(*arguments: str) -> str:
+def error_output(*arguments: str) -> str:
     """The one line that a command writes when it fails."""
     # A command that opened a store in this process has left a handler, which would write what the broker logs, too.
     logging.getLogger("warren").handlers.clear()
@@ -253,36 +251,38 @@ def told(*arguments: str) -> str:
 
 
 def test_a_command_says_which_option_is_missing(secured: RunningBroker) -> None:
-    said = told("topic", "list", "--server", secured.address, "--timeout", "1h")
+    said = error_output("topic", "list", "--server", secured.address, "--timeout", "1h")
 
-    assert said == f"the broker at {secured.address} wants a user, and none was given: give --user, or WARREN_USER"
+    assert (
+        said == f"the broker at {secured.address} requires a login, and no user was given: give --user, or WARREN_USER"
+    )
 
 
 def test_a_command_says_that_tls_is_missing_or_too_much(private: RunningBroker, tmp_path: Path) -> None:
-    said = told("topic", "list", "--server", private.address, "--timeout", "1h")
-    pinged = told("ping", private.address)
+    said = error_output("topic", "list", "--server", private.address, "--timeout", "1h")
+    pinged = error_output("ping", private.address)
     with running_broker(tmp_path / "plain") as plain:
-        other = told("topic", "list", "--server", plain.address, "--tls", "--timeout", "1h")
+        other = error_output("topic", "list", "--server", plain.address, "--tls", "--timeout", "1h")
 
     assert said.endswith("answers with TLS, and this client does not use it: give --tls or --ca")
     assert "answers with TLS" in pinged
     assert other.endswith("answers without TLS, and this client uses it: leave --tls and --ca away")
 
 
-def test_a_command_fails_at_once_if_nobody_listens() -> None:
-    said: Any = told("topic", "list", "--server", nowhere(), "--timeout", "1h")
+def test_a_command_fails_at_once_if_the_port_is_closed() -> None:
+    said: Any = error_output("topic", "list", "--server", nowhere(), "--timeout", "1h")
 
     assert said.endswith("Connection refused")
 
 
-def test_a_command_keeps_trying_for_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_retries_for_the_given_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
     def connect(address: str, **options: Any) -> Any:
         given.update(options)
-        raise ConnectionLost(address, "nobody")
+        raise ConnectionLost(address, "refused")
 
     monkeypatch.setattr(warren, "connect", connect)
-    told("topic", "list", "--server", "127.0.0.1:1", "--connect-wait", "90s")
+    error_output("topic", "list", "--server", "127.0.0.1:1", "--connect-wait", "90s")
 
     assert given["wait"] == 90.0

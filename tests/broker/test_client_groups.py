@@ -13,9 +13,10 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit.patience import WAIT_S, until
-from warren.broker.own.groups import HeldStream, Try
-from warren.client.connection import Connection
+from tests.support.patience import WAIT_S, until
+from warren.broker.native.groups import Attempt, HeldStream
+from warren.client.net.connection import Connection
+from warren.client.net.session import retried
 from warren.client.store import RemoteStore
 from warren.errors import (
     BadInput,
@@ -27,10 +28,11 @@ from warren.errors import (
     NotOwner,
     SettingsDiffer,
 )
-from warren.protocol.own_api import position_values
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.native.calls import wire_positions
+from warren.protocol.native_messages import CommitGroupRequest, ReadGroupRequest
+from warren.protocol.native_schemas import OwnKey
 from warren.storage import END, START
-from warren.storage.read import ScanRoom
+from warren.storage.read.messages import ScanRoom
 
 Connect = Callable[[], RemoteStore]
 
@@ -56,7 +58,7 @@ def store(connect: Connect) -> RemoteStore:
 # --- Stream groups ---
 
 
-def test_what_was_committed_is_never_read_again_and_what_was_not_is(connect: Connect) -> None:
+def test_uncommitted_messages_are_read_again_and_committed_ones_are_not(connect: Connect) -> None:
     first, second = connect(), connect()
     first.topic("orders").put_many([b"%d" % number for number in range(10)])
     with first.topic("orders").group("billing") as group:
@@ -89,7 +91,7 @@ def test_members_of_two_clients_and_of_the_store_share_the_partitions(broker: Ru
     embedded.close()
 
 
-def test_a_member_goes_where_it_is_sent(store: RemoteStore) -> None:
+def test_a_member_continues_after_a_seek(store: RemoteStore) -> None:
     topic = store.topic("orders")
     topic.put_many([b"%d" % number for number in range(10)])
     times = topic.put(b"later").timestamp
@@ -127,10 +129,10 @@ def test_a_read_whose_answer_was_lost_is_given_again(store: RemoteStore) -> None
     topic = store.topic("orders")
     topic.put_many([b"%d" % number for number in range(5)])
     group = topic.group("billing")
-    asked = {"handle": group.handle.number, "serial": 100, "limit": 2}
-    store.calls.call(OwnKey.READ_GROUP, asked)
+    request = ReadGroupRequest(handle=group.handle.number, serial=100, limit=2)
+    store.calls.call(request)
 
-    again = store.calls.call(OwnKey.READ_GROUP, {**asked, "is_retry": True})
+    again = store.calls.call(retried(request))
 
     assert list(again.messages.numbers) == [0, 1]
     assert [message.number for message in group.read()] == [2, 3, 4]
@@ -141,22 +143,22 @@ def test_a_commit_that_arrives_once_more_does_not_take_the_group_back(store: Rem
     topic.put_many([b"%d" % number for number in range(5)])
     group = topic.group("billing")
     group.read()
-    late = {"handle": group.handle.number, "positions": position_values({0: 2}), "call_number": 1000}
-    store.calls.call(OwnKey.COMMIT_GROUP, late)
+    late = CommitGroupRequest(handle=group.handle.number, positions=wire_positions({0: 2}), call_number=1000)
+    store.calls.call(late)
     group.commit({0: 4})
 
-    store.calls.call(OwnKey.COMMIT_GROUP, late)
+    store.calls.call(late)
 
     assert group.lag() == {0: 1}
 
 
 def test_commits_and_seeks_of_a_client_are_numbered(store: RemoteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[OwnKey, int]] = []
+    sent: list[tuple[int, int]] = []
     asking = store.calls._asking
 
-    def noted(connection: Connection, key: OwnKey, values: Any, wait_s: float) -> Any:
-        sent.append((key, values.get("call_number", 0)))
-        return asking(connection, key, values, wait_s)
+    def noted(connection: Connection, request: Any, wait_s: float) -> Any:
+        sent.append((request.api_key, request.call_number))
+        return asking(connection, request, wait_s)
 
     topic = store.topic("orders")
     topic.put(b"one")
@@ -176,7 +178,7 @@ def test_commits_and_seeks_of_a_client_are_numbered(store: RemoteStore, monkeypa
 
 def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: RunningBroker) -> None:
     topic = broker.broker.store.topic("orders")
-    held, first, second = HeldStream(topic.group("billing")), Try(), Try()
+    held, first, second = HeldStream(topic.group("billing")), Attempt(), Attempt()
     held.begin(1, first, is_retry=False)
     held.begin(1, second, is_retry=True)
     topic.put(b"one")
@@ -184,7 +186,9 @@ def test_a_try_that_still_waits_reads_nothing_once_it_was_repeated(broker: Runni
     with pytest.raises(NoSuchHandle):
         held.read(1, first, 10, 1000, ScanRoom())
 
-    assert held.read(1, second, 10, 1000, ScanRoom())["numbers"] == (0,)
+    messages = held.read(1, second, 10, 1000, ScanRoom())
+    assert messages is not None
+    assert messages.numbers == (0,)
     held.close()
 
 
@@ -225,7 +229,7 @@ def test_groups_are_listed_removed_and_closed(store: RemoteStore) -> None:
         topic.delete_group("billing")
 
 
-def test_members_join_anew_when_the_broker_was_restarted(tmp_path: Path) -> None:
+def test_members_rejoin_after_a_restart_of_the_broker(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as first:
         port = first.broker.advertised[1]
         store = warren.connect(first.address, timeout=WAIT_S)
@@ -241,6 +245,26 @@ def test_members_join_anew_when_the_broker_was_restarted(tmp_path: Path) -> None
         assert found is not None
         assert (found.body, found.attempt) == (b"a", 2)
         work.ack(found)
+
+
+def test_a_commit_that_joins_again_does_not_take_back_what_another_member_committed(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as first:
+        port = first.broker.advertised[1]
+        store = warren.connect(first.address, timeout=WAIT_S)
+        topic = store.topic("orders")
+        topic.put_many([b"a", b"b", b"c"])
+        slow = topic.group("billing")
+        assert len(slow.read(limit=2)) == 2
+
+    with running_broker(tmp_path / "data", port=port) as second, store:
+        with warren.connect(second.address) as other, other.topic("orders").group("billing") as quick:
+            assert len(quick.read()) == 3
+            quick.commit()
+
+        assert slow.commit({0: 2}) == {0: 2}
+
+        slow.rewind()
+        assert slow.read() == []
 
 
 # --- Queue groups ---
@@ -263,7 +287,7 @@ def test_each_message_goes_to_one_worker_and_is_done_with_for_good(connect: Conn
     assert caught.value.places == [(found[0].partition, found[0].number)]
 
 
-def test_what_is_given_back_comes_again_and_in_the_end_is_a_dead_letter(store: RemoteStore) -> None:
+def test_a_message_that_is_given_back_comes_again_and_finally_becomes_a_dead_letter(store: RemoteStore) -> None:
     topic = store.topic("jobs")
     topic.put(b"bad", key=b"k")
     work = topic.group("work", mode="queue", attempts_max=2)
@@ -283,7 +307,7 @@ def test_what_is_given_back_comes_again_and_in_the_end_is_a_dead_letter(store: R
     assert (again.body, again.attempt) == (b"bad", 1)
 
 
-def test_a_worker_that_settles_a_message_which_it_lost_is_told_whatever_it_says_of_it(connect: Connect) -> None:
+def test_settling_a_message_with_a_lost_lease_raises(connect: Connect) -> None:
     topic = connect().topic("jobs")
     topic.put_many([b"lost", b"kept"])
     slow = topic.group("work", mode="queue", lease=60.0, attempts_max=2)
@@ -312,7 +336,7 @@ def renewed_count(broker: RunningBroker) -> int:
         return sum(event.tag == "extend" for event in group._ledger.log.read(0, limit=10_000))
 
 
-def test_a_client_renews_what_it_has_in_hand_and_nothing_else(broker: RunningBroker, connect: Connect) -> None:
+def test_a_client_renews_exactly_the_messages_in_hand(broker: RunningBroker, connect: Connect) -> None:
     store = connect()
     topic = store.topic("jobs")
     topic.put_many([b"slow", b"dropped", b"lost", b"unrenewed"])
@@ -332,7 +356,7 @@ def test_a_client_renews_what_it_has_in_hand_and_nothing_else(broker: RunningBro
     assert not broker.broker.store.renewals._hands
 
 
-def test_what_a_client_held_is_free_when_it_is_gone(connect: Connect) -> None:
+def test_the_messages_of_a_client_are_free_when_it_is_gone(connect: Connect) -> None:
     gone, other = connect(), connect()
     gone.topic("jobs").put_many([b"a", b"b"])
     first = gone.topic("jobs").group("work", mode="queue", lease=600.0)
@@ -403,7 +427,7 @@ def test_a_long_list_of_delayed_messages_is_read_page_by_page(store: RemoteStore
 # --- Broadcast ---
 
 
-def test_a_broadcast_hears_everything_from_where_it_starts(store: RemoteStore) -> None:
+def test_a_broadcast_returns_every_message_from_its_start(store: RemoteStore) -> None:
     topic = store.topic("news", partitions=2)
     topic.put_many([b"old"], tag="a", partition=0)
     now, all_of_it = topic.broadcast(tag="a"), topic.broadcast(start=START, wait=0.1)
@@ -416,7 +440,7 @@ def test_a_broadcast_hears_everything_from_where_it_starts(store: RemoteStore) -
     assert [message.body for message in topic.broadcast(start={1: 1}).read()] == [b"other"]
 
 
-def test_a_broadcast_hears_partitions_that_are_added_and_says_what_it_missed(
+def test_a_broadcast_includes_added_partitions_and_reports_missed_messages(
     broker: RunningBroker, store: RemoteStore
 ) -> None:
     topic = store.topic("news", block_size=4096)

@@ -17,8 +17,8 @@ import pytest
 import warren
 from tests.broker.process import served_store
 from tests.broker.running import HOST, running_broker
-from tests.unit.patience import until
-from warren.client.connection import parse_address
+from tests.support.patience import until
+from warren.client.net.connection import parse_address
 from warren.errors import LeaseLost, WarrenError
 
 TIMEOUT_S = 60.0
@@ -69,7 +69,7 @@ def test_every_put_is_written_once_over_kills_of_the_broker(tmp_path: Path) -> N
     assert set(found) == {body for each in put for body in each}
 
 
-def test_what_was_acknowledged_is_never_taken_again_over_kills_of_the_broker(tmp_path: Path) -> None:
+def test_acknowledged_messages_are_never_taken_again_over_kills_of_the_broker(tmp_path: Path) -> None:
     path, count = tmp_path / "data", 60
     acknowledged: list[bytes] = []
     taken_later: list[bytes] = []

@@ -12,14 +12,15 @@ import warren
 from tests.broker.calls import Caller
 from tests.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from tests.unit.patience import WAIT_S
-from warren.broker.kafka_errors import Code
-from warren.broker.own import groups, reading
+from tests.support.patience import WAIT_S
+from warren.broker.native import groups
+from warren.broker.native import read as reading
+from warren.broker.services.kafka_errors import Code
 from warren.client.store import RemoteStore
-from warren.config import KEY_SIZE_MAX
 from warren.errors import MessageTooLarge
-from warren.protocol import own_records
-from warren.storage.read import ScanRoom
+from warren.protocol.native import records
+from warren.storage.format.limits import KEY_SIZE_MAX
+from warren.storage.read.messages import ScanRoom
 
 LARGE_KEY = b"k" * (KEY_SIZE_MAX + 1)
 """A Kafka client may put such a key, and no record of our own carries it."""
@@ -54,7 +55,7 @@ def named(error: MessageTooLarge) -> tuple[str, int, int]:
     return error.topic, error.partition, error.number
 
 
-def test_a_stream_group_is_given_what_stands_before_a_large_message_then_its_name_and_moves_nothing(
+def test_a_stream_group_gets_the_messages_before_a_large_one_then_an_error_with_its_number(
     broker: RunningBroker, store: RemoteStore
 ) -> None:
     put_with_a_large_one(broker, store)
@@ -107,14 +108,14 @@ def test_other_partitions_do_not_wait_for_a_client_to_go_past_a_large_message(
     assert group.commit() == {0: 3, 1: 1}
 
 
-def test_whatever_goes_wrong_with_an_answer_is_read_again(
+def test_messages_of_a_failed_answer_are_read_again(
     broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_with_a_large_one(broker, store)
     topic = broker.broker.store.topic("orders")
     stream: Any = topic.group("g")
     held = groups.HeldStream(stream)
-    attempt = groups.Try()
+    attempt = groups.Attempt()
     held.begin(1, attempt, is_retry=False)
 
     def broken(messages: object) -> Any:
@@ -125,11 +126,13 @@ def test_whatever_goes_wrong_with_an_answer_is_read_again(
         with pytest.raises(MemoryError):
             held.read(1, attempt, 100, 1 << 20, ScanRoom())
 
-    assert held.read(1, attempt, 100, 1 << 20, ScanRoom())["numbers"] == (0, 1, 2)
+    messages = held.read(1, attempt, 100, 1 << 20, ScanRoom())
+    assert messages is not None
+    assert messages.numbers == (0, 1, 2)
     held.close()
 
 
-def test_a_worker_is_told_of_a_large_message_and_gets_past_it_by_rejecting_it(
+def test_a_worker_gets_an_error_for_a_large_message_and_can_reject_it(
     broker: RunningBroker, store: RemoteStore
 ) -> None:
     put_with_a_large_one(broker, store)
@@ -163,7 +166,7 @@ def test_a_large_message_can_be_acknowledged_by_its_error(broker: RunningBroker,
     assert group.lag() == {0: 0}
 
 
-def test_a_worker_takes_no_more_than_an_answer_holds_and_what_is_left_was_not_tried(
+def test_a_worker_takes_no_more_than_an_answer_holds_and_the_rest_counts_no_attempt(
     broker: RunningBroker, store: RemoteStore
 ) -> None:
     store.topic("orders").put_many([bytes(1 << 20) for _ in range(40)])
@@ -183,7 +186,7 @@ def test_a_worker_takes_no_more_than_an_answer_holds_and_what_is_left_was_not_tr
     embedded.close()
 
 
-def test_a_read_by_number_gives_what_stands_before_a_large_message_in_both_directions(
+def test_a_read_by_number_returns_the_messages_before_a_large_one_in_both_directions(
     broker: RunningBroker, store: RemoteStore
 ) -> None:
     put_with_a_large_one(broker, store)
@@ -205,14 +208,14 @@ def test_an_answer_that_becomes_too_large_is_cut(
     broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.topic("orders").put_many([bytes(1000)] * 10)
-    monkeypatch.setattr(own_records, "ANSWER_SIZE_MAX", 4000)
+    monkeypatch.setattr(records, "ANSWER_SIZE_MAX", 4000)
     messages = broker.broker.store.topic("orders").partition(0).read(0)
 
-    values, count = own_records.carried(messages)
+    sent, count = records.carried(messages)
     with pytest.raises(MessageTooLarge):
-        own_records.carried([messages[0]._replace(body=bytes(5000))])
+        records.carried([messages[0]._replace(body=bytes(5000))])
 
-    assert (count, len(values["numbers"])) == (2, 2)
+    assert (count, len(sent.numbers)) == (2, 2)
     assert len(store.topic("orders").group("g").read(10)) == 10
 
 

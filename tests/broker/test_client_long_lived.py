@@ -9,14 +9,14 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit.patience import WAIT_S, until
-from warren.broker.own import groups, sessions
-from warren.broker.own.groups import TRIES_SWEPT_FROM, HeldStream, HeldWork
-from warren.broker.own.sessions import Session
+from tests.support.patience import WAIT_S, until
+from warren.broker.native import groups, sessions
+from warren.broker.native.groups import TRIES_SWEPT_FROM, HeldStream, HeldWork
+from warren.broker.native.sessions import Session
 from warren.client.store import RemoteStore
 from warren.errors import StoreBusy, TransactionAborted, TransactionCommitted
 from warren.message import Message
-from warren.storage.read import ScanRoom
+from warren.storage.read.messages import ScanRoom
 
 HANDLES_MAX = 20
 TAKEN_FROM = 8
@@ -24,7 +24,7 @@ TAKEN_FROM = 8
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "OWN_HANDLES_MAX", HANDLES_MAX)
+    monkeypatch.setattr(sessions, "NATIVE_HANDLES_MAX", HANDLES_MAX)
     monkeypatch.setattr(sessions, "SWEPT_FROM", 5)
     monkeypatch.setattr(groups, "TAKEN_SWEPT_FROM", TAKEN_FROM)
 
@@ -86,7 +86,7 @@ def test_transactions_that_are_not_over_are_kept(store: RemoteStore) -> None:
     assert store.topic("out").partition(0).end == HANDLES_MAX // 2
 
 
-def test_what_became_of_a_transaction_is_known_when_the_broker_keeps_it_no_longer(store: RemoteStore) -> None:
+def test_the_outcome_of_a_transaction_is_known_after_the_broker_has_dropped_it(store: RemoteStore) -> None:
     done, none, left = store.transaction(), store.transaction(), store.transaction(id="left")
     done.put("out", b"done")
     done.commit()
@@ -129,7 +129,7 @@ def test_a_prepared_transaction_is_decided_by_its_own_client_when_the_broker_was
         state = {"commit": "done", "abort": "aborted"}.get(action, "prepared")
         assert (tx.state, store.transaction_state("mine")) == (state, state)
         assert store.topic("out").partition(0).end == (action == "commit")
-        assert store.transaction_state("nobody's") == "unknown"
+        assert store.transaction_state("unknown") == "unknown"
 
 
 def taken_by(held: HeldWork, limit: int) -> list[Message]:
@@ -138,7 +138,7 @@ def taken_by(held: HeldWork, limit: int) -> list[Message]:
     return taken[1]
 
 
-def test_messages_that_a_worker_has_no_more_are_forgotten_whoever_settled_them(broker: RunningBroker) -> None:
+def test_settled_messages_are_dropped_from_memory_for_every_settler(broker: RunningBroker) -> None:
     topic = broker.broker.store.topic("jobs")
     topic.put_many([b"%d" % number for number in range(100)])
     group = topic.group("work", mode="queue", lease=600.0, attempts_max=1)
@@ -160,7 +160,7 @@ def test_messages_that_a_worker_has_no_more_are_forgotten_whoever_settled_them(b
     group.close()
 
 
-def test_groups_that_were_left_with_messages_are_kept_until_these_are_somebody_elses(
+def test_groups_with_messages_in_hand_are_kept_until_another_worker_has_them(
     broker: RunningBroker, store: RemoteStore
 ) -> None:
     topic = store.topic("jobs")

@@ -1,4 +1,4 @@
-"""Answers that are lost on their way: the call is sent again, and not done again; or it is said that nobody knows."""
+"""Answers that are lost on their way: the call is sent again and done once, or its outcome is reported as unknown."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker
-from tests.unit.patience import WAIT_S, run
-from warren.broker.budget import Budget, Kind
-from warren.broker.own import sessions
-from warren.broker.own.numbered import AnswerRoom, Answers
-from warren.client.connection import Connection
+from tests.support.patience import WAIT_S, run
+from warren.broker.native import sessions
+from warren.broker.native.call_dedup import AnswerRoom, Answers
+from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.client.net.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import ConnectionLost, NoSuchTopic, OutcomeUnknown, TransactionAborted
-from warren.protocol.own_schemas import NUMBERED, OwnKey
+from warren.protocol.native_schemas import NUMBERED, OwnKey
+from warren.protocol.wire_struct import WireRequest
 
 Losing = Callable[..., list[int]]
 
@@ -31,9 +32,9 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Losing:
     def begin(keys: set[OwnKey] | None = None, then: Callable[[], object] = lambda: None) -> list[int]:
         lost: list[int] = []
 
-        def lose(connection: Connection) -> Any:
-            key = connection._asked[0]
-            answer = receive(connection)
+        def lose(connection: Connection, request: WireRequest[Any]) -> Any:
+            key = request.api_key
+            answer = receive(connection, request)
             if key in (NUMBERED if keys is None else keys) and key not in lost:
                 lost.append(key)
                 then()
@@ -71,7 +72,7 @@ def test_an_item_is_put_once(store: RemoteStore, losing: Losing) -> None:
     assert jobs.qsize() == 1
 
 
-def test_what_was_taken_is_taken_once_and_settled_once(store: RemoteStore, losing: Losing) -> None:
+def test_a_message_is_taken_once_and_settled_once(store: RemoteStore, losing: Losing) -> None:
     topic = store.topic("orders")
     topic.put_many([b"acked", b"nacked", b"rejected", b"extended"])
     work = topic.group("work", mode="queue", lease=600.0, attempts_max=0)
@@ -110,7 +111,7 @@ def test_a_delayed_message_is_parked_once_and_its_cancelling_answered_exactly(
     assert lost == [OwnKey.PARK, OwnKey.CANCEL_PARKED]
 
 
-def test_what_was_deleted_is_not_missed(store: RemoteStore, losing: Losing) -> None:
+def test_a_repeated_delete_succeeds(store: RemoteStore, losing: Losing) -> None:
     topic = store.topic("orders")
     topic.group("billing").close()
     lost = losing()
@@ -143,7 +144,7 @@ def forgotten(store: RemoteStore) -> Callable[[], None]:
     return forget
 
 
-def test_where_the_broker_has_forgotten_the_client_nobody_knows_and_that_is_said(
+def test_if_the_broker_has_dropped_the_client_the_outcome_is_reported_as_unknown(
     store: RemoteStore, losing: Losing
 ) -> None:
     jobs, topic = store.queue("jobs"), store.topic("orders")
@@ -190,7 +191,7 @@ def test_a_put_that_never_gets_an_answer_may_have_been_written_and_a_read_did_no
     with warren.connect(broker.address, timeout=0.3) as store:
         topic = store.topic("orders")
         topic.put(b"x")
-        # Nobody is there any more when the answer is lost.
+        # No broker is there any more when the answer is lost.
         monkeypatch.setattr(store.calls, "address", "127.0.0.1:1")
         for connection in store.calls._idle:
             connection.shut()
@@ -217,7 +218,7 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
             return len((found or [b""])[0])
 
         assert list(await asyncio.gather(ask(answers, 1, 40_000), ask(answers, 1, 40_000))) == [40_000] * 2
-        assert budget.sizes[Kind.SESSIONS] == 40_000
+        assert budget.sizes[MemoryKind.SESSIONS] == 40_000
         # One user has half of what may be kept.
         assert await ask(others, 1, 60_000) == 60_000
         with pytest.raises(OutcomeUnknown):
@@ -225,7 +226,7 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
         assert await ask(answers, 2, 10, below=2) == 10
         with pytest.raises(OutcomeUnknown):
             await ask(answers, 1, 40_000)
-        assert budget.sizes[Kind.SESSIONS] < 10_000
+        assert budget.sizes[MemoryKind.SESSIONS] < 10_000
         assert await ask(others, 2, 40_000) == 40_000
         answers.close()
         assert await ask(others, 2, 40_000) == 40_000
@@ -236,10 +237,10 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
     run(work())
 
 
-def test_what_a_client_held_that_is_gone_without_a_word_is_free_after_a_while(
+def test_the_messages_of_a_vanished_client_are_free_after_a_while(
     broker: RunningBroker, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "OWN_SESSION_S", 0.05)
+    monkeypatch.setattr(sessions, "NATIVE_SESSION_S", 0.05)
     topic = store.topic("orders")
     topic.put(b"x")
     with warren.connect(broker.address, timeout=WAIT_S) as gone:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.broker.running import running_broker
-from tests.tidy.documents import fenced
+from tests.tidy.documents import fenced, needs_broker
 from tests.tidy.source import ROOT
 
 EXAMPLES = fenced((ROOT / "docs/topics.md").read_text(), "python")
@@ -26,7 +26,12 @@ def printed(code: str) -> str:
     return TIME.sub("<time>", out.getvalue())
 
 
-CLIENT_EXAMPLES = fenced((ROOT / "docs/client.md").read_text(), "python")
+CLIENT_EXAMPLES = [
+    example
+    for path in ("README.md", "docs/client.md")
+    for example in fenced((ROOT / path).read_text(), "python")
+    if needs_broker(example)
+]
 
 
 @pytest.mark.parametrize("example", CLIENT_EXAMPLES, ids=range(len(CLIENT_EXAMPLES)))

@@ -1,4 +1,4 @@
-"""Our own client with passwords and TLS: let in where it should be, and told why where it is not."""
+"""Our own client with passwords and TLS: it may connect if it should, and gets the reason if it may not."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit.patience import WAIT_S
+from tests.support.patience import WAIT_S
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
-from warren.client.login import Login
+from warren.client.net.login import Login
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, UserWanted
 
 trustme = pytest.importorskip("trustme")
@@ -42,7 +42,7 @@ def trusting(authority: Any) -> ssl.SSLContext:
     return context
 
 
-def test_who_has_the_password_and_trusts_the_certificate_is_let_in(
+def test_a_client_with_the_password_that_trusts_the_certificate_may_connect(
     broker: RunningBroker, trusting: ssl.SSLContext
 ) -> None:
     with warren.connect(broker.address, tls=trusting, user="ann", password="the password", timeout=WAIT_S) as store:
@@ -62,7 +62,7 @@ def test_a_wrong_password_is_refused_at_once(
     assert password not in str(caught.value)
 
 
-def test_a_client_without_a_user_is_told_that_the_broker_wants_one(
+def test_a_client_without_a_user_learns_that_the_broker_needs_one(
     broker: RunningBroker, trusting: ssl.SSLContext
 ) -> None:
     with pytest.raises(UserWanted):
@@ -113,7 +113,7 @@ def test_certificates_that_cannot_be_used_are_refused(files: Any) -> None:
 
 
 @pytest.mark.parametrize("offered", [("SCRAM-SHA-256",), ("SCRAM-SHA-512",), ("PLAIN", "SCRAM-SHA-256")])
-def test_the_password_is_proved_and_not_sent_where_the_broker_takes_that(
+def test_the_password_is_not_sent_if_the_broker_supports_scram(
     tmp_path: Path, offered: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True, mechanisms=offered)) as broker:
@@ -126,7 +126,7 @@ def test_the_password_is_proved_and_not_sent_where_the_broker_takes_that(
             warren.connect(broker.address, user="an=n", password="another", timeout=WAIT_S)
 
 
-def test_the_password_itself_is_sent_only_where_nobody_can_listen_or_it_is_said(tmp_path: Path) -> None:
+def test_the_password_is_sent_only_over_tls_or_on_request(tmp_path: Path) -> None:
     given: dict[str, Any] = {"user": "ann", "password": "the password", "timeout": WAIT_S}
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True, mechanisms=("PLAIN",))) as broker:
         broker.broker.users.create("ann", "the password")

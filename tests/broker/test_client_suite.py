@@ -13,8 +13,10 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit import test_broadcast, test_durable_queue, test_store, test_stream_group, test_topic
-from tests.unit.patience import WAIT_S
+from tests.support.patience import WAIT_S
+from tests.unit.queue import test_broadcast, test_store, test_topic
+from tests.unit.queue.standalone import test_durable_queue
+from tests.unit.queue.stream import test_stream_group
 
 INSIDES: Final = (
     "clock",
@@ -31,6 +33,7 @@ INSIDES: Final = (
     "monkeypatch",
     "NotAStore",
     "CorruptSettings",
+    "topic.json",
     "/proc",
     "UnreadableItem",
 )
@@ -89,7 +92,7 @@ def connect(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize(("module", "test", "given"), TESTS)
-def test_what_holds_for_an_embedded_store_holds_over_the_network(
+def test_the_embedded_suite_passes_over_the_network(
     module: ModuleType,
     test: Callable[..., None],
     given: dict[str, Any],

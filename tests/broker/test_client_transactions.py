@@ -12,8 +12,8 @@ import pytest
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit.patience import WAIT_S, until
-from warren.broker.own import sessions
+from tests.support.patience import WAIT_S, until
+from warren.broker.native import sessions
 from warren.client.store import RemoteStore
 from warren.errors import (
     BadInput,
@@ -90,7 +90,7 @@ def test_all_of_a_transaction_happens_or_nothing(store: RemoteStore) -> None:
         tx.put("out", b"late")
 
 
-def test_a_prepared_transaction_is_decided_by_whoever_comes(connect: Connect) -> None:
+def test_any_client_can_decide_a_prepared_transaction(connect: Connect) -> None:
     gone, other = connect(), connect()
     for number in range(3):
         with gone.transaction(id=f"load/{number}") as tx:
@@ -155,10 +155,10 @@ def test_a_transaction_whose_session_ended_says_that_it_came_to_nothing(store: R
     assert bodies(store, "out") == []
 
 
-def test_what_was_read_before_a_member_joined_anew_is_not_committed_by_a_transaction(
+def test_reads_from_before_a_member_rejoined_are_not_committed_by_a_transaction(
     store: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "OWN_SESSION_S", 0.1)
+    monkeypatch.setattr(sessions, "NATIVE_SESSION_S", 0.1)
     topic = store.topic("in")
     topic.put_many([b"1", b"2"])
     group = topic.group("readers")
@@ -236,6 +236,7 @@ def test_a_producer_of_a_client_that_is_gone_is_free(connect: Connect) -> None:
             return False
 
     until(opened)
+    assert bodies(other, "orders") == [b"one"]
 
 
 def test_a_queue_has_the_methods_of_a_queue(connect: Connect) -> None:
@@ -260,7 +261,7 @@ def test_a_queue_has_the_methods_of_a_queue(connect: Connect) -> None:
         same.task_done()
 
 
-def test_an_item_wakes_whoever_waits_and_tasks_of_a_client_that_is_gone_are_nobodys(connect: Connect) -> None:
+def test_an_item_wakes_a_waiting_get_and_tasks_of_a_vanished_client_do_not_count(connect: Connect) -> None:
     gone, other = connect(), connect()
     found: list[object] = []
     thread = threading.Thread(target=lambda: found.append(gone.queue("jobs").get(timeout=WAIT_S)))

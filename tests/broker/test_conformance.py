@@ -24,14 +24,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_aiokafka_consumes_what_it_produced_in_every_compression(broker: RunningBroker, compression: str) -> None:
+def test_aiokafka_consumes_its_own_messages_in_every_compression(broker: RunningBroker, compression: str) -> None:
     check: Check = of_aiokafka.CHECKS[PRODUCE_AND_CONSUME]
 
     check(broker.address, compression)
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_kafka_python_consumes_what_it_produced(broker: RunningBroker, compression: str) -> None:
+def test_kafka_python_consumes_its_own_messages(broker: RunningBroker, compression: str) -> None:
     check: Check = of_kafka_python.CHECKS[PRODUCE_AND_CONSUME]
 
     check(broker.address, compression)

@@ -10,9 +10,9 @@ import warren
 from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
-from warren.broker.kafka_errors import Code
+from warren.broker.services.kafka_errors import Code
 from warren.errors import NumberRetired
-from warren.protocol.api import ApiKey
+from warren.protocol.api_keys import ApiKey
 
 BODIES = [b"%d" % number for number in range(10)]
 EARLIEST = -2
@@ -66,7 +66,7 @@ def test_the_log_starts_with_the_number_that_was_asked_for_and_does_after_a_rest
         assert [message.body for message in store.topic("orders").last(100)] == [*BODIES[4:], b"10"]
 
 
-def test_all_of_it_goes_where_nobody_says_how_much(tmp_path: Path) -> None:
+def test_without_an_offset_all_records_are_deleted(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         caller.produce("orders", batch_of([(None, body, []) for body in BODIES]))
 
@@ -77,7 +77,7 @@ def test_all_of_it_goes_where_nobody_says_how_much(tmp_path: Path) -> None:
         assert fetched(caller, 10) == (Code.NONE, 10)
 
 
-def test_what_is_gone_already_is_no_error_and_what_is_not_there_is(tmp_path: Path) -> None:
+def test_deleting_deleted_records_is_no_error_and_future_ones_is(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         caller.produce("orders", batch_of([(None, body, []) for body in BODIES]))
         delete(caller, 4)

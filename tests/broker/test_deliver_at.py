@@ -13,24 +13,28 @@ import pytest
 from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from tests.unit.patience import until
-from warren.broker.kafka_errors import Code
+from tests.support.patience import until
+from warren.broker.services.batch_checks import BATCHES_LOOKED_INTO_FIRST
+from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.errors import BadRecord
-from warren.protocol.api import ApiKey
-from warren.protocol.deliver_at import may_be_delayed, split_delayed
-from warren.protocol.record_batch import Batch, split
-from warren.queue import store_paths
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.kafka import delayed_records
+from warren.protocol.kafka.delayed_records import may_be_delayed, split_delayed
+from warren.protocol.kafka.record_batch import Batch, split
+from warren.protocol.wire_struct import WireStruct
+from warren.queue.state import paths
 
 NAME = "warren.deliver-at"
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 TOMORROW = b"%d" % round((datetime.now(UTC) + timedelta(1)).timestamp() * 1000)
 PRODUCER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+ALL = BrokerSettings(deliver_at="all")
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path / "data") as running:
+    with running_broker(tmp_path / "data", settings=ALL) as running:
         yield running
 
 
@@ -46,6 +50,16 @@ def now_and_later(*, compression: int = NONE, base_sequence: int = 0, **producer
     return batch_of(records, compression=compression, **numbers)
 
 
+def answer_to(caller: Caller, topic: str, batch: bytes, transactional_id: str | None = None) -> Any:
+    """The answer for the partition of a Produce of one batch."""
+    values = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 1000}
+    parts = [{"index": 0, "records": batch}]
+    answer = caller.call(ApiKey.PRODUCE, 9, values | {"topic_data": [{"name": topic, "partition_data": parts}]})
+    (stored,) = answer.responses[0].partition_responses
+    assert isinstance(stored, WireStruct)
+    return stored
+
+
 def bodies(broker: RunningBroker, topic: str = "orders") -> list[bytes]:
     return [message.body for log in broker.broker.store.topic(topic).logs for message in log.read(0, limit=1000)]
 
@@ -58,21 +72,25 @@ def waiting(broker: RunningBroker, topic: str = "orders") -> list[bytes]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_client_delays_some_of_what_it_sends_in_every_compression(broker: RunningBroker, compression: str) -> None:
+def test_a_client_delays_some_of_its_messages_in_every_compression(broker: RunningBroker, compression: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    told: list[tuple[Any, int]] = []
+    deliveries: list[tuple[Any, int]] = []
     settings = {"bootstrap.servers": broker.address, "log_level": 0, "linger.ms": 200, "enable.idempotence": True}
     producer = confluent_kafka.Producer({**settings, "compression.type": compression})
     soon = b"%d" % round((time.time() + 0.5) * 1000)
     for value, when in ((b"now", b""), (b"soon", soon), (b"tomorrow", TOMORROW), (b"too", b"")):
         headers = [(NAME, when)] if when else [("other", b"1")]
         producer.produce(
-            "orders", value * 100, b"k", headers=headers, on_delivery=lambda error, m: told.append((error, m.offset()))
+            "orders",
+            value * 100,
+            b"k",
+            headers=headers,
+            on_delivery=lambda error, m: deliveries.append((error, m.offset())),
         )
 
     assert producer.flush(PATIENCE_S) == 0
 
-    assert [error for error, _ in told] == [None] * 4
+    assert [error for error, _ in deliveries] == [None] * 4
     # On a slow machine it may be due before it comes.
     until(lambda: sorted(bodies(broker)) == [b"now" * 100, b"soon" * 100, b"too" * 100])
     # What is delivered is in the log a moment before it is noted as delivered.
@@ -89,7 +107,7 @@ def test_a_client_delays_some_of_what_it_sends_in_every_compression(broker: Runn
     assert heard == bodies(broker)
 
 
-def test_a_transaction_parks_what_it_holds_when_it_is_committed(broker: RunningBroker) -> None:
+def test_a_transaction_parks_its_delayed_messages_at_the_commit(broker: RunningBroker) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "t"})
     producer.init_transactions(PATIENCE_S)
@@ -108,7 +126,7 @@ def test_a_transaction_parks_what_it_holds_when_it_is_committed(broker: RunningB
 # --- Request by request ---
 
 
-def test_what_waits_is_the_message_it_was_and_the_answer_names_no_offset(broker: RunningBroker) -> None:
+def test_a_parked_message_is_unchanged_and_the_answer_has_no_offset(broker: RunningBroker) -> None:
     with Caller(broker) as caller:
         assert caller.produce("orders", now_and_later()) == (Code.NONE, -1)
         assert caller.produce("orders", batch_of([(None, b"next", [])])) == (Code.NONE, 2)
@@ -125,12 +143,12 @@ def test_what_waits_is_the_message_it_was_and_the_answer_names_no_offset(broker:
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_a_batch_that_comes_again_is_parked_once_also_across_restarts(tmp_path: Path, is_noted: bool) -> None:
     batch = now_and_later(compression=ZSTD, **PRODUCER)
-    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+    with running_broker(tmp_path / "data", settings=ALL) as broker, Caller(broker) as caller:
         assert caller.produce("orders", batch) == caller.produce("orders", batch) == (Code.NONE, -1)
         path = broker.broker.store.topic("orders").partition(0).path
     if not is_noted:
-        Path(store_paths.sequences_file(path)).unlink()
-    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        Path(paths.sequences_file(path)).unlink()
+    with running_broker(tmp_path / "data", settings=ALL) as broker, Caller(broker) as caller:
         assert caller.produce("orders", batch) == (Code.NONE, -1)
         following = now_and_later(base_sequence=4, **PRODUCER)
         assert caller.produce("orders", following) == caller.produce("orders", following) == (Code.NONE, -1)
@@ -142,28 +160,99 @@ def test_a_batch_that_comes_again_is_parked_once_also_across_restarts(tmp_path: 
 
 
 @pytest.mark.parametrize("value", [b"", b"soon", b"-1", b"1e12", b"2026-13-01", b"9" * 15, b"9" * 400, b"\xff"])
-def test_a_time_that_is_none_is_refused_by_its_name_and_nothing_is_stored(broker: RunningBroker, value: bytes) -> None:
+def test_a_malformed_time_is_refused_by_name_and_nothing_is_stored(broker: RunningBroker, value: bytes) -> None:
     batch = batch_of([(None, b"a", []), (None, b"b", [(NAME, value)])])
-    parts = [{"index": 0, "records": batch}]
-    values = {"transactional_id": None, "acks": -1, "timeout_ms": 1000}
 
     with Caller(broker) as caller:
-        asked = values | {"topic_data": [{"name": "orders", "partition_data": parts}]}
-        (stored,) = caller.call(ApiKey.PRODUCE, 9, asked).responses[0].partition_responses
+        stored = answer_to(caller, "orders", batch)
 
     assert stored.error_code == Code.INVALID_RECORD
-    assert stored.error_message.startswith("record 1 of the batch cannot be taken: the header warren.deliver-at is ")
+    assert stored.error_message.startswith("record 1 of the batch is not valid: the header warren.deliver-at is ")
     assert len(stored.error_message) < 300
     assert (bodies(broker), waiting(broker)) == ([], [])
 
 
-def test_where_the_broker_does_not_look_the_header_is_one_as_any_other(tmp_path: Path) -> None:
-    settings = BrokerSettings(deliver_at="plain")
-    with running_broker(tmp_path / "data", settings=settings) as broker, Caller(broker) as caller:
-        assert caller.produce("packed", now_and_later(compression=GZIP)) == (Code.NONE, 0)
-        assert caller.produce("plain", now_and_later()) == (Code.NONE, -1)
+# --- Switched on by the topic, or by the broker for topics that do not say ---
 
-        assert (len(bodies(broker, "packed")), len(bodies(broker, "plain"))) == (4, 2)
+
+@pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
+def test_by_default_a_delayed_record_is_refused_and_the_error_says_how_to_switch_delays_on(
+    tmp_path: Path, kind: str
+) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        producer: dict[str, Any] = {} if kind == "plain" else PRODUCER
+        id = None
+        if kind == "transactional":
+            id, (_, producer_id, epoch) = "t", caller.init("t")
+            caller.add((id, producer_id, epoch), "orders", 0)
+            producer = {"producer_id": producer_id, "producer_epoch": epoch, "is_transactional": True}
+        for _ in range(BATCHES_LOOKED_INTO_FIRST + 1):
+            stored = answer_to(caller, "orders", now_and_later(**producer), id)
+
+            assert stored.error_code == Code.INVALID_RECORD
+            assert stored.error_message == (
+                "record 1 of the batch is not valid: its header warren.deliver-at delays records only if that is "
+                "switched on for topic 'orders': set deliver_at of the topic (warren.deliver.at for Kafka clients) or "
+                "broker.deliver_at to plain or all"
+            )
+
+        assert (bodies(broker), waiting(broker)) == ([], [])
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("setting", [None, "none", "plain"])
+def test_a_compressed_batch_is_not_unpacked_unless_the_topic_requires_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: int, setting: str | None
+) -> None:
+    def unpacked(*arguments: Any) -> Any:
+        raise AssertionError("a batch was unpacked to look for the header")
+
+    monkeypatch.setattr(delayed_records, "records_of", unpacked)
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders", deliver_at=setting)
+
+        assert caller.produce("orders", now_and_later(compression=compression)) == (Code.NONE, 0)
+
+        messages = broker.broker.store.topic("orders").partition(0).read(0)
+        assert [message.headers.get(NAME) for message in messages] == [None, TOMORROW, b"1000", TOMORROW]
+        assert waiting(broker) == []
+
+
+def test_a_text_that_is_no_header_and_a_time_that_is_past_are_stored_without_the_setting(tmp_path: Path) -> None:
+    past = batch_of([(None, b"the header warren.deliver-at", []), (None, b"past", [(NAME, b"1000")])])
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        assert caller.produce("orders", past) == (Code.NONE, 0)
+
+        assert bodies(broker) == [b"the header warren.deliver-at", b"past"]
+
+
+@pytest.mark.parametrize("default", ["none", "plain", "all"])
+@pytest.mark.parametrize("setting", [None, "none", "plain", "all"])
+@pytest.mark.parametrize("compression", [NONE, GZIP])
+def test_the_setting_of_the_topic_counts_and_without_one_that_of_the_broker(
+    tmp_path: Path, default: str, setting: str | None, compression: int
+) -> None:
+    settings = BrokerSettings(deliver_at=default)
+    with running_broker(tmp_path / "data", settings=settings) as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders", deliver_at=setting)
+
+        code, offset = caller.produce("orders", now_and_later(compression=compression))
+
+        choice = setting or default
+        is_delayed = choice == "all" or (choice == "plain" and compression == NONE)
+        is_refused = choice == "none" and compression == NONE
+        assert (code, offset) == ((Code.INVALID_RECORD, -1) if is_refused else (Code.NONE, -1 if is_delayed else 0))
+        assert len(waiting(broker)) == (2 if is_delayed else 0)
+
+
+def test_a_topic_starts_to_delay_when_its_setting_is_changed(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        topic = broker.broker.store.topic("orders")
+        before = caller.produce("orders", now_and_later())
+        topic.configure(deliver_at="plain")
+
+        assert (before[0], caller.produce("orders", now_and_later())) == (Code.INVALID_RECORD, (Code.NONE, -1))
 
 
 # --- Batches ---

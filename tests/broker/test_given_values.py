@@ -13,7 +13,7 @@ import pytest
 
 import warren
 from tests.broker.running import running_broker
-from tests.unit.patience import WAIT_S, run
+from tests.support.patience import WAIT_S, run
 from warren.errors import BadInput, NoReply
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001
@@ -136,7 +136,7 @@ def test_queues_of_one_process_take_timedeltas(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size_max", [1000, 1 << 26])
 @pytest.mark.parametrize("body", [None, 3, "text", [b"x"]])
-def test_what_is_no_body_is_refused_and_nothing_is_put(store: Any, size_max: int, body: Any) -> None:
+def test_a_bad_body_is_refused_and_nothing_is_put(store: Any, size_max: int, body: Any) -> None:
     topic = store.topic("t", message_size_max=size_max) if size_max == 1000 else store.topic("t")
     puts: tuple[Callable[[], object], ...] = (
         lambda: topic.put(body),
@@ -157,7 +157,7 @@ def test_what_is_no_body_is_refused_and_nothing_is_put(store: Any, size_max: int
 
 
 @pytest.mark.parametrize("body", [None, 3, "text"])
-def test_put_many_says_which_body_is_wrong_and_what_it_was(store: Any, body: Any) -> None:
+def test_put_many_names_the_wrong_body_and_its_type(store: Any, body: Any) -> None:
     topic, bodies = store.topic("t"), [b"good", b"also", body, b"good"]
     puts: tuple[Callable[[], object], ...] = (
         lambda: topic.put_many(bodies),

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.broker.calls import Caller
 from tests.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from tests.unit.patience import until
-from warren.protocol.api import ApiKey
+from tests.support.patience import until
+from warren.protocol.api_keys import ApiKey
 
 FETCH_VERSION = 11
 WAIT_MS = 60_000

@@ -27,9 +27,9 @@ from tests.broker.group_clients import (
 )
 from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker.groups.classic import ClassicGroup, State
-from warren.broker.kafka_errors import Code
-from warren.protocol.api import ApiKey
+from warren.broker.kafka.groups.classic import ClassicGroup, GroupState
+from warren.broker.services.kafka_errors import Code
+from warren.protocol.api_keys import ApiKey
 
 pytest.importorskip("confluent_kafka")
 kafka = pytest.importorskip("kafka")
@@ -83,7 +83,7 @@ def test_members_of_three_clients_share_one_group(broker: RunningBroker) -> None
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_who_comes_is_given_a_share_and_who_stays_has_it_all(broker: RunningBroker, strategy: str) -> None:
+def test_a_new_member_gets_a_share_and_the_last_one_has_everything(broker: RunningBroker, strategy: str) -> None:
     make_topic(broker, "orders", 4)
     config = {"partition.assignment.strategy": strategy}
     first = reader(broker, **config)
@@ -123,7 +123,7 @@ def mortal_member(broker: RunningBroker) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_what_a_killed_member_owned_goes_to_others(broker: RunningBroker) -> None:
+def test_the_partitions_of_a_killed_member_go_to_others(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 2)
     with mortal_member(broker) as mortal:
         assert mortal.stdout is not None
@@ -141,7 +141,7 @@ def test_what_a_killed_member_owned_goes_to_others(broker: RunningBroker) -> Non
 # --- Where a group stands ---
 
 
-def test_a_group_goes_on_where_it_stood_also_behind_a_restart(tmp_path: Path) -> None:
+def test_a_group_continues_at_its_position_also_after_a_restart(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as running:
         make_topic(running, "orders", 2)
         produce(running, "orders", range(20))
@@ -173,7 +173,7 @@ def test_members_outlive_a_restart_of_the_broker(tmp_path: Path, protocol: str) 
 
     with running_broker(tmp_path / "data", port=port) as running:
         produce(running, "orders", range(20, 30))
-        # It is a member of the new broker's group when that has told it so.
+        # It is a member of the new broker's group when the broker has answered its join.
         again = until(
             lambda: str(getattr(running.broker.coordinator.find("readers"), "state", "")) == "Stable", [member]
         )
@@ -205,7 +205,7 @@ def test_metadata_and_leader_epochs_come_back_as_they_were_committed(broker: Run
     assert everywhere == {"readers": committed}
 
 
-def test_a_position_that_a_transaction_may_move_is_told_when_it_is_decided(broker: RunningBroker) -> None:
+def test_a_position_that_a_transaction_may_move_is_returned_when_it_is_decided(broker: RunningBroker) -> None:
     from confluent_kafka import Producer, TopicPartition
 
     make_topic(broker, "orders", 1)
@@ -214,14 +214,14 @@ def test_a_position_that_a_transaction_may_move_is_told_when_it_is_decided(broke
     consumed([member], 5)
     writer = Producer({"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "copier"})
     writer.init_transactions(PATIENCE_S)
-    told = []
+    answers = []
     with closing(Wire(broker)) as wire:
 
         def look_up(*, is_stable: bool) -> None:
             asked = {"group_id": "readers", "topics": [{"name": "orders", "partition_indexes": [0]}]}
             answer = wire.ask(ApiKey.OFFSET_FETCH, 8, groups=[asked], require_stable=is_stable)
             [part] = answer.groups[0].topics[0].partitions
-            told.append((part.error_code, part.committed_offset))
+            answers.append((part.error_code, part.committed_offset))
 
         for end in (writer.abort_transaction, writer.commit_transaction):
             writer.begin_transaction()
@@ -234,7 +234,7 @@ def test_a_position_that_a_transaction_may_move_is_told_when_it_is_decided(broke
     member.close()
 
     moving, nothing = (Code.UNSTABLE_OFFSET_COMMIT, -1), (Code.NONE, -1)
-    assert told == [moving, nothing, nothing, moving, nothing, (Code.NONE, 3)]
+    assert answers == [moving, nothing, nothing, moving, nothing, (Code.NONE, 3)]
 
 
 def test_a_note_that_is_too_long_is_refused_and_the_rest_is_committed(broker: RunningBroker) -> None:
@@ -253,7 +253,7 @@ def test_a_note_that_is_too_long_is_refused_and_the_rest_is_committed(broker: Ru
     assert errors == [Code.OFFSET_METADATA_TOO_LARGE, Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_member_of_a_classic_group_may_say_who_it_is_when_it_asks_for_offsets(broker: RunningBroker) -> None:
+def test_a_member_of_a_classic_group_may_identify_itself_in_an_offset_fetch(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 1)
     asked = {"topics": [{"name": "orders", "partition_indexes": [0]}]}
     joining: dict[str, Any] = {
@@ -277,12 +277,12 @@ def test_a_member_of_a_classic_group_may_say_who_it_is_when_it_asks_for_offsets(
 # --- Static members ---
 
 
-def test_a_static_member_that_comes_back_has_its_partitions_and_nobody_joins_again(broker: RunningBroker) -> None:
+def test_a_static_member_that_returns_has_its_partitions_without_a_rebalance(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 2)
     stays = reader(broker, **{"group.instance.id": "one"})
     goes = reader(broker, **{"group.instance.id": "two"})
     until(lambda: len(owned(stays)) == len(owned(goes)) == 1, [stays, goes])
-    until(lambda: group_of(broker).state is State.STABLE, [stays, goes])
+    until(lambda: group_of(broker).state is GroupState.STABLE, [stays, goes])
     before, generation = owned(goes), group_of(broker).generation
 
     goes.close()
@@ -295,12 +295,12 @@ def test_a_static_member_that_comes_back_has_its_partitions_and_nobody_joins_aga
     assert after == (before, generation)
 
 
-def test_static_members_are_removed_by_who_administers(broker: RunningBroker) -> None:
+def test_an_admin_client_removes_static_members(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 1)
     member = reader(broker, **{"group.instance.id": "one"})
     until(lambda: bool(owned(member)), [member])
     member.close()
-    removed = [{"member_id": "", "group_instance_id": "one"}, {"member_id": "", "group_instance_id": "nobody"}]
+    removed = [{"member_id": "", "group_instance_id": "one"}, {"member_id": "", "group_instance_id": "missing"}]
 
     with closing(Wire(broker)) as wire:
         answer = wire.ask(ApiKey.LEAVE_GROUP, 4, group_id="readers", members=removed)
@@ -333,20 +333,20 @@ def test_groups_are_listed_by_state_and_kind_and_described(broker: RunningBroker
     assert listed(states={ConsumerGroupState.EMPTY}) == {"past"}
     assert listed(types={ConsumerGroupType.CONSUMER}) == set()
     described = admin.describe_consumer_groups(["readers", "past", "none"])
-    told = {name: future.result(PATIENCE_S) for name, future in described.items()}
+    answers = {name: future.result(PATIENCE_S) for name, future in described.items()}
     member.close()
 
-    assert {name: each.state for name, each in told.items()} == {
+    assert {name: each.state for name, each in answers.items()} == {
         "readers": ConsumerGroupState.STABLE,
         "past": ConsumerGroupState.EMPTY,
         "none": ConsumerGroupState.DEAD,
     }
-    [one] = told["readers"].members
+    [one] = answers["readers"].members
     assert (one.client_id, one.host) == ("mine", "/127.0.0.1")
     assert {each.partition for each in one.assignment.topic_partitions} == {0, 1}
 
 
-def test_a_group_is_deleted_when_nobody_is_in_it(broker: RunningBroker) -> None:
+def test_a_group_can_be_deleted_when_it_is_empty(broker: RunningBroker) -> None:
     from confluent_kafka import KafkaException
 
     make_topic(broker, "orders", 1)
@@ -366,7 +366,7 @@ def test_a_group_is_deleted_when_nobody_is_in_it(broker: RunningBroker) -> None:
     assert broker.broker.store.topic("orders").groups() == []
 
 
-def test_positions_are_forgotten_where_nobody_subscribes_to_the_topic(broker: RunningBroker) -> None:
+def test_positions_are_deleted_if_no_member_subscribes_to_the_topic(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 2)
     produce(broker, "orders", range(4))
     member = reader(broker)

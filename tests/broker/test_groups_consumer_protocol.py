@@ -12,9 +12,9 @@ import pytest
 
 from tests.broker.group_clients import Wire, consumed, consumer, make_topic, produce, until
 from tests.broker.running import RunningBroker, running_broker
-from warren.broker.kafka_errors import Code
-from warren.protocol.api import ApiKey
-from warren.protocol.kafka_codec import Fields
+from tests.support.message_values import Fields
+from warren.broker.services.kafka_errors import Code
+from warren.protocol.api_keys import ApiKey
 
 pytest.importorskip("confluent_kafka")
 
@@ -33,7 +33,7 @@ def owned(members: list[Any]) -> list[list[int]]:
     return [sorted(each.partition for each in one.assignment()) for one in members]
 
 
-def test_two_members_share_the_partitions_and_whoever_stays_has_them_all(broker: RunningBroker) -> None:
+def test_two_members_share_the_partitions_and_the_last_one_has_them_all(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 4)
     produce(broker, "orders", range(400))
     first = member(broker)
@@ -52,7 +52,7 @@ def test_two_members_share_the_partitions_and_whoever_stays_has_them_all(broker:
     assert {int(message.value()) for message in seen} == set(range(400))
 
 
-def test_a_group_goes_on_where_it_stood_with_either_protocol(broker: RunningBroker) -> None:
+def test_a_group_continues_at_its_position_with_either_protocol(broker: RunningBroker) -> None:
     make_topic(broker, "orders", 2)
     produce(broker, "orders", range(100))
     first = member(broker)
@@ -78,9 +78,7 @@ def test_a_group_goes_on_where_it_stood_with_either_protocol(broker: RunningBrok
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_partitions_that_are_added_are_owned_by_somebody_and_by_no_embedded_member(
-    broker: RunningBroker, protocol: str
-) -> None:
+def test_added_partitions_get_an_owner_that_is_no_embedded_member(broker: RunningBroker, protocol: str) -> None:
     make_topic(broker, "orders", 1)
     config = {"group.protocol": protocol} | ({"heartbeat.interval.ms": 100} if protocol == "classic" else {})
     reader = consumer(broker, **config)
@@ -179,13 +177,13 @@ def test_members_are_fenced_by_their_epochs_also_when_they_commit(broker: Runnin
         ({"member_epoch": 7}, Code.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_what_makes_no_sense_is_refused(wire: Wire, said: dict[str, Any], error: Code) -> None:
+def test_malformed_requests_are_refused(wire: Wire, said: dict[str, Any], error: Code) -> None:
     answer = beat(wire, "a", 0, **said)
 
     assert answer.error_code == error
 
 
-def test_members_are_described_with_what_they_own_and_should_own(broker: RunningBroker, wire: Wire) -> None:
+def test_members_are_described_with_their_current_and_target_assignment(broker: RunningBroker, wire: Wire) -> None:
     make_topic(broker, "orders", 3)
     beat(wire, "a", 0, instance_id="one", server_assignor="range")
     beat(wire, "b", 0)
@@ -193,9 +191,9 @@ def test_members_are_described_with_what_they_own_and_should_own(broker: Running
     answer = wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["readers", "others"])
 
     group, missing = answer.groups
-    told = {each.member_id: each for each in group.members}
+    members = {each.member_id: each for each in group.members}
     assert (group.group_state, group.assignor_name, group.group_epoch) == ("Reconciling", "range", 2)
-    assert (told["a"].instance_id, told["a"].client_host) == ("one", "/127.0.0.1")
-    assert [list(each.partitions) for each in told["a"].assignment.topic_partitions] == [[0, 1, 2]]
-    assert [list(each.partitions) for each in told["b"].target_assignment.topic_partitions] == [[2]]
+    assert (members["a"].instance_id, members["a"].client_host) == ("one", "/127.0.0.1")
+    assert [list(each.partitions) for each in members["a"].assignment.topic_partitions] == [[0, 1, 2]]
+    assert [list(each.partitions) for each in members["b"].target_assignment.topic_partitions] == [[2]]
     assert missing.error_code == Code.GROUP_ID_NOT_FOUND

@@ -12,8 +12,8 @@ from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_disk import SimulatedFileSystem
-from warren.broker.kafka_errors import Code
-from warren.protocol.api import ApiKey
+from warren.broker.services.kafka_errors import Code
+from warren.protocol.api_keys import ApiKey
 from warren.storage import Log
 
 TEN = batch_of([(None, b"%d" % row, []) for row in range(10)])

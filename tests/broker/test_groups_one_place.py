@@ -22,7 +22,7 @@ from tests.broker.group_clients import (
 )
 from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.queue.stream_group import StreamGroup
+from warren.queue.stream.stream_group import StreamGroup
 
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("kafka")
@@ -60,7 +60,7 @@ def numbers(messages: list[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_embedded_members_own_nothing_while_kafka_members_live_and_go_on_from_what_they_committed(
+def test_embedded_members_own_nothing_while_kafka_members_live_and_continue_at_their_commits(
     broker: RunningBroker, store: warren.Store, protocol: str
 ) -> None:
     produce(broker, "orders", range(30))
@@ -80,7 +80,7 @@ def test_embedded_members_own_nothing_while_kafka_members_live_and_go_on_from_wh
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_kafka_members_wait_quietly_while_embedded_members_live_and_go_on_from_what_they_committed(
+def test_kafka_members_wait_while_embedded_members_live_and_continue_at_their_commits(
     broker: RunningBroker, store: warren.Store, protocol: str
 ) -> None:
     produce(broker, "orders", range(30))
@@ -167,20 +167,18 @@ def test_a_broker_that_stops_lets_go_of_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_kafka_members_are_told_that_a_group_takes_by_leases(
-    broker: RunningBroker, store: warren.Store, protocol: str
-) -> None:
+def test_kafka_members_of_a_queue_group_get_an_error(broker: RunningBroker, store: warren.Store, protocol: str) -> None:
     store.topic("orders").group("readers", mode="queue").close()
     reader = consumer(broker, **{"group.protocol": protocol})
     reader.subscribe(["orders"])
 
-    told = reader.poll(PATIENCE_S)
+    answer = reader.poll(PATIENCE_S)
     reader.close()
 
-    assert "Inconsistent group protocol" in told.error().str()
+    assert "Inconsistent group protocol" in answer.error().str()
 
 
-def test_who_is_no_member_commits_where_nobody_owns_the_partition(broker: RunningBroker, store: warren.Store) -> None:
+def test_a_client_that_is_no_member_commits_only_unowned_partitions(broker: RunningBroker, store: warren.Store) -> None:
     from confluent_kafka import KafkaException, TopicPartition
 
     produce(broker, "orders", range(9))

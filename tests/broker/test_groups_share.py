@@ -12,12 +12,12 @@ import pytest
 
 from tests.broker.group_clients import Wire, consumer, make_topic, produce
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.message_values import Fields
 from tests.support.recorded_calls import recorded
-from warren.broker.groups import share_groups, share_requests
-from warren.broker.kafka_errors import Code
-from warren.protocol.api import ApiKey
-from warren.protocol.kafka_codec import Fields
-from warren.queue.queue_group import QueueGroup
+from warren.broker.kafka.groups import share_groups, share_requests
+from warren.broker.services.kafka_errors import Code
+from warren.protocol.api_keys import ApiKey
+from warren.queue.leases.queue_group import QueueGroup
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 if not hasattr(confluent_kafka, "ShareConsumer"):
@@ -71,7 +71,7 @@ def numbers(messages: list[Any]) -> list[int]:
     return sorted(int(message.value()) for message in messages)
 
 
-def test_two_workers_have_each_message_once_and_warren_sees_that_it_is_done_with(broker: RunningBroker) -> None:
+def test_two_workers_get_each_message_once_and_warren_sees_it_as_done(broker: RunningBroker) -> None:
     produce(broker, "orders", range(300))
     workers = [worker(broker), worker(broker)]
 
@@ -84,7 +84,7 @@ def test_two_workers_have_each_message_once_and_warren_sees_that_it_is_done_with
         assert (group.lag(), group.in_flight()) == ({0: 0, 1: 0, 2: 0}, 0)
 
 
-def test_what_was_polled_is_accepted_with_the_next_poll_where_the_client_does_so(broker: RunningBroker) -> None:
+def test_polled_messages_are_accepted_by_the_next_poll_in_implicit_mode(broker: RunningBroker) -> None:
     produce(broker, "orders", range(30))
     reader = worker(broker, is_explicit=False)
     found: list[Any] = []
@@ -99,7 +99,7 @@ def test_what_was_polled_is_accepted_with_the_next_poll_where_the_client_does_so
         assert sum(group.lag().values()) == 0
 
 
-def test_a_worker_of_a_filtered_group_gets_what_lies_far_behind_in_several_looks(
+def test_a_worker_of_a_filtered_group_gets_a_far_match_after_several_scans(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share_requests, "SCANNED_SIZE_MAX", 1)
@@ -118,7 +118,7 @@ def test_a_worker_of_a_filtered_group_gets_what_lies_far_behind_in_several_looks
     assert len(looks) > 40
 
 
-def test_what_is_released_comes_back_and_counts_as_another_delivery(broker: RunningBroker) -> None:
+def test_a_released_message_comes_back_and_counts_another_delivery(broker: RunningBroker) -> None:
     produce(broker, "orders", [7])
     reader = worker(broker)
 
@@ -130,7 +130,7 @@ def test_what_is_released_comes_back_and_counts_as_another_delivery(broker: Runn
     assert [message.delivery_count() for message in first + second] == [1, 2]
 
 
-def test_what_is_rejected_becomes_a_dead_letter(broker: RunningBroker) -> None:
+def test_a_rejected_message_becomes_a_dead_letter(broker: RunningBroker) -> None:
     produce(broker, "orders", [7])
     reader = worker(broker)
 
@@ -142,7 +142,7 @@ def test_what_is_rejected_becomes_a_dead_letter(broker: RunningBroker) -> None:
         assert [message.body for log in group.dead.logs for message in log.read(0)] == [b"7"]
 
 
-def test_what_a_worker_had_when_it_closed_goes_to_others(broker: RunningBroker) -> None:
+def test_the_messages_of_a_closed_worker_go_to_others(broker: RunningBroker) -> None:
     produce(broker, "orders", range(10))
     first = worker(broker)
     held: list[Any] = []
@@ -174,9 +174,9 @@ def test_a_stream_group_is_no_share_group(broker: RunningBroker) -> None:
     broker.broker.store.topic("orders").group("workers").close()
 
     with closing(Wire(broker)) as wire:
-        told = beat(wire, 0)
+        answer = beat(wire, 0)
 
-    assert told.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert answer.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_members_of_a_share_group_keep_consumers_of_its_name_out(broker: RunningBroker) -> None:
@@ -185,10 +185,10 @@ def test_members_of_a_share_group_keep_consumers_of_its_name_out(broker: Running
         assert beat(wire, 0).error_code == Code.NONE
         other = consumer(broker, **{"group.id": "workers"})
         other.subscribe(["orders"])
-        told = other.poll(PATIENCE_S)
+        answer = other.poll(PATIENCE_S)
         other.close()
 
-    assert "Inconsistent group protocol" in told.error().str()
+    assert "Inconsistent group protocol" in answer.error().str()
 
 
 def test_a_share_group_hands_out_again_at_once_unless_it_was_made_with_a_backoff(broker: RunningBroker) -> None:
@@ -206,7 +206,7 @@ def test_a_share_group_hands_out_again_at_once_unless_it_was_made_with_a_backoff
     assert orders.group_settings("workers").backoff_s == 0.0
 
 
-def test_what_is_not_acknowledged_in_time_goes_to_others(broker: RunningBroker) -> None:
+def test_a_message_that_is_not_acknowledged_in_time_goes_to_others(broker: RunningBroker) -> None:
     produce(broker, "orders", [7])
     broker.broker.store.topic("orders").group("workers", mode="queue", lease=0.2).close()
     silent, reader = worker(broker), worker(broker)
@@ -224,7 +224,7 @@ def test_what_is_not_acknowledged_in_time_goes_to_others(broker: RunningBroker) 
     assert ["INVALID_RECORD_STATE" in str(error) for error in late.values()] == [True]
 
 
-def test_share_groups_are_listed_as_such_and_deleted_when_nobody_is_in_them(broker: RunningBroker) -> None:
+def test_share_groups_are_listed_and_deleted_when_they_are_empty(broker: RunningBroker) -> None:
     with closing(Wire(broker)) as wire:
         beat(wire, 0)
         busy = wire.ask(ApiKey.DELETE_GROUPS, 1, groups_names=["workers"])
@@ -233,8 +233,8 @@ def test_share_groups_are_listed_as_such_and_deleted_when_nobody_is_in_them(brok
         listed.append(wire.ask(ApiKey.LIST_GROUPS, 5))
         deleted = wire.ask(ApiKey.DELETE_GROUPS, 1, groups_names=["workers"])
 
-    told = [[(each.group_id, each.group_type, each.group_state) for each in answer.groups] for answer in listed]
-    assert told == [[("workers", "share", "Stable")], [("workers", "share", "Empty")]]
+    answer = [[(each.group_id, each.group_type, each.group_state) for each in answer.groups] for answer in listed]
+    assert answer == [[("workers", "share", "Stable")], [("workers", "share", "Empty")]]
     assert [answer.results[0].error_code for answer in (busy, deleted)] == [Code.NON_EMPTY_GROUP, Code.NONE]
 
 
@@ -257,13 +257,13 @@ def test_sessions_and_members_are_known_by_their_epochs(broker: RunningBroker) -
     produce(broker, "orders", [1])
     with closing(Wire(broker)) as wire:
         missing = fetch(wire, 0, bytes(16))
-        told = beat(wire, 0)
-        topic_id = bytes(told.assignment.topic_partitions[0].topic_id)
+        answer = beat(wire, 0)
+        topic_id = bytes(answer.assignment.topic_partitions[0].topic_id)
         none = fetch(wire, 1, topic_id)
         first = fetch(wire, 0, topic_id)
         wrong = fetch(wire, 5, topic_id)
-        fenced = beat(wire, told.member_epoch + 5)
-        unknown = beat(wire, told.member_epoch, member_id="b")
+        fenced = beat(wire, answer.member_epoch + 5)
+        unknown = beat(wire, answer.member_epoch, member_id="b")
 
     assert missing.error_code == none.error_code == Code.SHARE_SESSION_NOT_FOUND
     assert wrong.error_code == Code.INVALID_SHARE_SESSION_EPOCH
@@ -272,7 +272,7 @@ def test_sessions_and_members_are_known_by_their_epochs(broker: RunningBroker) -
     assert [(each.first_offset, each.last_offset, each.delivery_count) for each in part.acquired_records] == [(0, 0, 1)]
 
 
-def test_what_was_not_taken_or_makes_no_sense_cannot_be_acknowledged(broker: RunningBroker) -> None:
+def test_a_message_that_was_not_taken_cannot_be_acknowledged(broker: RunningBroker) -> None:
     produce(broker, "orders", [1, 2, 3])
     with closing(Wire(broker)) as wire:
         topic_id = bytes(beat(wire, 0).assignment.topic_partitions[0].topic_id)
@@ -289,7 +289,7 @@ def test_what_was_not_taken_or_makes_no_sense_cannot_be_acknowledged(broker: Run
         assert error(0, 0, 9, 4) == Code.INVALID_REQUEST
 
 
-def test_what_is_not_there_is_not_fetched_from_and_not_remembered(broker: RunningBroker) -> None:
+def test_a_missing_topic_is_not_fetched_from_and_not_cached(broker: RunningBroker) -> None:
     with closing(Wire(broker)) as wire:
         beat(wire, 0)
         answer = fetch(wire, 0, b"x" * 16)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +15,18 @@ import warren
 from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from warren.broker.kafka_errors import Code
+from tests.support.message_values import encode_request
+from warren.broker.services.batch_checks import BATCHES_LOOKED_INTO_FIRST
+from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
-from warren.config import BATCHES_LOOKED_INTO_FIRST
-from warren.protocol.api import ApiKey
-from warren.protocol.codec import INT32
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import encode_request
-from warren.storage.kafka_batch import pack_kafka
-from warren.storage.puts import append_puts
+from warren.message import Receipt
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.kafka import record_batch
+from warren.protocol.kafka.byte_search import check_and_search
+from warren.protocol.primitives import INT32
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.kafka_batch import pack_kafka
 
 CLIENTS = 20
 LARGE = 100_000
@@ -61,7 +65,7 @@ def test_a_topic_that_another_process_deletes_is_gone_at_once(broker: RunningBro
         assert fetched(caller, "orders") == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_is_put_to_a_topic_that_was_made_anew_is_there(broker: RunningBroker) -> None:
+def test_puts_to_a_recreated_topic_are_stored(broker: RunningBroker) -> None:
     store = broker.broker.store
     with Caller(broker) as caller:
         caller.produce("orders", batch(b"old"))
@@ -148,7 +152,94 @@ def test_a_put_that_fits_no_block_fails_alone(tmp_path: Path, durability: str) -
         log = store.topic("orders").partition(0)
         puts = [[pack_kafka(batch(body))] for body in (b"a", bytes(8 << 10), b"b")]
 
-        first, large, second = append_puts(log, [*puts[:2], [*puts[2], *puts[2]]])
+        first, large, second = log.settle([*puts[:2], [*puts[2], *puts[2]]])
 
-        assert (first, second, log.end) == (range(1), range(1, 3), 3)
+        assert isinstance(first, Receipt)
+        assert isinstance(second, Receipt)
+        assert (first.number, second.number, log.end) == (0, 1, 3)
         assert isinstance(large, warren.errors.TooLarge)
+
+
+class CheckCount:
+    """Counts the batches whose checksum the broker takes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(record_batch, "crc32c", self._counted(crc32c))
+        monkeypatch.setattr(record_batch, "check_and_search", self._counted(check_and_search))
+
+    def _counted(self, check: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return check(*arguments)
+
+        return counted
+
+
+@pytest.mark.parametrize(("size", "compression"), [(10, 0), (LARGE, 0), (LARGE, 1)])
+@pytest.mark.parametrize("kind", ["plain", "idempotent", "delayed", "two partitions", "wrong"])
+def test_the_checksum_of_a_batch_is_taken_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, compression: int, kind: str
+) -> None:
+    count = BATCHES_LOOKED_INTO_FIRST + 3
+    headers = [("warren.deliver-at", b"2100-01-01T00:00Z")] if kind == "delayed" else []
+    settings = BrokerSettings(deliver_at="all")
+    with running_broker(tmp_path / "data", durability="commit", settings=settings) as running:
+        running.broker.store.topic("orders", partitions=2)
+        checks = CheckCount(monkeypatch)
+        with Caller(running) as caller:
+            for number in range(count):
+                numbers: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number}
+                producer = numbers if kind == "idempotent" else {}
+                data = batch_of([(None, bytes(size), headers)], compression=compression, **producer)
+                if kind == "wrong":
+                    data = data[:-1] + bytes([data[-1] ^ 1])
+                parts = [{"index": index, "records": data} for index in range(2 if kind == "two partitions" else 1)]
+                values = {"transactional_id": None, "acks": -1, "timeout_ms": 1000}
+                topics = [{"name": "orders", "partition_data": parts}]
+                answer = caller.call(ApiKey.PRODUCE, 9, {**values, "topic_data": topics})
+
+                codes = {stored.error_code for stored in answer.responses[0].partition_responses}
+                assert codes == {Code.CORRUPT_MESSAGE if kind == "wrong" else Code.NONE}
+
+        assert checks.count == count * (2 if kind == "two partitions" else 1)
+
+
+@pytest.mark.parametrize("durability", ["commit", "os"])
+def test_one_partition_is_answered_as_several_are(tmp_path: Path, durability: str) -> None:
+    """The branch for one partition and the general way store and answer the same."""
+    kinds = [
+        batch(b"a"),
+        batch(b"b", b"c"),
+        batch_of([(b"k", b"zipped" * 100, [("h", b"v")])], compression=1),
+        batch(bytes(LARGE)),
+        batch(b"d")[:-1],
+        batch(b"e")[:-1] + b"?",
+        batch(b"f") + batch(b"g"),
+        batch_of([(None, b"numbered", [])], producer_id=7, producer_epoch=0, base_sequence=0),
+        batch_of([(None, b"numbered", [])], producer_id=7, producer_epoch=0, base_sequence=5),
+        batch(b"text: warren.deliver-at"),
+        batch(bytes(200_000)),
+        b"",
+    ]
+    with running_broker(tmp_path / "data", durability=durability) as running, Caller(running) as caller:
+        for name in ("single", "several"):
+            running.broker.store.topic(name, partitions=2, message_size_max=150_000)
+        for number in range(BATCHES_LOOKED_INTO_FIRST):
+            caller.produce("warm", batch(b"%d" % number))
+
+        single = [caller.produce("single", data) for data in kinds]
+        several = []
+        for data in kinds:
+            parts = [{"index": 0, "records": data}, {"index": 7, "records": batch(b"x")}]
+            topics = [{"name": "several", "partition_data": parts}]
+            values = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": topics}
+            stored, missing = caller.call(ApiKey.PRODUCE, 9, values).responses[0].partition_responses
+            assert missing.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+            several.append((stored.error_code, stored.base_offset))
+
+        assert single == several
+        logs = [running.broker.store.topic(name).partition(0) for name in ("single", "several")]
+        bodies = [[(message.number, message.key, message.body) for message in log.read(0)] for log in logs]
+        assert bodies[0] == bodies[1]
+        assert len(bodies[0]) == 9

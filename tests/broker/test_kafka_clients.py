@@ -59,7 +59,7 @@ def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_is_produced_is_consumed_and_warren_reads_it(broker: RunningBroker, compression: str) -> None:
+def test_produced_messages_are_consumed_and_readable_by_warren(broker: RunningBroker, compression: str) -> None:
     make_topic(broker, "orders", 3)
     bodies = [b"order %d" % number + b"." * 100 for number in range(300)]
     out = producer(broker, **{"compression.type": compression})
@@ -98,7 +98,7 @@ def test_two_members_share_the_partitions_and_warren_shows_how_far_they_are(brok
     assert sorted(int(message.value()) for message in found) == list(range(400))
     assert sorted(partition.partition for member in members for partition in member.assignment()) == [0, 1, 2, 3]
     for member in members:
-        # Whoever came late may have nothing to commit: the other had committed all when it shared.
+        # The later member may have nothing to commit: the other had committed all when it gave its partitions up.
         with suppress(confluent_kafka.KafkaException):
             member.commit(asynchronous=False)
         member.close()
@@ -107,7 +107,7 @@ def test_two_members_share_the_partitions_and_warren_shows_how_far_they_are(brok
         assert group.lag() == {0: 0, 1: 0, 2: 0, 3: 0}
 
 
-def test_kafka_consumers_see_what_the_embedded_api_put(broker: RunningBroker) -> None:
+def test_kafka_consumers_get_messages_of_the_embedded_api(broker: RunningBroker) -> None:
     with warren.open(broker.broker.store.path) as store:
         topic = store.topic("orders", partitions=1)
         topic.put(b"one", key=b"k", tag="eu.de", headers={"trace": b"1"}, id="id-1")
@@ -124,7 +124,7 @@ def test_kafka_consumers_see_what_the_embedded_api_put(broker: RunningBroker) ->
     assert dict(messages[1].headers()) == {"warren.tag": b"eu.fr"}
 
 
-def test_whoever_waits_is_woken_by_a_put_of_another_process(broker: RunningBroker) -> None:
+def test_a_waiting_fetch_is_woken_by_a_put_of_another_process(broker: RunningBroker) -> None:
     broker.broker.store.topic("orders")
     into = consumer(broker, **{"fetch.wait.max.ms": 20000})
     into.assign([confluent_kafka.TopicPartition("orders", 0, 0)])

@@ -15,21 +15,19 @@ import warren
 from tests.broker.calls import Caller
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from warren.broker.kafka_errors import Code
+from tests.support.message_values import Fields
+from warren.broker.kafka.fetch import LOOP_BUILT_MAX
+from warren.broker.kafka.groups.limits import SHARE_TAKEN_MAX
+from warren.broker.services import open_topics
+from warren.broker.services.kafka_errors import Code
+from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE, Turns
 from warren.broker.settings import BrokerSettings
-from warren.broker.turns import Turns
-from warren.config import (
-    LOOP_BUILT_MAX,
-    LOOP_REQUEST_SIZE_MAX,
-    LOOP_ROWS_AT_ONCE,
-    PRODUCE_BATCHES_MAX,
-    REQUEST_ARRAY_COUNT_MAX,
-    SHARE_TAKEN_MAX,
-)
-from warren.protocol.api import ApiKey
-from warren.protocol.kafka_codec import Fields, decode_request
-from warren.protocol.own_schemas import OwnKey
-from warren.protocol.record_batch import build, split
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.kafka.record_batch import build, split
+from warren.protocol.kafka_messages import ShareAcknowledgement
+from warren.protocol.limits import PRODUCE_BATCHES_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.native_schemas import OwnKey
+from warren.protocol.schema_codec import read_request
 from warren.queue.topic import Topic
 
 MANY = 5 * LOOP_ROWS_AT_ONCE
@@ -77,7 +75,7 @@ def test_another_client_is_answered_before_a_long_request_is(broker: RunningBrok
     def find(name: str) -> Any:
         seen.append(name)
         if len(seen) == MANY // 2:
-            # Called on the loop: whoever waits here would keep it from answering.
+            # Called on the loop: a wait here would keep it from answering.
             middle.set()
         return asked(name)
 
@@ -126,7 +124,7 @@ def test_metadata_of_many_names_answers_each_once(broker: RunningBroker) -> None
     assert {found[name].error_code for name in NAMES} == {Code.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_metadata_of_all_topics_is_told_in_turns(broker: RunningBroker) -> None:
+def test_metadata_of_all_topics_is_built_in_turns(broker: RunningBroker) -> None:
     names = [f"t{number}" for number in range(LOOP_ROWS_AT_ONCE)]
     for name in names:
         broker.broker.store.topic(name)
@@ -143,11 +141,11 @@ def test_a_large_request_is_decoded_by_another_thread_than_the_event_loops(
 ) -> None:
     threads: list[str] = []
 
-    def decoded(*arguments: Any) -> Fields:
+    def noted(*arguments: Any) -> Any:
         threads.append(threading.current_thread().name)
-        return decode_request(*arguments)
+        return read_request(*arguments)
 
-    monkeypatch.setattr("warren.broker.dispatch.decode_request", decoded)
+    monkeypatch.setattr("warren.broker.dispatch.read_request", noted)
     with Caller(broker) as caller:
         caller.call(ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": ["g"]})
         caller.call(ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": ["g" * LOOP_REQUEST_SIZE_MAX]})
@@ -210,7 +208,7 @@ def test_positions_in_many_topics_are_committed_in_turns(broker: RunningBroker) 
     assert codes == {"orders": Code.NONE} | dict.fromkeys(NAMES, Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_of_many_groups_those_that_are_there_are_deleted(broker: RunningBroker) -> None:
+def test_of_many_named_groups_the_existing_ones_are_deleted(broker: RunningBroker) -> None:
     topic = broker.broker.store.topic("orders")
     topic.group("there").close()
 
@@ -359,7 +357,7 @@ def test_many_messages_of_ours_are_made_into_batches_beside_the_event_loop(
         threads.add(threading.current_thread().name.split("_")[0])
         return build(messages)
 
-    monkeypatch.setattr("warren.broker.fetch.build", built)
+    monkeypatch.setattr("warren.broker.kafka.fetch.build", built)
     topic = broker.broker.store.topic("ours")
     bodies = [b"x"] * (LOOP_BUILT_MAX + 1)
 
@@ -390,7 +388,7 @@ def test_an_open_topic_is_found_while_another_one_is_being_made(tmp_path: Path) 
 
 
 def test_ids_of_topics_are_learned_piece_by_piece(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    import warren.broker.topics as topics
+    import warren.broker.services.topics as topics
 
     names = [f"t{number}" for number in range(20)]
     for name in names:
@@ -412,14 +410,12 @@ def test_ids_of_topics_are_learned_piece_by_piece(broker: RunningBroker, monkeyp
 
 
 def test_acknowledgements_of_a_request_speak_of_no_more_than_a_member_can_have() -> None:
-    from warren.broker.groups.share_requests import _numbers
+    from warren.broker.kafka.groups.share_requests import _numbers
 
-    def said(*spans: tuple[int, int]) -> list[Fields]:
+    def said(*spans: tuple[int, int]) -> list[ShareAcknowledgement]:
         batches = []
         for first, last in spans:
-            fields = Fields()
-            vars(fields).update(first_offset=first, last_offset=last, acknowledge_types=[1])
-            batches.append(fields)
+            batches.append(ShareAcknowledgement(first, last, [1]))
         return batches
 
     # A span that ends before it begins makes no room for more.
@@ -430,9 +426,6 @@ def test_acknowledgements_of_a_request_speak_of_no_more_than_a_member_can_have()
 def test_a_topic_that_is_not_open_yet_is_opened_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with warren.open(tmp_path / "data") as store:
-        for name in ("read", "timed", "scanned"):
-            store.topic(name).put(b"x")
     threads: list[str] = []
     init = Topic.__init__
 
@@ -440,7 +433,12 @@ def test_a_topic_that_is_not_open_yet_is_opened_beside_the_event_loop(
         threads.append(threading.current_thread().name.split("_")[0])
         init(*arguments, **named)
 
+    # The requests come before the broker looks for topics that others made.
+    monkeypatch.setattr(open_topics, "TOPICS_LOOK_S", 3600.0)
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        with warren.open(tmp_path / "data") as store:
+            for name in ("read", "timed", "scanned"):
+                store.topic(name).put(b"x")
         monkeypatch.setattr(Topic, "__init__", opened)
         positions = [{"partition": 0, "number": 0}]
         caller.call(OwnKey.READ, 0, {"topic": "read", "positions": positions, "limit": 1})

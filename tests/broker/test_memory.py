@@ -1,4 +1,4 @@
-"""The memory that clients can make a broker hold is bounded, whoever they are and whatever they do."""
+"""The memory that clients can make a broker hold is limited, with or without a login and whatever they send."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from tests.broker.running import HOST, PATIENCE_S, running_broker
 from tests.broker.test_hot_paths import batch, fetched, wait_until
 from tests.gateway.running import running_http
 from tests.support.kafka_batches import batch_of
-from warren.broker.budget import Budget, Kind
-from warren.broker.kafka_errors import Code
-from warren.broker.limits import Limits
-from warren.broker.own.groups import HeldStream, Try
-from warren.broker.unpacking import Unpacking
-from warren.protocol.api import ApiKey
-from warren.protocol.codec import INT32
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import encode_request
-from warren.protocol.own_api import position_values, positions_of
-from warren.protocol.own_schemas import OwnKey
-from warren.storage.kafka_batch import UnpacksToMore
-from warren.storage.read import ScanRoom
+from tests.support.message_values import encode_request
+from warren.broker.native.groups import Attempt, HeldStream
+from warren.broker.services.batch_checks import Unpacking
+from warren.broker.services.kafka_errors import Code
+from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.broker.settings import BrokerLimits
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.native.calls import positions_of, wire_positions
+from warren.protocol.native_messages import ReadRequest
+from warren.protocol.primitives import INT32
+from warren.protocol.wire_struct import replaced
+from warren.storage.format.kafka_batch import UnpacksToMore
+from warren.storage.read.messages import ScanRoom
 
 MIB = 1 << 20
-LIMITS = Limits(memory_size_max=32 * MIB, frame_size_max=12 * MIB)
+LIMITS = BrokerLimits(memory_size_max=32 * MIB, frame_size_max=12 * MIB)
 
 
 def beginning(address: tuple[str, int], size: int, sent: int) -> socket.socket:
@@ -64,7 +65,7 @@ def test_requests_that_are_not_whole_count_and_no_more_of_them_are_read_than_fit
             clients.enter_context(beginning(broker.advertised, 10 * MIB, 9 * MIB))
         wait_until(lambda: broker.budget.waits == 14)
 
-        assert broker.budget.sizes[Kind.FRAMES] == 10 * MIB
+        assert broker.budget.sizes[MemoryKind.FRAMES] == 10 * MIB
         with Caller(running) as caller:
             # Small ones pass, and so do those that are not among the largest.
             assert caller.produce("orders", batch(b"a")) == (Code.NONE, 0)
@@ -83,7 +84,7 @@ def test_a_request_that_had_to_wait_for_memory_is_served_when_there_is_some(tmp_
             waiting = pool.submit(caller.produce, "orders", batch(bytes(10 * MIB)))
             wait_until(lambda: broker.budget.is_waited_for)
             assert not waiting.done()
-            assert broker.budget.sizes[Kind.FRAMES] == 12 * MIB
+            assert broker.budget.sizes[MemoryKind.FRAMES] == 12 * MIB
             hog.close()
 
             assert waiting.result(PATIENCE_S) == (Code.NONE, 0)
@@ -94,7 +95,7 @@ def test_a_request_that_stops_coming_is_dropped_with_a_line_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "warren.broker")
-    limits = Limits(memory_size_max=32 * MIB, stalled_s_max=0.3)
+    limits = BrokerLimits(memory_size_max=32 * MIB, stalled_s_max=0.3)
     with running_broker(tmp_path / "data", limits=limits) as running:
         with beginning(running.broker.advertised, 10 * MIB, MIB) as client:
             assert client.recv(1) == b""
@@ -105,7 +106,7 @@ def test_a_request_that_stops_coming_is_dropped_with_a_line_in_the_log(
 
 
 def test_an_idle_connection_is_not_dropped(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data", limits=Limits(stalled_s_max=0.1)) as running, Caller(running) as idle:
+    with running_broker(tmp_path / "data", limits=BrokerLimits(stalled_s_max=0.1)) as running, Caller(running) as idle:
         running.broker.store.topic("orders")
         idle.produce("orders", batch(bytes(100_000)))
         with beginning(running.broker.advertised, 10 * MIB, MIB) as client:
@@ -132,7 +133,7 @@ def fetch_frame(topic: str, size_max: int) -> bytes:
 
 
 def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_dropped(tmp_path: Path) -> None:
-    limits = Limits(memory_size_max=64 * MIB, stalled_s_max=3.0)
+    limits = BrokerLimits(memory_size_max=64 * MIB, stalled_s_max=3.0)
     with running_broker(tmp_path / "data", limits=limits) as running, ExitStack() as clients:
         broker = running.broker
         topic = broker.store.topic("large")
@@ -144,10 +145,10 @@ def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_drop
             clients.enter_context(unread_fetch(broker.advertised, "large", 24 * MIB))
         wait_until(lambda: ApiKey.FETCH in broker.metrics.apis and broker.metrics.apis[ApiKey.FETCH].requests == 8)
 
-        assert 8 * MIB < broker.budget.sizes[Kind.ANSWERS] < 24 * MIB
+        assert 8 * MIB < broker.budget.sizes[MemoryKind.ANSWERS] < 24 * MIB
         with Caller(running) as caller:
             assert fetched(caller, "small") == Code.NONE
-        wait_until(lambda: broker.budget.sizes[Kind.ANSWERS] < 8 * MIB)
+        wait_until(lambda: broker.budget.sizes[MemoryKind.ANSWERS] < 8 * MIB)
         assert broker.budget.drops > 0
         clients.close()
         wait_until(lambda: broker.budget.size == 0)
@@ -173,12 +174,13 @@ def test_reads_that_may_be_asked_for_again_are_remembered_without_their_messages
         topic = store.topic("orders", 2)
         for number in range(40):
             topic.put(bytes(MIB), partition=number % 2)
-        held, last = HeldStream(topic.group("billing")), Try()
+        held, last = HeldStream(topic.group("billing")), Attempt()
 
         def read() -> None:
             for serial in range(1, 11):
                 held.begin(serial, last, is_retry=False)
-                assert len(held.read(serial, last, 1000, 2 * MIB, ScanRoom())["numbers"]) <= 3
+                messages = held.read(serial, last, 1000, 2 * MIB, ScanRoom())
+                assert messages is None or len(messages.numbers) <= 3
 
         kept, peak = held_bytes(read)
 
@@ -186,7 +188,7 @@ def test_reads_that_may_be_asked_for_again_are_remembered_without_their_messages
         assert peak < 12 * MIB
         # What the last read gave is read again.
         before = held.group.read_positions()
-        held.begin(10, Try(), is_retry=True)
+        held.begin(10, Attempt(), is_retry=True)
         assert sum(before.values()) - sum(held.group.read_positions().values()) == 2
         held.close()
 
@@ -196,15 +198,15 @@ def test_a_read_backwards_gives_no_more_bytes_than_were_asked_for(tmp_path: Path
         topic = running.broker.store.topic("orders")
         for number in range(20):
             topic.put(b"%d" % number * (MIB // 4), tag="even" if number % 2 == 0 else "odd")
-        values = {"topic": "orders", "limit": 256, "is_backwards": True, "bytes_max": 1000, "tag": "even"}
+        request = ReadRequest("orders", wire_positions({0: 19}), "even", is_backwards=True, limit=256, bytes_max=1000)
 
-        found = client.calls.call(OwnKey.READ, values | {"positions": position_values({0: 19})})
+        found = client.calls.call(request)
         numbers = [message.number for message in client.topic("orders").partition(0).backwards()]
 
         assert list(found.messages.numbers) == [18]
         assert positions_of(found.positions) == {0: 17}
         assert numbers == list(range(20))[::-1]
-        nothing = client.calls.call(OwnKey.READ, values | {"positions": position_values({0: 0}), "tag": "odd"})
+        nothing = client.calls.call(replaced(request, positions=wire_positions({0: 0}), tag="odd"))
         assert list(nothing.messages.numbers) == []
         assert positions_of(nothing.positions) == {0: -1}
 
@@ -234,24 +236,24 @@ def test_open_transactions_beyond_the_limit_wait_in_the_journal_and_are_committe
         for number, transaction in enumerate(opened):
             transaction.put("orders", b"%d " % number + bytes(MIB))
 
-        assert 4 * MIB < budget.sizes[Kind.TRANSACTIONS] < 8 * MIB
+        assert 4 * MIB < budget.sizes[MemoryKind.TRANSACTIONS] < 8 * MIB
         for transaction in opened:
             transaction.put("orders", b"last")
             transaction.commit()
-        assert budget.sizes[Kind.TRANSACTIONS] == 0
+        assert budget.sizes[MemoryKind.TRANSACTIONS] == 0
         messages = client.topic("orders").partition(0).read(0, limit=100)
         bodies = [message.body[:3].strip(b"\0 ") for message in messages]
         assert bodies == [part for number in range(30) for part in (b"%d" % number, b"las")]
 
 
 def test_transactions_of_a_client_that_is_gone_hold_no_memory(tmp_path: Path) -> None:
-    limits = Limits(memory_size_max=32 * MIB, stalled_s_max=1.0)
+    limits = BrokerLimits(memory_size_max=32 * MIB, stalled_s_max=1.0)
     with running_broker(tmp_path / "data", limits=limits) as running:
         with warren.connect(running.address) as client:
             client.topic("orders")
             for _ in range(3):
                 client.transaction().put("orders", bytes(MIB))
-            assert running.broker.budget.sizes[Kind.TRANSACTIONS] > 2 * MIB
+            assert running.broker.budget.sizes[MemoryKind.TRANSACTIONS] > 2 * MIB
 
         wait_until(lambda: running.broker.budget.size == 0)
 
@@ -273,7 +275,7 @@ def joined(caller: Caller, group: str, size: int, client: int = 0) -> int:
     return code
 
 
-def test_what_members_say_of_themselves_is_bounded_for_each_and_in_all(tmp_path: Path) -> None:
+def test_the_metadata_of_members_is_limited_for_each_and_in_total(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data", limits=LIMITS) as running, Caller(running) as caller:
         budget = running.broker.budget
 
@@ -282,7 +284,7 @@ def test_what_members_say_of_themselves_is_bounded_for_each_and_in_all(tmp_path:
 
         assert errors[0] == Code.NONE
         assert errors[-1] == Code.COORDINATOR_NOT_AVAILABLE
-        assert 6 * MIB < budget.sizes[Kind.MEMBERS] < 8 * MIB
+        assert 6 * MIB < budget.sizes[MemoryKind.MEMBERS] < 8 * MIB
         assert budget.refusals > 0
         # Members that say little of themselves still have room.
         assert joined(caller, "another", 100) == Code.NONE
@@ -302,7 +304,7 @@ def test_members_of_a_group_that_go_give_their_memory_back(tmp_path: Path) -> No
 
         assert caller.call(ApiKey.JOIN_GROUP, 2, values).error_code == Code.NONE
 
-        assert budget.sizes[Kind.MEMBERS] > 100_000
+        assert budget.sizes[MemoryKind.MEMBERS] > 100_000
         wait_until(lambda: budget.size == 0)
 
 
@@ -320,7 +322,7 @@ def test_members_of_a_group_that_go_give_their_memory_back(tmp_path: Path) -> No
 def test_names_that_members_subscribe_to_are_bounded(
     tmp_path: Path, key: ApiKey, version: int, more: dict[str, Any]
 ) -> None:
-    limits = Limits(memory_size_max=4 * MIB)
+    limits = BrokerLimits(memory_size_max=4 * MIB)
     with running_broker(tmp_path / "data", limits=limits) as running, Caller(running) as caller:
         budget, names = running.broker.budget, [f"{number:0200}" for number in range(1000)]
 
@@ -339,7 +341,7 @@ def test_names_that_members_subscribe_to_are_bounded(
         errors = [beat(number, names) for number in range(12)]
 
         assert (errors[0], errors[-1]) == (Code.NONE, Code.COORDINATOR_NOT_AVAILABLE)
-        assert 800_000 < budget.sizes[Kind.MEMBERS] < MIB
+        assert 800_000 < budget.sizes[MemoryKind.MEMBERS] < MIB
         assert beat(100, ["orders"]) == Code.NONE
         for number, error in enumerate(errors):
             if error == Code.NONE:
@@ -365,7 +367,7 @@ def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, 
         assert caller.produce("orders", bomb(40 * MIB, compression))[0] == Code.MESSAGE_TOO_LARGE
         assert caller.produce("orders", bomb(20 * MIB, compression)) == (Code.NONE, 0)
 
-        assert budget.sizes[Kind.UNPACKED] == 0
+        assert budget.sizes[MemoryKind.UNPACKED] == 0
         wait_until(lambda: budget.size == 0)
 
 
@@ -374,7 +376,7 @@ def test_batches_are_unpacked_one_at_a_time_and_counted_meanwhile() -> None:
     seen: list[tuple[int, int]] = []
 
     def work(size_max: int) -> str:
-        seen.append((size_max, budget.sizes[Kind.UNPACKED]))
+        seen.append((size_max, budget.sizes[MemoryKind.UNPACKED]))
         if size_max < 64 * MIB:
             raise UnpacksToMore("much")
         return "done"
@@ -392,14 +394,17 @@ def test_batches_are_unpacked_one_at_a_time_and_counted_meanwhile() -> None:
 
 
 def test_bodies_of_http_that_announce_more_than_there_is_are_refused_and_small_ones_pass(tmp_path: Path) -> None:
-    with running_http(tmp_path / "data", limits=Limits(memory_size_max=8 * MIB)) as served, ExitStack() as clients:
+    with (
+        running_http(tmp_path / "data", limits=BrokerLimits(memory_size_max=8 * MIB)) as served,
+        ExitStack() as clients,
+    ):
         budget = served.broker.budget
         served.broker.store.topic("orders")
         head = f"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
         for _ in range(2):
             client = clients.enter_context(socket.create_connection((HOST, served.port), PATIENCE_S))
             client.sendall(f"{head}Content-Length: {3 * MIB}\r\n\r\n".encode())
-        wait_until(lambda: budget.sizes[Kind.REQUESTS] == 6 * MIB)
+        wait_until(lambda: budget.sizes[MemoryKind.REQUESTS] == 6 * MIB)
 
         third = clients.enter_context(socket.create_connection((HOST, served.port), PATIENCE_S))
         third.sendall(f"{head}Content-Length: {3 * MIB}\r\n\r\n".encode())

@@ -22,14 +22,14 @@ import warren
 from tests.broker.calls import Caller
 from tests.broker.test_memory import beginning, bomb, joined
 from tests.support.kafka_batches import batch_of
+from tests.support.message_values import encode_request
 from tests.tidy.source import SOURCE
 from warren.errors import WarrenError
-from warren.protocol.api import ApiKey, served
-from warren.protocol.codec import INT32
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import encode_request
-from warren.protocol.own_api import position_values
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.api_keys import ApiKey, served
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.native.calls import wire_positions
+from warren.protocol.native_schemas import OwnKey
+from warren.protocol.primitives import INT32
 
 MIB = 1 << 20
 MEMORY_MAX = 64 * MIB
@@ -132,7 +132,7 @@ def remembered_reads(attacked: Attacked, left: ExitStack) -> None:
 
 
 def unread_answers(attacked: Attacked, left: ExitStack) -> None:
-    values = {"topic": "large", "positions": position_values({0: 40}), "limit": 256, "is_backwards": True}
+    values = {"topic": "large", "positions": wire_positions({0: 40}), "limit": 256, "is_backwards": True}
     for _ in range(8):
         client = left.enter_context(socket.socket())
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

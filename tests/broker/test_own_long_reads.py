@@ -12,15 +12,17 @@ import pytest
 
 import warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker.own import answering, reading
-from warren.config import LOOP_ROWS_AT_ONCE
+from warren.broker.native import handler, read
+from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
+from warren.client.net.session import same
 from warren.errors import BadInput
-from warren.protocol.own_records import carried, pack, packed_of, record_values
-from warren.protocol.own_schemas import OwnKey
-from warren.queue.queue_group import QueueGroup
-from warren.queue.stream_group import StreamGroup
+from warren.protocol.native.records import carried, pack, packed_of, wire_record
+from warren.protocol.native_messages import AppendRequest
+from warren.protocol.native_schemas import OwnKey
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.stream.stream_group import StreamGroup
 from warren.storage import START
-from warren.storage.columns import Batch
+from warren.storage.format.columns import Batch
 
 COUNT = 50
 BODY = bytes(40_000)
@@ -29,8 +31,8 @@ BODY = bytes(40_000)
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
     """Each read looks through two messages or so at once."""
-    monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
-    monkeypatch.setattr(answering, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    monkeypatch.setattr(read, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    monkeypatch.setattr(handler, "SCANNED_SIZE_MAX", 2 * len(BODY))
     with running_broker(tmp_path / "data") as running:
         topic = running.broker.store.topic("orders", 2)
         for number in range(COUNT):
@@ -43,7 +45,7 @@ def reads(broker: RunningBroker) -> int:
     return 0 if api is None else api.requests
 
 
-def test_a_message_far_behind_what_one_look_goes_through_is_found(broker: RunningBroker) -> None:
+def test_a_message_beyond_one_scan_is_found(broker: RunningBroker) -> None:
     with warren.connect(broker.address) as store:
         log = store.topic("orders").partition(0)
 
@@ -56,7 +58,7 @@ def test_a_message_far_behind_what_one_look_goes_through_is_found(broker: Runnin
     assert reads(broker) > 10
 
 
-def test_a_listener_finds_what_lies_far_behind_without_a_wait(broker: RunningBroker) -> None:
+def test_a_listener_finds_a_far_message_without_a_wait(broker: RunningBroker) -> None:
     with warren.connect(broker.address) as store:
         listener = store.topic("orders").broadcast(tag="last", start=START)
 
@@ -105,7 +107,7 @@ class Looks:
 
 
 @pytest.mark.parametrize("wait_s", [0.0, PATIENCE_S])
-def test_a_take_goes_on_in_turns_until_it_finds_what_lies_far_behind(
+def test_a_take_continues_in_turns_until_it_finds_a_far_match(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, wait_s: float
 ) -> None:
     looks = Looks(broker, monkeypatch, QueueGroup, "take_within")
@@ -124,7 +126,7 @@ def test_a_take_goes_on_in_turns_until_it_finds_what_lies_far_behind(
 
 
 @pytest.mark.parametrize("wait_s", [0.0, PATIENCE_S])
-def test_a_read_of_a_stream_group_goes_on_in_turns_until_it_finds_what_lies_far_behind(
+def test_a_read_of_a_stream_group_continues_in_turns_until_it_finds_a_far_match(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, wait_s: float
 ) -> None:
     looks = Looks(broker, monkeypatch, StreamGroup, "read_within")
@@ -151,7 +153,7 @@ def test_a_take_in_turns_ends_when_the_right_is_gone(broker: RunningBroker, monk
         if checks.count(OwnKey.TAKE) == 3:
             raise BadInput("the right is gone")
 
-    monkeypatch.setattr(answering, "check", check)
+    monkeypatch.setattr(handler, "check", check)
     looks = Looks(broker, monkeypatch, QueueGroup, "take_within")
     with warren.connect(broker.address) as store:
         group = store.topic("orders").group("work", mode="queue", tag="last")
@@ -171,7 +173,7 @@ def test_messages_are_read_and_packed_beside_the_event_loop(
         threads.add(threading.current_thread().name.split("_")[0])
         return carried(messages)
 
-    monkeypatch.setattr("warren.broker.own.reading.carried", seen)
+    monkeypatch.setattr("warren.broker.native.read.carried", seen)
     with warren.connect(broker.address) as store:
         log = store.topic("orders").partition(0)
         assert len(log.read(0)) == COUNT
@@ -189,7 +191,7 @@ def test_many_records_of_an_append_are_checked_beside_the_event_loop(
         threads.append(threading.current_thread().name.split("_")[0])
         return packed_of(*arguments)
 
-    monkeypatch.setattr("warren.broker.own.appending.packed_of", seen)
+    monkeypatch.setattr("warren.broker.native.append.packed_of", seen)
     with warren.connect(broker.address) as store:
         topic = store.topic("orders")
         topic.put_many([b"a", b"b"], partition=1)
@@ -205,6 +207,5 @@ def test_many_records_of_an_append_are_checked_beside_the_event_loop(
 
 def call_append(store: Any, topic: str, count: int) -> None:
     """One request with so many records."""
-    records = [record_values(1, packed) for _ in range(count) for packed in pack(Batch([b"x"]))]
-    values = {"topic": topic, "marker": b"m", "is_receipt_wanted": False, "since": [], "records": records}
-    store.calls.call(OwnKey.APPEND, values, repeat=lambda asked: asked)
+    records = [wire_record(1, packed) for _ in range(count) for packed in pack(Batch([b"x"]))]
+    store.calls.call(AppendRequest(topic, b"m", records=records), repeat=same)

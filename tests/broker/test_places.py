@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
-from warren.broker.limits import Limits
-from warren.broker.places import Full, Places
+from warren.broker.broker import STRANGERS_PART
+from warren.broker.net.places import ConnectionPlaces, Full
 from warren.broker.security.users import Users
-from warren.broker.settings import BrokerSettings
+from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.client.store import connect
-from warren.config import STRANGERS_PART
 from warren.errors import BadInput
 
 PASSWORD = "a long password"
 VERSIONS = bytes.fromhex("0000000a 00120000 00000001 ffff".replace(" ", ""))
 
 
-def places(count_max: int, dropped: list[str], **more: int | dict[str, int]) -> Places[str]:
-    return Places(count_max, dropped.append, **more)  # type: ignore[arg-type]
+def places(count_max: int, dropped: list[str], **more: int | dict[str, int]) -> ConnectionPlaces[str]:
+    return ConnectionPlaces(count_max, dropped.append, **more)  # type: ignore[arg-type]
 
 
 def test_the_oldest_unsettled_one_of_the_address_with_most_makes_room() -> None:
@@ -102,7 +101,7 @@ def test_an_address_that_has_its_limit_makes_room_by_its_own_unsettled_ones() ->
 @pytest.mark.parametrize("word", ["10.0.0.1", "10.0.0.1=", "=5", "host=5", "10.0.0.1=many"])
 def test_a_limit_of_an_address_that_cannot_be_is_refused(word: str) -> None:
     with pytest.raises(BadInput, match="expected an address and a count"):
-        _ = Limits(connections_max_of_address=(word,)).of_address
+        _ = BrokerLimits(connections_max_of_address=(word,)).of_address
 
 
 def opened(running: RunningBroker, count: int, sent: bytes = b"") -> list[socket.socket]:
@@ -122,7 +121,7 @@ def is_closed(client: socket.socket) -> bool:
 
 
 def test_a_user_gets_in_while_strangers_hold_all_of_their_share(tmp_path: Path) -> None:
-    limits = Limits(connections_max=4 * STRANGERS_PART)
+    limits = BrokerLimits(connections_max=4 * STRANGERS_PART)
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True), limits=limits) as running:
         Users(str(tmp_path / "data")).create("ann", PASSWORD)
         # Each of them has sent a byte: what is dropped is not only what is silent.
@@ -139,8 +138,8 @@ def test_a_user_gets_in_while_strangers_hold_all_of_their_share(tmp_path: Path) 
             each.close()
 
 
-def test_without_users_what_has_never_sent_a_request_makes_room(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data", limits=Limits(connections_max=3)) as running:
+def test_without_users_a_connection_without_requests_makes_room(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=BrokerLimits(connections_max=3)) as running:
         asked = opened(running, 1, VERSIONS)[0]
         assert asked.recv(4)
         silent = opened(running, 2, VERSIONS[:5])
@@ -158,7 +157,7 @@ def test_without_users_what_has_never_sent_a_request_makes_room(tmp_path: Path) 
 def test_a_connection_that_has_to_log_in_and_sends_nothing_is_closed_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.broker.connection.FIRST_BYTE_S_MAX", 0.05)
+    monkeypatch.setattr("warren.broker.net.connection.FIRST_BYTE_S_MAX", 0.05)
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True)) as running:
         silent, heard = opened(running, 1)[0], opened(running, 1, VERSIONS[:5])[0]
 
@@ -170,7 +169,7 @@ def test_a_connection_that_has_to_log_in_and_sends_nothing_is_closed_early(
 
 
 def test_an_address_over_its_limit_is_refused_and_counted(tmp_path: Path) -> None:
-    limits = Limits(connections_max_of_address=(f"{HOST}=1",))
+    limits = BrokerLimits(connections_max_of_address=(f"{HOST}=1",))
     with running_broker(tmp_path / "data", limits=limits) as running:
         first = opened(running, 1, VERSIONS)[0]
         assert first.recv(4)

@@ -15,14 +15,15 @@ import warren
 from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from tests.unit.patience import until
-from warren.broker import looking, producers
-from warren.broker.kafka_errors import Code
-from warren.broker.sequences import SEQUENCE_END
+from tests.support.patience import until
+from warren.broker.kafka.producers import known
+from warren.broker.kafka.producers.sequences import SEQUENCE_END
+from warren.broker.services import batch_checks
+from warren.broker.services.kafka_errors import Code
 from warren.errors import StorageFull
-from warren.protocol.api import ApiKey
-from warren.storage.checksum import crc32c
-from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KafkaBatchHead
+from warren.protocol.api_keys import ApiKey
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KafkaBatchHead
 
 PRODUCER = 7, 0
 
@@ -54,7 +55,7 @@ def test_a_batch_that_comes_twice_is_written_once_and_gets_the_same_number(broke
     assert bodies(broker) == [b"a", b"b", b"of another", b"c"]
 
 
-def test_what_is_out_of_order_or_of_an_old_epoch_is_refused(broker: RunningBroker) -> None:
+def test_batches_out_of_order_or_of_an_old_epoch_are_refused(broker: RunningBroker) -> None:
     with Caller(broker) as caller:
         caller.produce("orders", numbered_batch((7, 1), 0, b"a"))
 
@@ -80,7 +81,7 @@ def test_a_batch_is_known_again_after_a_restart(
     durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_noted: bool
 ) -> None:
     if not is_noted:
-        monkeypatch.setattr(producers.Producers, "close", lambda self: None)
+        monkeypatch.setattr(known.Producers, "close", lambda self: None)
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in (SEQUENCE_END - 1, 0, 1)]
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         for batch in batches:
@@ -98,15 +99,15 @@ def test_a_batch_is_known_again_after_a_restart(
         assert bodies(broker) == [b"%d" % (SEQUENCE_END - 1), b"0", b"1", b"2"]
 
 
-def test_what_was_put_behind_the_last_note_is_known_too(
+def test_batches_after_the_last_note_are_known_too(
     durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producers.Producers, "close", lambda self: None)
+    monkeypatch.setattr(known.Producers, "close", lambda self: None)
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(9)]
     note = tmp_path / "data/topics/orders/0/sequences.json"
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         with monkeypatch.context() as often:
-            often.setattr(producers, "SEQUENCES_NOTE_BATCHES", 3)
+            often.setattr(known, "SEQUENCES_NOTE_BATCHES", 3)
             for batch in batches[:6]:
                 caller.produce("orders", batch)
             until(note.exists)
@@ -136,7 +137,7 @@ def test_a_note_that_says_nothing_is_made_up_for_by_the_log(durability: str, tmp
 
 
 @pytest.mark.parametrize("others", [[], [b"x", b"y", b"z"]])
-def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: Path, others: list[bytes]) -> None:
+def test_a_note_about_lost_records_is_ignored(durability: str, tmp_path: Path, others: list[bytes]) -> None:
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(3)]
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         caller.produce("orders", batches[0])
@@ -160,14 +161,14 @@ def test_a_note_of_what_the_log_lost_is_not_believed(durability: str, tmp_path: 
         assert bodies(broker) == [b"0", *others, b"1", b"2"]
 
 
-def test_what_is_sent_behind_a_batch_that_failed_does_not_get_in_before_it(
+def test_batches_after_a_failed_one_are_not_stored_before_it(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Caller(broker) as caller:
         caller.produce("orders", numbered_batch((8, 0), 0, b"other"))
         log = broker.broker.store.topic("orders").partition(0)
         with monkeypatch.context() as broken:
-            for way in ("append_packed", "settle"):
+            for way in ("append_packed", "append_record", "settle"):
                 broken.setattr(log, way, raising(StorageFull("log", 1)))
             assert caller.produce("orders", numbered_batch(PRODUCER, 0, b"a"))[0] == Code.STORAGE_ERROR
 
@@ -238,8 +239,8 @@ def test_aiokafka_is_served_with_idempotence(broker: RunningBroker) -> None:
 def test_records_that_cannot_be_read_are_refused_in_the_first_batches_and_then_now_and_again(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "BATCHES_LOOKED_INTO_FIRST", 2)
-    monkeypatch.setattr(looking, "BATCHES_LOOKED_INTO_EACH", 4)
+    monkeypatch.setattr(batch_checks, "BATCHES_LOOKED_INTO_FIRST", 2)
+    monkeypatch.setattr(batch_checks, "BATCHES_LOOKED_INTO_EACH", 4)
     good = batch_of([(None, b"a", [])])
 
     with Caller(broker) as caller:
@@ -259,7 +260,7 @@ def unreadable(batch: bytes) -> bytes:
     return KAFKA_BATCH_HEAD.pack(*head._replace(checksum=crc32c(checked))) + records
 
 
-def test_init_producer_id_is_told_to_clients(broker: RunningBroker) -> None:
+def test_clients_get_a_producer_id(broker: RunningBroker) -> None:
     with Caller(broker) as caller:
         answer = caller.call(ApiKey.API_VERSIONS, 2, {})
 

@@ -1,4 +1,4 @@
-"""Quotas of a broker that runs: clients of Kafka and our own are told to wait, and made to, and nothing is lost."""
+"""Quotas of a running broker: clients of Kafka and our own are throttled, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.broker.running import RunningBroker, running_broker
 from tests.gateway.running import running_http, until
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_clock import SimulatedClock
-from warren.broker.kafka_errors import Code
 from warren.broker.quotas.entities import PRODUCED, TIME, Entity
 from warren.broker.quotas.file import QuotasFile
+from warren.broker.services.kafka_errors import Code
+from warren.broker.services.status import document_of
 from warren.broker.settings import BrokerSettings
-from warren.broker.statistics import document_of
 from warren.client.store import connect
-from warren.protocol.api import ApiKey
+from warren.protocol.api_keys import ApiKey
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -41,7 +41,7 @@ def set_quota(running: RunningBroker, entity: Entity, **values: float) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9, 11])
-def test_a_producer_over_its_quota_is_told_to_wait_and_made_to(broker: RunningBroker, version: int) -> None:
+def test_a_producer_over_its_quota_is_throttled(broker: RunningBroker, version: int) -> None:
     set_quota(broker, Entity("ANONYMOUS"), producer_byte_rate=10_000)
     part = {"index": 0, "records": batch(60_000)}
     values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [part]}]}
@@ -68,7 +68,7 @@ def test_requests_that_were_sent_already_wait_until_the_time_is_over(broker: Run
     assert answers[3].throttle_time_ms > 0
 
 
-def test_a_consumer_gets_no_more_at_once_than_its_quota_and_is_told_to_wait(broker: RunningBroker) -> None:
+def test_a_consumer_gets_no_more_than_its_quota_and_is_throttled(broker: RunningBroker) -> None:
     with Caller(broker) as caller:
         for _ in range(5):
             caller.produce("orders", batch(4_000))
@@ -86,12 +86,12 @@ def test_a_consumer_gets_no_more_at_once_than_its_quota_and_is_told_to_wait(brok
 def test_a_stop_does_not_wait_for_clients_that_are_throttled(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data", settings=BrokerSettings(quotas={"request_rate": 0.2})) as running:
         with Caller(running) as caller:
-            told = caller.call(ApiKey.LIST_GROUPS, 1, {})
+            answer = caller.call(ApiKey.LIST_GROUPS, 1, {})
             running.loop.call_soon_threadsafe(running.broker.stop)
             until(lambda: not running.broker.connections)
         assert running.broker.stop_by_s > running.loop.time()
 
-    assert told.throttle_time_ms > 3000
+    assert answer.throttle_time_ms > 3000
 
 
 def test_our_own_client_waits_before_it_sends_more(broker: RunningBroker) -> None:
@@ -111,7 +111,7 @@ def test_our_own_client_waits_before_it_sends_more(broker: RunningBroker) -> Non
     assert clock.steady_s() == 5.0
 
 
-def test_an_answer_without_a_quota_tells_nothing_of_throttling(broker: RunningBroker) -> None:
+def test_without_a_quota_the_throttle_time_is_zero(broker: RunningBroker) -> None:
     with connect(broker.address) as store:
         store.topic("orders").put(bytes(100_000))
         assert store.calls._throttled_until_s == 0.0
@@ -195,7 +195,7 @@ def test_a_producer_of_confluent_is_throttled_and_loses_nothing(broker: RunningB
     assert throttles
 
 
-def test_over_http_what_is_over_its_quota_is_refused_with_429_and_health_is_not(tmp_path: Path) -> None:
+def test_over_http_a_request_over_its_quota_gets_429_and_health_does_not(tmp_path: Path) -> None:
     settings = BrokerSettings(quotas={"request_rate": 0.2, "producer_byte_rate": 1_000_000.0})
     with running_http(tmp_path / "data", settings=settings) as served:
         first = served.ask("GET", "/v1/topics")

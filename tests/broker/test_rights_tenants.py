@@ -1,4 +1,4 @@
-"""What one user may not do to another user's topics: groups, dead letters, waits, sessions, and what is told of it."""
+"""What one user may not do to another user's topics: groups, dead letters, waits, sessions, and the errors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from tests.broker.tenants import PASSWORD, USER, Tenants, Thing, tenants
 from tests.broker.test_rights_walk import is_denied, subscription, topic_id
 from tests.gateway.running import until
 from tests.support.kafka_batches import batch_of
-from warren.broker.security.rights import Kind, Operation
+from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.security.table import HTTP
+from warren.broker.services.limited_log import LIMITED_LOG_LINES_MAX
+from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.broker.settings import BrokerSettings
-from warren.config import LIMITED_LOG_LINES_MAX, LOOP_ROWS_AT_ONCE
 from warren.errors import NoRight, NoSuchTopic, SettingsDiffer
-from warren.gateway.exchange import Asked
-from warren.gateway.groups import configure_group
-from warren.protocol.api import ApiKey
-from warren.protocol.own_schemas import OwnKey
+from warren.gateway.handlers.groups import configure_group
+from warren.gateway.http.types import HttpRequest
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.native_schemas import OwnKey
 
 READ, WRITE, ALTER, DESCRIBE = Operation.READ, Operation.WRITE, Operation.ALTER, Operation.DESCRIBE
-HERS = [Thing(Operation.ALL, kind, "hers") for kind in (Kind.TOPIC, Kind.GROUP)]
+HERS = [Thing(Operation.ALL, kind, "hers") for kind in (ResourceKind.TOPIC, ResourceKind.GROUP)]
 REFUSED = 29
 WIDE = LOOP_ROWS_AT_ONCE + 1
 
@@ -57,7 +58,7 @@ def groups_of(world: Tenants, topic: str) -> list[str]:
 # --- Groups ---
 
 
-def test_who_may_not_describe_a_topic_makes_no_group_in_it(world: Tenants) -> None:
+def test_a_user_who_may_not_describe_a_topic_makes_no_group_in_it(world: Tenants) -> None:
     protocols = [{"name": "range", "metadata": subscription("his")}]
     joining = {"group_id": "hers", "protocol_type": "consumer", "protocols": protocols}
 
@@ -71,8 +72,8 @@ def test_who_may_not_describe_a_topic_makes_no_group_in_it(world: Tenants) -> No
     assert groups_of(world, "his") == []
 
 
-def test_who_may_describe_a_topic_and_not_read_it_makes_no_queue_group_in_it(world: Tenants) -> None:
-    world.allow([*HERS, Thing(DESCRIBE, Kind.TOPIC, "his")])
+def test_a_user_who_may_only_describe_a_topic_makes_no_queue_group_in_it(world: Tenants) -> None:
+    world.allow([*HERS, Thing(DESCRIBE, ResourceKind.TOPIC, "his")])
 
     refused = beat(world, ApiKey.SHARE_GROUP_HEARTBEAT, subscribed_topic_names=["his"])
 
@@ -99,7 +100,7 @@ def test_a_pattern_stands_for_topics_that_its_own_user_may_describe(world: Tenan
 
 @pytest.mark.parametrize("key", [ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.DESCRIBE_GROUPS])
 def test_a_group_does_not_tell_of_topics_that_one_may_not_describe(world: Tenants, key: ApiKey) -> None:
-    world.allow([*HERS, Thing(READ, Kind.TOPIC, "his")])
+    world.allow([*HERS, Thing(READ, ResourceKind.TOPIC, "his")])
     if key == ApiKey.DESCRIBE_GROUPS:
         protocols = [{"name": "range", "metadata": subscription("his")}]
         times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
@@ -135,12 +136,12 @@ def deletes(world: Tenants) -> dict[str, Callable[[], bool]]:
 
 
 @pytest.mark.parametrize("door", ["kafka", "own", "http"])
-def test_who_may_alter_a_topic_may_delete_its_groups_and_no_others(world: Tenants, door: str) -> None:
+def test_a_user_who_may_alter_a_topic_may_delete_its_groups_and_no_others(world: Tenants, door: str) -> None:
     for topic in ("hers", "his"):
         world.broker.store.topic(topic).group("theirs", mode="queue").close()
     before = deletes(world)["own"](), deletes(world)["http"]()
 
-    world.allow([Thing(ALTER, Kind.TOPIC, "his")])
+    world.allow([Thing(ALTER, ResourceKind.TOPIC, "his")])
     is_refused = deletes(world)[door]()
 
     assert before == (True, True)
@@ -148,7 +149,7 @@ def test_who_may_alter_a_topic_may_delete_its_groups_and_no_others(world: Tenant
     assert (groups_of(world, "his"), groups_of(world, "hers")) == ([], ["theirs"])
 
 
-READS_THEIRS = [Thing(READ, Kind.TOPIC, "his"), Thing(READ, Kind.GROUP, "theirs")]
+READS_THEIRS = [Thing(READ, ResourceKind.TOPIC, "his"), Thing(READ, ResourceKind.GROUP, "theirs")]
 
 
 def changes(world: Tenants) -> dict[str, Callable[[], object]]:
@@ -167,7 +168,7 @@ def test_a_reader_does_not_change_the_settings_of_a_group_for_its_other_members(
     world.allow(READS_THEIRS)
     refused, kept = changes(world)[door](), topic.group_settings("theirs").lease_s
 
-    world.allow([*READS_THEIRS, Thing(Operation.ALTER_CONFIGS, Kind.GROUP, "theirs")])
+    world.allow([*READS_THEIRS, Thing(Operation.ALTER_CONFIGS, ResourceKind.GROUP, "theirs")])
     allowed = changes(world)[door]()
 
     assert (refused, kept) == ("no_right", 60.0)
@@ -188,7 +189,7 @@ def test_a_group_that_another_user_makes_meanwhile_is_not_changed_by_a_reader(wo
     topic, route = world.broker.store.topic("his"), "PUT /v1/topics/{topic}/groups/{group}"
     world.allow(READS_THEIRS)
     path = {"topic": "his", "group": "theirs"}
-    asked = Asked(broker=world.broker, peer=world.peer, row=HTTP[route], path=path, body={"lease": 0.1})
+    asked = HttpRequest(broker=world.broker, peer=world.peer, row=HTTP[route], path=path, body={"lease": 0.1})
     world.on_loop(asked.check)
     topic.group("theirs", mode="queue", lease=60.0).close()
 
@@ -212,7 +213,7 @@ def test_an_option_that_no_group_has_is_an_error_in_the_answer(world: Tenants, k
     assert groups_of(world, "hers") == []
 
 
-def test_groups_of_a_topic_are_named_to_those_who_may_describe_them(world: Tenants) -> None:
+def test_groups_of_a_topic_are_listed_for_users_who_may_describe_them(world: Tenants) -> None:
     world.broker.store.topic("his").group("theirs", mode="queue").close()
 
     def named() -> tuple[list[str], list[str]]:
@@ -220,8 +221,8 @@ def test_groups_of_a_topic_are_named_to_those_who_may_describe_them(world: Tenan
         return list(own.groups), world.http.get("/v1/topics/his")["groups"]
 
     found = []
-    for more in ([], [Thing(DESCRIBE, Kind.GROUP, "theirs")], [Thing(ALTER, Kind.TOPIC, "his")]):
-        world.allow([Thing(DESCRIBE, Kind.TOPIC, "his"), *more])
+    for more in ([], [Thing(DESCRIBE, ResourceKind.GROUP, "theirs")], [Thing(ALTER, ResourceKind.TOPIC, "his")]):
+        world.allow([Thing(DESCRIBE, ResourceKind.TOPIC, "his"), *more])
         found.append(named())
 
     assert found == [([], []), (["theirs"], ["theirs"]), (["theirs"], ["theirs"])]
@@ -244,7 +245,7 @@ def test_a_dead_letter_topic_that_is_not_changed_takes_no_right(world: Tenants) 
 
 
 def test_a_share_session_gives_nothing_of_a_topic_whose_right_is_gone(world: Tenants) -> None:
-    world.allow([*HERS, Thing(READ, Kind.TOPIC, "his")])
+    world.allow([*HERS, Thing(READ, ResourceKind.TOPIC, "his")])
     world.broker.store.topic("his").put(b"1")
     beat(world, ApiKey.SHARE_GROUP_HEARTBEAT, subscribed_topic_names=["his"])
     topics = [{"topic_id": topic_id(world, "his"), "partitions": [{"partition_index": 0}]}]
@@ -291,8 +292,8 @@ def waits(world: Tenants) -> dict[str, Callable[[], Any]]:
 @pytest.mark.parametrize(
     "which", ["fetch", "fetch by id", "fetch of many", "read", "read group", "take", "http read", "http take"]
 )
-def test_who_waits_for_a_message_does_not_get_it_when_the_right_is_gone(world: Tenants, which: str) -> None:
-    world.allow([*HERS, Thing(READ, Kind.GROUP, "hers2")])
+def test_a_waiting_user_does_not_get_a_message_when_the_right_is_gone(world: Tenants, which: str) -> None:
+    world.allow([*HERS, Thing(READ, ResourceKind.GROUP, "hers2")])
     if which == "fetch of many":
         world.broker.store.configure_topic("hers", {"partitions": WIDE})
     wait = waits(world)[which]
@@ -312,7 +313,7 @@ def test_who_waits_for_a_message_does_not_get_it_when_the_right_is_gone(world: T
 
 def test_a_user_with_read_and_write_on_a_queue_needs_no_other_right_to_use_it(world: Tenants) -> None:
     world.broker.store.queue("jobs")
-    world.allow([Thing(READ, Kind.TOPIC, "jobs"), Thing(WRITE, Kind.TOPIC, "jobs")])
+    world.allow([Thing(READ, ResourceKind.TOPIC, "jobs"), Thing(WRITE, ResourceKind.TOPIC, "jobs")])
 
     with warren.connect(world.http.running.address, user=USER, password=PASSWORD) as store:
         jobs = store.queue("jobs")
@@ -337,13 +338,13 @@ def test_a_user_with_read_and_write_on_a_queue_needs_no_other_right_to_use_it(wo
         (Operation.CREATE, set()),
     ],
 )
-def test_one_right_to_a_queue_allows_what_belongs_to_it_and_opens_none(
+def test_one_right_to_a_queue_allows_its_calls_and_opens_no_other_queue(
     world: Tenants, operation: Operation, allowed: set[str]
 ) -> None:
     world.broker.store.queue("jobs")
-    world.allow([Thing(READ, Kind.TOPIC, "jobs"), Thing(WRITE, Kind.TOPIC, "jobs")])
+    world.allow([Thing(READ, ResourceKind.TOPIC, "jobs"), Thing(WRITE, ResourceKind.TOPIC, "jobs")])
     assert world.ann.call(OwnKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
-    world.allow([Thing(operation, Kind.TOPIC, "jobs")])
+    world.allow([Thing(operation, ResourceKind.TOPIC, "jobs")])
 
     def error(key: OwnKey, **values: Any) -> str:
         return getattr(world.ann.call(key, 0, values).error, "code", "")
@@ -359,8 +360,8 @@ def test_one_right_to_a_queue_allows_what_belongs_to_it_and_opens_none(
 
 def test_a_get_that_waits_gets_no_item_when_the_right_to_read_is_gone(world: Tenants) -> None:
     queue = world.broker.store.queue("jobs", codec="bytes")
-    writes = Thing(WRITE, Kind.TOPIC, "jobs")
-    world.allow([Thing(READ, Kind.TOPIC, "jobs"), writes])
+    writes = Thing(WRITE, ResourceKind.TOPIC, "jobs")
+    world.allow([Thing(READ, ResourceKind.TOPIC, "jobs"), writes])
     assert world.ann.call(OwnKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
 
     with ThreadPoolExecutor(1) as pool:
@@ -388,7 +389,7 @@ def test_a_put_in_a_transaction_or_with_a_number_makes_no_topic_if_none_is_to_be
         assert running.broker.store.topics() == []
 
 
-# --- What is told ---
+# --- Errors ---
 
 
 def test_a_denial_names_user_operation_thing_and_the_command_that_grants_it(world: Tenants, tmp_path: Path) -> None:

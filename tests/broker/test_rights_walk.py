@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,15 +12,16 @@ import pytest
 from tests.broker.calls import numbered_batch
 from tests.broker.tenants import ALL, USER, Tenants, Thing, implied, tenants
 from tests.support.kafka_batches import batch_of
+from tests.support.message_values import decode_request, encode_request
 from warren.broker.dispatch import HANDLERS
 from warren.broker.security.table import HTTP, KAFKA, OWN
-from warren.gateway.api import routes_of
-from warren.gateway.counts import Counts
-from warren.gateway.exchange import Asked, Reply
-from warren.protocol.api import APIS, ApiKey
-from warren.protocol.kafka_codec import Fields, decode_request, encode_request
-from warren.protocol.own_schemas import OwnKey
-from warren.protocol.produce import decode_produce
+from warren.gateway.http.counts import Counts
+from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.route_table import routes_of
+from warren.protocol.api_keys import APIS, ApiKey
+from warren.protocol.kafka.produce import decode_produce
+from warren.protocol.native_schemas import OwnKey
+from warren.protocol.wire_struct import WireStruct, fields_of
 
 DENIED = {29, 30, 31, 53}
 Specimen = Callable[[Tenants], dict[str, Any]]
@@ -53,7 +55,7 @@ def assignment(*topics: str) -> bytes:
 
 
 def joined(world: Tenants) -> dict[str, Any]:
-    """A member that leads a group, and gives out a topic that nobody asked for."""
+    """A member that leads a group, and assigns a topic that no member subscribed to."""
     group, values = world.fresh("g"), {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
     protocols = [{"name": "range", "metadata": subscription("orders")}]
     member = world.ann.call(
@@ -216,9 +218,9 @@ BEFORE_LOGIN = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 def is_denied(answer: Any) -> bool:
     """Whether one of the error codes in an answer of Kafka's tells of a missing right."""
-    if isinstance(answer, Fields):
-        codes = {value for name, value in vars(answer).items() if name.endswith("error_code")}
-        return bool(codes & DENIED) or any(is_denied(value) for value in vars(answer).values())
+    if isinstance(answer, WireStruct):
+        codes = {value for name, value in fields_of(answer).items() if name.endswith("error_code")}
+        return bool(codes & DENIED) or any(is_denied(value) for value in fields_of(answer).values())
     return isinstance(answer, list | tuple) and any(map(is_denied, answer))
 
 
@@ -233,9 +235,7 @@ def needed_by(world: Tenants, key: int, version: int, values: dict[str, Any]) ->
 
 
 def named_topics(request: Any) -> Any:
-    for topic in request.topics:
-        vars(topic)["name"] = topic.topic
-    return request
+    return SimpleNamespace(topics=[SimpleNamespace(name=topic.topic) for topic in request.topics])
 
 
 def walk(
@@ -371,7 +371,7 @@ OWN_SPECIMENS: Mapping[tuple[OwnKey, str], Specimen] = {
     (OwnKey.CHANGE_TRANSACTION, "new"): lambda w: {"handle": transaction(w), "topic": w.fresh("new")},
     (OwnKey.CHANGE_TRANSACTION, "group"): lambda w: {"handle": transaction(w), "group": group_of(w, "stream")},
     (OwnKey.END_TRANSACTION, ""): lambda w: {"handle": transaction(w, w.fresh("id")), "action": "abort"},
-    (OwnKey.END_TRANSACTION, "by id"): lambda w: {"id": "somebody's", "action": "state"},
+    (OwnKey.END_TRANSACTION, "by id"): lambda w: {"id": "theirs", "action": "state"},
     (OwnKey.OPEN_PRODUCER, ""): lambda w: {"handle": next(HANDLES), "producer": w.fresh("p")},
     (OwnKey.NUMBERED_PUT, ""): lambda w: {
         "handle": opened(w, OwnKey.OPEN_PRODUCER, producer=w.fresh("p")),
@@ -473,7 +473,7 @@ def test_a_route_is_refused_without_each_right_that_it_needs(world: Tenants, rou
         world.allow(ALL)
         given, body = HTTP_SPECIMENS[route, case](world)
         row = HTTP[route]
-        asked: Any = Asked(broker=world.broker, peer=world.peer, row=row, path=given, body=body)
+        asked: Any = HttpRequest(broker=world.broker, peer=world.peer, row=row, path=given, body=body)
         things = world.needed(row, 0, 0, asked)
         world.allow([thing for number, thing in enumerate(things) if not leave_out(number)])
         return world.http.ask(method, path.format(**given), body).status, things
@@ -488,7 +488,7 @@ def test_a_route_is_refused_without_each_right_that_it_needs(world: Tenants, rou
 
 
 def test_every_route_has_a_row_and_is_walked() -> None:
-    async def openapi(asked: Asked) -> Reply:
+    async def openapi(asked: HttpRequest) -> Reply:
         raise NotImplementedError
 
     served = {route.name for route in routes_of(openapi, Counts()).routes}

@@ -1,4 +1,4 @@
-"""Connections of users who are gone are closed, and users who do not exist cannot be told from those who do."""
+"""Connections of removed users are closed, and a client cannot find out which users exist."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tests.broker.calls import Caller
 from tests.gateway.running import Http, running_http
 from warren.broker.security import logged_in
 from warren.broker.security.logged_in import LoggedIn
-from warren.broker.security.scram import HASHES, Credential
+from warren.broker.security.scram import HASHES, SCRAM_ITERATIONS, Credential
 from warren.broker.security.users import PLAIN_CHECKED_WITH, KeptPassword, Users
 from warren.broker.settings import BrokerSettings
-from warren.config import SCRAM_ITERATIONS
-from warren.protocol.api import ApiKey
+from warren.protocol.api_keys import ApiKey
 
 PASSWORD = "the password"
 BEFORE = 8192
@@ -53,7 +52,7 @@ def is_closed(caller: Caller) -> bool:
 
 
 @pytest.mark.parametrize("change", [delete, change_password])
-def test_a_user_who_is_gone_or_has_another_password_is_disconnected_and_others_are_not(
+def test_a_removed_user_or_one_with_a_new_password_is_disconnected_and_others_are_not(
     served: Http, change: Callable[[Users], None]
 ) -> None:
     with Caller(served.running) as ann, Caller(served.running) as bob:
@@ -65,7 +64,7 @@ def test_a_user_who_is_gone_or_has_another_password_is_disconnected_and_others_a
         assert bob.call(ApiKey.METADATA, 12, {"topics": []}).topics == []
 
 
-def test_a_connection_over_http_of_a_user_who_is_gone_is_closed(served: Http) -> None:
+def test_an_http_connection_of_a_removed_user_is_closed(served: Http) -> None:
     served.login = "ann", PASSWORD
     connection = served.connection()
     connection.request("GET", "/v1/topics", headers={"Authorization": "Basic YW5uOnRoZSBwYXNzd29yZA=="})
@@ -80,7 +79,7 @@ def test_a_connection_over_http_of_a_user_who_is_gone_is_closed(served: Http) ->
     connection.close()
 
 
-def test_a_new_user_disconnects_nobody(served: Http) -> None:
+def test_a_new_user_disconnects_no_one(served: Http) -> None:
     with Caller(served.running) as ann:
         ann.login("ann", PASSWORD)
         make_another(served.broker.users)
@@ -145,9 +144,9 @@ def test_a_password_that_is_set_now_has_many_iterations_and_one_of_before_keeps_
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
-def test_users_who_do_not_exist_have_iterations_like_those_who_do(tmp_path: Path, mechanism: str) -> None:
+def test_unknown_users_have_iterations_like_known_ones(tmp_path: Path, mechanism: str) -> None:
     users, again = made_before(tmp_path, "a", "b", "c"), Users(str(tmp_path))
-    names = [f"nobody{number}" for number in range(400)]
+    names = [f"unknown{number}" for number in range(400)]
 
     found = {name: users.credential(name, mechanism).iterations for name in names}
 
@@ -157,9 +156,9 @@ def test_users_who_do_not_exist_have_iterations_like_those_who_do(tmp_path: Path
     assert found == {name: again.credential(name, mechanism).iterations for name in names}
 
 
-def test_a_user_more_gives_few_who_do_not_exist_another_number(tmp_path: Path) -> None:
+def test_one_more_user_changes_the_iterations_of_few_unknown_users(tmp_path: Path) -> None:
     users = made_before(tmp_path, *(f"u{number}" for number in range(10)))
-    names = [f"nobody{number}" for number in range(300)]
+    names = [f"unknown{number}" for number in range(300)]
     before = [users.credential(name, "SCRAM-SHA-256").iterations for name in names]
 
     users.create("one more", PASSWORD)
@@ -168,5 +167,5 @@ def test_a_user_more_gives_few_who_do_not_exist_another_number(tmp_path: Path) -
     assert sum(one != other for one, other in zip(before, after, strict=True)) < 60
 
 
-def test_without_users_everybody_has_the_iterations_of_new_ones(tmp_path: Path) -> None:
-    assert Users(str(tmp_path)).credential("nobody", "SCRAM-SHA-256").iterations == SCRAM_ITERATIONS
+def test_without_users_every_name_has_the_iterations_of_new_users(tmp_path: Path) -> None:
+    assert Users(str(tmp_path)).credential("unknown", "SCRAM-SHA-256").iterations == SCRAM_ITERATIONS

@@ -1,4 +1,4 @@
-"""Logins: tries that fail slow down the next ones from their address, and nobody else."""
+"""Logins: failed attempts slow down the next ones from their address, and no others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.gateway.running import running_http
 from tests.support.simulated_clock import SimulatedClock
-from warren.broker.security.logins import Logins, Tries
-from warren.broker.settings import BrokerSettings
-from warren.client.store import connect
-from warren.config import (
-    BROKER_THREADS,
+from warren.broker.broker import BROKER_THREADS
+from warren.broker.security.logins import (
     LOGIN_DELAY_S_MAX,
     LOGIN_DELAY_S_MIN,
     LOGIN_FAILURES_FREE,
@@ -25,7 +22,11 @@ from warren.config import (
     LOGIN_FAILURES_REMEMBERED_MAX,
     LOGIN_THREADS,
     LOGIN_WAIT_S_MAX,
+    Logins,
+    Tries,
 )
+from warren.broker.settings import BrokerSettings
+from warren.client.store import connect
 from warren.errors import LoginFailed, TooManyLogins
 
 PASSWORD = "a long password"
@@ -68,9 +69,7 @@ def test_the_first_failures_cost_nothing_and_the_following_ones_grow(clock: Simu
     assert max(found) <= LOGIN_DELAY_S_MAX
 
 
-def test_tries_that_would_wait_too_long_are_refused_and_make_nobody_wait_longer(
-    clock: SimulatedClock, tries: Tries
-) -> None:
+def test_logins_that_would_wait_too_long_are_refused_and_delay_no_other(clock: SimulatedClock, tries: Tries) -> None:
     fail(tries, HERE, "ann", 50)
     taken = round(LOGIN_WAIT_S_MAX / LOGIN_DELAY_S_MAX) + 1
     assert waits(tries, HERE, "ann", taken) == [LOGIN_DELAY_S_MAX * each for each in range(taken)]
@@ -83,7 +82,7 @@ def test_tries_that_would_wait_too_long_are_refused_and_make_nobody_wait_longer(
     assert tries.wait_s(HERE, "ann") == LOGIN_WAIT_S_MAX
 
 
-def test_nobody_is_slowed_down_by_failures_at_other_addresses(tries: Tries) -> None:
+def test_failures_at_other_addresses_slow_no_login_down(tries: Tries) -> None:
     fail(tries, HERE, "ann", 1000)
 
     assert waits(tries, THERE, "ann", 3) == [0, 0, 0]
@@ -96,7 +95,7 @@ def test_failures_of_one_user_do_not_slow_down_another_at_the_same_address(tries
     assert waits(tries, HERE, "bob", 3) == [0, 0, 0]
 
 
-def test_an_address_that_tries_many_users_waits_for_all_but_those_who_logged_in_from_there(tries: Tries) -> None:
+def test_an_address_that_tries_many_users_waits_except_for_users_who_logged_in_from_there(tries: Tries) -> None:
     tries.succeeded(HERE, "carol")
     for number in range(2 * LOGIN_FAILURES_FREE_IN_ALL):
         tries.failed(HERE, f"user-{number}")
@@ -120,7 +119,7 @@ def test_failures_are_forgotten_with_time(clock: SimulatedClock, tries: Tries) -
     assert waits(tries, HERE, "ann", 3) == [0, 0, 0]
 
 
-def test_what_is_remembered_is_bounded_and_the_oldest_goes_first(tries: Tries) -> None:
+def test_the_memory_of_failures_is_limited_and_the_oldest_is_evicted(tries: Tries) -> None:
     fail(tries, HERE, "ann", 50)
     for number in range(LOGIN_FAILURES_REMEMBERED_MAX):
         tries.failed(f"10.1.{number >> 8}.{number & 255}", "bob")
@@ -177,7 +176,7 @@ def test_wrong_passwords_over_kafkas_protocol_are_refused_unlooked_at_and_other_
 ) -> None:
     for name, value in (("LOGIN_DELAY_S_MIN", 100.0), ("LOGIN_DELAY_S_MAX", 100.0), ("LOGIN_FAILURES_HALVED_S", 1e30)):
         monkeypatch.setattr(f"warren.broker.security.logins.{name}", value)
-    monkeypatch.setattr("warren.broker.security.sasl.AUTHENTICATION_ANSWER_S", 0.0)
+    monkeypatch.setattr("warren.broker.kafka.sasl.AUTHENTICATION_ANSWER_S", 0.0)
     with running_broker(tmp_path / "data", settings=BrokerSettings(sasl=True)) as running:
         for user in ("ann", "bob"):
             running.broker.users.create(user, PASSWORD)
@@ -209,7 +208,7 @@ def test_over_http_too_many_wrong_passwords_are_answered_with_429(
 ) -> None:
     for name, value in (("LOGIN_DELAY_S_MIN", 100.0), ("LOGIN_DELAY_S_MAX", 100.0), ("LOGIN_FAILURES_HALVED_S", 1e30)):
         monkeypatch.setattr(f"warren.broker.security.logins.{name}", value)
-    monkeypatch.setattr("warren.gateway.access.AUTHENTICATION_ANSWER_S", 0.0)
+    monkeypatch.setattr("warren.gateway.http.auth.AUTHENTICATION_ANSWER_S", 0.0)
     with running_http(tmp_path / "data", settings=BrokerSettings(sasl=True)) as served:
         served.broker.users.create("ann", PASSWORD)
         served.login = ("ann", "a wrong password")

@@ -19,12 +19,12 @@ from tests.broker.process import run_warren
 from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.broker.test_security_names import errors_of, requests_for
 from tests.broker.watched import watched_broker
-from warren.broker.kafka_errors import Code
-from warren.broker.security.rights import Kind, Operation, Pattern, Permission, Right, RightsFile
+from warren.broker.security.rights import Operation, Pattern, Permission, ResourceKind, Right, RightsFile
 from warren.broker.security.tls import tls_context
+from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.errors import LoginFailed, WarrenError
-from warren.protocol.api import ApiKey
+from warren.protocol.api_keys import ApiKey
 
 trustme = pytest.importorskip("trustme")
 
@@ -47,7 +47,7 @@ def log_in(caller: Caller, user: str, password: str) -> int:
 # --- One topic among several ---
 
 
-def right(kind: Kind, name: str) -> Right:
+def right(kind: ResourceKind, name: str) -> Right:
     """That ann may do everything to this."""
     return Right(kind, name, Pattern.LITERAL, "User:ann", "*", Operation.ALL, Permission.ALLOW)
 
@@ -60,13 +60,15 @@ def ann(tmp_path: Path) -> Iterator[tuple[RunningBroker, Caller]]:
         running.broker.users.create("ann", PASSWORD)
         for topic in ("mine", "others"):
             running.broker.store.topic(topic)
-        RightsFile(str(tmp_path / "data")).add([right(Kind.TOPIC, "mine"), right(Kind.GROUP, "billing")])
+        RightsFile(str(tmp_path / "data")).add(
+            [right(ResourceKind.TOPIC, "mine"), right(ResourceKind.GROUP, "billing")]
+        )
         with Caller(running) as caller:
             assert log_in(caller, "ann", PASSWORD) == Code.NONE
             yield running, caller
 
 
-def test_of_several_topics_in_one_request_only_the_one_without_the_right_is_refused(
+def test_only_the_topic_without_the_right_is_refused_in_a_request_of_several(
     ann: tuple[RunningBroker, Caller],
 ) -> None:
     broker, caller = ann
@@ -91,7 +93,7 @@ def certificate(authority: Any, path: Path, **options: Any) -> str:
     return str(path)
 
 
-def test_an_expired_certificate_of_the_broker_is_refused_by_who_checks_it(tmp_path: Path) -> None:
+def test_a_client_that_checks_refuses_an_expired_certificate(tmp_path: Path) -> None:
     authority = trustme.CA()
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
@@ -135,7 +137,7 @@ def test_no_password_stands_in_the_log_or_in_a_file_whatever_was_tried_with_it(t
         for password in (PASSWORD, WRONG):
             with suppress(LoginFailed):
                 warren.connect(f"{HOST}:{broker.port}", user="ann", password=password, timeout=PATIENCE_S).close()
-        for user, password in (("ann", WRONG), (PASSWORD, "ann"), ("nobody", PASSWORD)):
+        for user, password in (("ann", WRONG), (PASSWORD, "ann"), ("unknown", PASSWORD)):
             with Caller(place) as caller:
                 assert log_in(caller, user, password) != Code.NONE
         # Passwords where something else should be: in a mechanism, in a token that is none, in the place of a request.

@@ -1,4 +1,4 @@
-"""Rights: what nobody was allowed is refused, and one topic among several is refused alone."""
+"""Rights: a request without a right is refused, and one topic among several is refused alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.process import run_warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from warren.broker.peer import Peer
+from warren.broker.security.peer import Peer
 from warren.broker.security.rights import (
     CLUSTER_NAME,
-    Kind,
     Operation,
     Pattern,
     Permission,
+    ResourceKind,
     Right,
     Rights,
     RightsFile,
@@ -57,7 +57,7 @@ def never(_: Rights) -> None:
 
 
 def right(
-    kind: Kind = Kind.TOPIC,
+    kind: ResourceKind = ResourceKind.TOPIC,
     name: str = "orders",
     pattern: Pattern = Pattern.LITERAL,
     user: str = "ann",
@@ -68,7 +68,7 @@ def right(
     return Right(kind, name, pattern, f"User:{user}", host, operation, permission)
 
 
-def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: Kind, name: str) -> bool:
+def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: ResourceKind, name: str) -> bool:
     file = RightsFile(str(tmp_path))
     file.add(rights)
     return Rights(file, frozenset({"root"}), lambda: 1.0, never).may(ANN, operation, kind, name)
@@ -84,7 +84,7 @@ def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: Kind, n
         ([right(name="*")], True),
         ([right(name="ord")], False),
         ([right(name="ord", pattern=Pattern.PREFIXED)], True),
-        ([right(kind=Kind.GROUP)], False),
+        ([right(kind=ResourceKind.GROUP)], False),
         ([right(operation=Operation.WRITE)], False),
         ([right(operation=Operation.ALL)], True),
         ([right(host="10.0.0.1")], True),
@@ -94,8 +94,8 @@ def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: Kind, n
         ([right(), right(permission=Permission.DENY, operation=Operation.ALL)], False),
     ],
 )
-def test_a_right_is_for_somebody_to_something(tmp_path: Path, given: list[Right], is_allowed: bool) -> None:
-    assert may(tmp_path, given, Operation.READ, Kind.TOPIC, "orders") is is_allowed
+def test_a_right_has_a_user_an_operation_and_a_resource(tmp_path: Path, given: list[Right], is_allowed: bool) -> None:
+    assert may(tmp_path, given, Operation.READ, ResourceKind.TOPIC, "orders") is is_allowed
 
 
 def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(t
     names, users = ["a", "ab", "abc", "b", "*"], ["ann", "bob", "*"]
     given = [
         right(
-            random.choice([Kind.TOPIC, Kind.GROUP]),
+            random.choice([ResourceKind.TOPIC, ResourceKind.GROUP]),
             random.choice(names),
             random.choice([Pattern.LITERAL, Pattern.PREFIXED]),
             random.choice(users),
@@ -120,7 +120,7 @@ def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(t
         file.remove(lambda right: True)
         file.add(given[:size])
         rights = Rights(file, frozenset(), lambda: 1.0, never)
-        for kind in (Kind.TOPIC, Kind.GROUP):
+        for kind in (ResourceKind.TOPIC, ResourceKind.GROUP):
             for name in ("a", "ab", "abcd", "b", "c"):
                 about = [each for each in given[:size] if each.is_for(ANN) and each.is_about(kind, name)]
                 about = [each for each in about if each.operation is Operation.READ]
@@ -128,10 +128,10 @@ def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(t
                 assert rights.may(ANN, Operation.READ, kind, name) is wanted
 
 
-def test_who_may_read_may_describe_and_not_the_other_way_round(tmp_path: Path) -> None:
-    assert may(tmp_path / "a", [right()], Operation.DESCRIBE, Kind.TOPIC, "orders")
+def test_read_implies_describe_and_not_the_reverse(tmp_path: Path) -> None:
+    assert may(tmp_path / "a", [right()], Operation.DESCRIBE, ResourceKind.TOPIC, "orders")
     describe = right(operation=Operation.DESCRIBE)
-    assert not may(tmp_path / "b", [describe], Operation.READ, Kind.TOPIC, "orders")
+    assert not may(tmp_path / "b", [describe], Operation.READ, ResourceKind.TOPIC, "orders")
 
 
 @pytest.fixture(autouse=True)
@@ -143,13 +143,13 @@ def folders(tmp_path: Path) -> None:
 def test_super_users_may_do_everything(tmp_path: Path) -> None:
     rights = Rights(RightsFile(str(tmp_path)), frozenset({"root"}), lambda: 1.0, never)
 
-    assert rights.may(Peer("h", 1, user="root"), Operation.ALTER, Kind.CLUSTER, CLUSTER_NAME)
+    assert rights.may(Peer("h", 1, user="root"), Operation.ALTER, ResourceKind.CLUSTER, CLUSTER_NAME)
 
 
 def test_a_change_by_another_process_is_read_by_a_thread_and_old_rights_hold_until_then(tmp_path: Path) -> None:
     now, begun, threads = [1.0], list[Rights](), list[str]()
 
-    async def in_thread(work: Any, *arguments: Any) -> Any:
+    async def in_thread(work: Any, *arguments: Any, **named: Any) -> Any:
         threads.append("asked")
         return await asyncio.to_thread(work, *arguments)
 
@@ -157,7 +157,7 @@ def test_a_change_by_another_process_is_read_by_a_thread_and_old_rights_hold_unt
         rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: now[0], begun.append)
 
         def may() -> bool:
-            return rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+            return rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
 
         found = [may()]
         RightsFile(str(tmp_path)).add([right()])
@@ -175,15 +175,15 @@ def test_a_change_by_another_process_is_read_by_a_thread_and_old_rights_hold_unt
 def test_a_file_that_cannot_be_read_any_more_allows_nothing(tmp_path: Path) -> None:
     RightsFile(str(tmp_path)).add([right()])
 
-    async def in_thread(work: Any, *arguments: Any) -> Any:
+    async def in_thread(work: Any, *arguments: Any, **named: Any) -> Any:
         return work(*arguments)
 
     async def broken() -> list[bool]:
         rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0, never)
-        before = rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+        before = rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
         (tmp_path / "rights.json").write_text('{"rights": [{"kind": "moon"}]}')
         await rights.refresh(in_thread)
-        return [before, rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")]
+        return [before, rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")]
 
     assert asyncio.run(broken()) == [True, False]
 
@@ -193,26 +193,26 @@ def test_a_file_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
     rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0, never)
 
     with pytest.raises(CorruptSettings):
-        rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
-    assert not rights.may(ANN, Operation.READ, Kind.TOPIC, "orders")
+        rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
+    assert not rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        right(kind=Kind.ANY),
+        right(kind=ResourceKind.ANY),
         right(pattern=Pattern.MATCH),
         right(operation=Operation.ANY),
         right(permission=Permission.ANY),
         right(name=""),
         right(name="a\nb"),
-        right(kind=Kind.CLUSTER),
+        right(kind=ResourceKind.CLUSTER),
         right()._replace(principal="ann"),
         right()._replace(principal="User:"),
         right(host=""),
     ],
 )
-def test_what_cannot_be_a_right_is_refused(tmp_path: Path, wrong: Right) -> None:
+def test_a_malformed_right_is_refused(tmp_path: Path, wrong: Right) -> None:
     with pytest.raises(BadInput):
         RightsFile(str(tmp_path)).add([wrong])
 
@@ -419,7 +419,7 @@ def test_without_rights_in_the_configuration_there_is_nothing_to_ask(tmp_path: P
         client.close()
 
 
-def test_who_may_not_look_at_rights_does_not_see_them(broker: RunningBroker) -> None:
+def test_a_user_who_may_not_describe_the_cluster_does_not_see_rights(broker: RunningBroker) -> None:
     client = kafka.KafkaAdminClient(
         bootstrap_servers=broker.address,
         security_protocol="SASL_PLAINTEXT",

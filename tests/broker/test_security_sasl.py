@@ -18,15 +18,15 @@ import pytest
 import warren
 from tests.broker.process import run_warren
 from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
-from warren.broker.kafka_errors import Code
-from warren.broker.security.sasl import TRANSITIONS, Event, SaslSession, State
+from tests.support.message_values import encode_request
+from warren.broker.security.sasl_session import TRANSITIONS, LoginEvent, LoginState, SaslSession
 from warren.broker.security.scram import HASHES, Exchange, parse_first
 from warren.broker.security.users import Users
+from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.errors import AuthenticationFailed, BadInput, BadName, NoSuchUser, UserExists
-from warren.protocol.api import ApiKey
-from warren.protocol.codec import INT32
-from warren.protocol.kafka_codec import encode_request
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.primitives import INT32
 
 aiokafka = pytest.importorskip("aiokafka")
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -107,19 +107,19 @@ def test_the_right_password_lets_aiokafka_in(broker: RunningBroker, mechanism: s
     assert stored.offset == 0
 
 
-@pytest.mark.parametrize(("mechanism", "user"), [*product(MECHANISMS, ["ann", "nobody"])])
+@pytest.mark.parametrize(("mechanism", "user"), [*product(MECHANISMS, ["ann", "unknown"])])
 def test_a_wrong_password_keeps_confluent_kafka_out_and_the_log_does_not_tell_it(
     broker: RunningBroker, mechanism: str, user: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    told: list[Any] = []
-    wrong = client(broker, mechanism, user, "not the password", told.append)
+    errors: list[Any] = []
+    wrong = client(broker, mechanism, user, "not the password", errors.append)
 
     deadline = monotonic() + PATIENCE_S
-    while not told and monotonic() < deadline:
+    while not errors and monotonic() < deadline:
         wrong.poll(0.05)
 
-    assert told[0].code() == confluent_kafka.KafkaError._AUTHENTICATION
+    assert errors[0].code() == confluent_kafka.KafkaError._AUTHENTICATION
     assert {connection.peer.user for connection in broker.broker.connections} <= {"ANONYMOUS"}
     assert "authentication failed" in caplog.text
     assert "not the password" not in caplog.text
@@ -196,7 +196,7 @@ def test_a_step_that_cannot_be_is_answered_and_proves_nothing(
     assert raw.ask(ApiKey.METADATA, METADATA_VERSION, topics=None) == b""
 
 
-def test_who_has_shown_who_they_are_is_answered_until_they_fail_to_show_it_again(raw: RawClient) -> None:
+def test_an_authenticated_client_is_answered_until_it_fails_to_reauthenticate(raw: RawClient) -> None:
     raw.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
     raw.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=b"\0ann\0" + PASSWORD.encode())
     known = raw.ask(ApiKey.METADATA, METADATA_VERSION, topics=None)
@@ -207,7 +207,7 @@ def test_who_has_shown_who_they_are_is_answered_until_they_fail_to_show_it_again
 
 
 def test_a_wrong_password_and_a_missing_user_get_the_same_answer(raw: RawClient) -> None:
-    answers = {failure(raw, "PLAIN", b"\0%s\0wrong password" % user) for user in (b"ann", b"nobody")}
+    answers = {failure(raw, "PLAIN", b"\0%s\0wrong password" % user) for user in (b"ann", b"unknown")}
 
     assert len(answers) == 1
     assert answers.pop()[:2] == (58).to_bytes(2, "big")
@@ -220,10 +220,10 @@ def test_tries_are_limited(raw: RawClient) -> None:
     assert failure(raw, "PLAIN", b"\0ann\0" + PASSWORD.encode()) == b""
 
 
-def test_who_takes_too_long_to_show_who_they_are_is_cut_off(
+def test_a_client_that_takes_too_long_to_authenticate_is_disconnected(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.broker.connection.AUTHENTICATION_S_MAX", 0.1)
+    monkeypatch.setattr("warren.broker.net.connection.AUTHENTICATION_S_MAX", 0.1)
 
     with socket.create_connection((HOST, broker.broker.advertised[1]), PATIENCE_S) as slow:
         slow.sendall(b"\0")
@@ -235,7 +235,7 @@ def test_who_takes_too_long_to_show_who_they_are_is_cut_off(
     assert received == b""
 
 
-def test_a_large_request_of_somebody_unknown_ends_the_connection(raw: RawClient) -> None:
+def test_a_large_request_of_an_unauthenticated_client_ends_the_connection(raw: RawClient) -> None:
     assert raw.ask(ApiKey.SASL_AUTHENTICATE, 0, auth_bytes=bytes(100_000)) == b""
 
 
@@ -243,7 +243,7 @@ def test_a_large_request_of_somebody_unknown_ends_the_connection(raw: RawClient)
     "token",
     [b"", b"\xff", b"\0", b"ann\0bob\0" + PASSWORD.encode(), b"\0ann\0" + PASSWORD.encode() + b"\0"],
 )
-def test_a_token_of_plain_that_is_none_is_refused(raw: RawClient, token: bytes) -> None:
+def test_a_malformed_plain_token_is_refused(raw: RawClient, token: bytes) -> None:
     assert failure(raw, "PLAIN", token)[:2] == (58).to_bytes(2, "big")
 
 
@@ -260,7 +260,7 @@ def test_a_token_of_plain_that_is_none_is_refused(raw: RawClient, token: bytes) 
         b"n,,m=x,n=ann,r=1",
     ],
 )
-def test_a_first_message_of_scram_that_is_none_is_refused(token: bytes) -> None:
+def test_a_malformed_first_message_of_scram_is_refused(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed):
         parse_first(token)
 
@@ -276,8 +276,8 @@ def test_a_proof_that_proves_nothing_is_refused(tmp_path: Path, final: bytes) ->
         exchange.final(final)
 
 
-@pytest.mark.parametrize(("state", "event"), [*product(State, Event)])
-def test_every_pair_of_state_and_event_is_a_step_or_a_bug(tmp_path: Path, state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), [*product(LoginState, LoginEvent)])
+def test_every_pair_of_state_and_event_is_a_step_or_a_bug(tmp_path: Path, state: LoginState, event: LoginEvent) -> None:
     session = SaslSession(Users(str(tmp_path)))
     session.state = state
 
@@ -288,11 +288,11 @@ def test_every_pair_of_state_and_event_is_a_step_or_a_bug(tmp_path: Path, state:
             session.happened(event)
 
     assert session.state is TRANSITIONS.get((state, event), state)
-    assert session.may_ask(ApiKey.PRODUCE) == (session.state is State.KNOWN)
+    assert session.may_ask(ApiKey.PRODUCE) == (session.state is LoginState.KNOWN)
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
-def test_somebody_who_is_not_there_has_always_the_same_salt(tmp_path: Path, mechanism: str) -> None:
+def test_an_unknown_user_always_has_the_same_salt(tmp_path: Path, mechanism: str) -> None:
     Users(str(tmp_path)).create("ann", PASSWORD)
     before, after = Users(str(tmp_path)), Users(str(tmp_path))
 
@@ -356,7 +356,7 @@ def test_the_command_makes_lists_and_deletes_users_and_shows_no_password(tmp_pat
     assert users.proven("ann", PASSWORD)
 
 
-def test_the_first_user_makes_the_store_and_json_says_who_may_connect(tmp_path: Path) -> None:
+def test_the_first_user_creates_the_store_and_json_lists_the_users(tmp_path: Path) -> None:
     made = run_warren("user", "create", "ann", "--store", "data", "--json", folder=tmp_path, given=f"{PASSWORD}\n")
     deleted = run_warren("user", "delete", "ann", "--store", "data", "--json", folder=tmp_path)
     listed = run_warren("user", "list", "--store", "data", folder=tmp_path)

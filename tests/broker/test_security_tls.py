@@ -1,4 +1,4 @@
-"""TLS: clients that trust the broker's certificate are served, and nobody else."""
+"""TLS: only clients that trust the broker's certificate are served."""
 
 from __future__ import annotations
 

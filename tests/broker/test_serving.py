@@ -15,9 +15,9 @@ import pytest
 import warren
 from tests.broker.process import PATIENCE_S, run_warren, served_store
 from tests.broker.running import running_broker
+from tests.support.message_values import encode_request
 from tests.tidy.source import SOURCE
-from warren.protocol.api import ApiKey
-from warren.protocol.kafka_codec import encode_request
+from warren.protocol.api_keys import ApiKey
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")
@@ -26,7 +26,7 @@ FETCH_VERSION = 4
 LARGE = 32 << 20
 
 
-def test_what_was_acknowledged_is_there_after_a_kill_and_a_start_without_a_hand(tmp_path: Path) -> None:
+def test_acknowledged_messages_are_there_after_a_kill_and_a_restart(tmp_path: Path) -> None:
     acknowledged: list[int] = []
     with served_store(tmp_path / "data") as broker:
         out = confluent_kafka.Producer(
@@ -112,10 +112,10 @@ def test_a_client_that_does_not_read_keeps_it_no_longer_than_the_limit(large_sto
     (large_store.parent / "warren.toml").write_text("[limits]\nstop_s_max = 0.2\n")
     with served_store(large_store) as broker, unread_answer(broker.address):
         code = broker.end(signal.SIGTERM)
-        told = [line["message"] for line in broker.log()]
+        lines = [line["message"] for line in broker.log()]
 
     assert code == 0
-    assert told == ["SIGTERM: stopping", "1 connections were not answered in time", "stopped"]
+    assert lines == ["SIGTERM: stopping", "1 connections were not answered in time", "stopped"]
 
 
 def test_a_second_signal_ends_it_at_once(large_store: Path) -> None:
@@ -141,11 +141,11 @@ def test_no_more_connections_than_the_limit_are_taken_and_the_others_go_on(tmp_p
             first.sendall(asked_versions(2))
             goes_on = first.recv(4)
         broker.end(signal.SIGTERM)
-        told = [line["message"] for line in broker.log()]
+        lines = [line["message"] for line in broker.log()]
 
     assert refused
     assert goes_on
-    assert [line for line in told if "refused: 1 are open" in line]
+    assert [line for line in lines if "refused: 1 are open" in line]
 
 
 def asked_versions(correlation_id: int) -> bytes:
@@ -162,7 +162,7 @@ def nothing_came(client: socket.socket) -> bool:
         return True
 
 
-def test_a_second_broker_of_a_store_says_who_serves_it(tmp_path: Path) -> None:
+def test_a_second_broker_of_a_store_names_the_first(tmp_path: Path) -> None:
     with served_store(tmp_path / "data") as broker:
         done = run_warren("serve", "data", "--port", "0", folder=tmp_path)
 
@@ -170,7 +170,7 @@ def test_a_second_broker_of_a_store_says_who_serves_it(tmp_path: Path) -> None:
     assert done.stderr == f"{tmp_path / 'data'} is served by another broker: process {broker.process.pid}\n"
 
 
-def test_a_broker_that_answers_is_told_from_one_that_does_not(tmp_path: Path) -> None:
+def test_ping_distinguishes_a_live_broker_from_a_dead_one(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker:
         there = run_warren("ping", broker.address, "--json", folder=tmp_path)
     gone = run_warren("ping", broker.address, folder=tmp_path)
@@ -225,7 +225,7 @@ def test_a_missing_package_of_the_broker_is_one_sentence(tmp_path: Path) -> None
     assert done.stderr.count("\n") == 1
 
 
-def test_other_machines_are_not_served_without_authentication_unless_it_is_said(tmp_path: Path) -> None:
+def test_other_machines_are_not_served_without_authentication_unless_allowed(tmp_path: Path) -> None:
     done = run_warren("serve", "data", "--host", "0.0.0.0", folder=tmp_path)
 
     assert done.returncode == 2
@@ -233,7 +233,7 @@ def test_other_machines_are_not_served_without_authentication_unless_it_is_said(
     assert done.stderr.count("\n") == 1
 
 
-def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
+def test_clients_get_the_advertised_address(tmp_path: Path) -> None:
     with served_store(tmp_path / "data", "--advertise", "broker.example:19092") as broker:
         client = admin.AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.configuration import read_configuration
+from warren.broker.settings import BrokerSettings
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")
@@ -44,7 +45,7 @@ def altered(client: Any, kind: str, name: str, *changes: tuple[str, str | None, 
     client.incremental_alter_configs([resource], **options)[resource].result(PATIENCE_S)
 
 
-def test_a_topic_shows_its_settings_and_where_they_come_from(broker: RunningBroker, client: Any) -> None:
+def test_a_topic_shows_its_settings_and_their_sources(broker: RunningBroker, client: Any) -> None:
     broker.broker.store.topic("orders").configure(retention_bytes=1 << 30)
 
     found = described(client, "topic", "orders")
@@ -55,6 +56,23 @@ def test_a_topic_shows_its_settings_and_where_they_come_from(broker: RunningBrok
     assert found["retention.ms"].source == admin.ConfigSource.DEFAULT_CONFIG.value
     assert found["cleanup.policy"].is_read_only
     assert not found["retention.ms"].is_read_only
+
+
+@pytest.mark.parametrize(("default", "source"), [("none", "DEFAULT_CONFIG"), ("plain", "STATIC_BROKER_CONFIG")])
+def test_a_topic_without_deliver_at_shows_the_brokers_default(tmp_path: Path, default: str, source: str) -> None:
+    with running_broker(tmp_path / "data", settings=BrokerSettings(deliver_at=default)) as running:
+        topic = running.broker.store.topic("orders")
+        client = admin.AdminClient({"bootstrap.servers": running.address, "log_level": 0})
+
+        shown = described(client, "topic", "orders")["warren.deliver.at"]
+        altered(client, "topic", "orders", ("warren.deliver.at", "all", "SET"))
+        changed = described(client, "topic", "orders")["warren.deliver.at"]
+        altered(client, "topic", "orders", ("warren.deliver.at", None, "DELETE"))
+        again = described(client, "topic", "orders")["warren.deliver.at"]
+
+        assert (shown.value, shown.source) == (default, admin.ConfigSource[source].value)
+        assert (changed.value, changed.source) == ("all", admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+        assert (again.value, topic.settings.deliver_at) == (default, None)
 
 
 def test_a_change_takes_effect_without_a_restart(broker: RunningBroker, client: Any) -> None:
@@ -87,7 +105,7 @@ def test_a_change_that_is_only_tried_changes_nothing(broker: RunningBroker, clie
         (("cleanup.policy", "compact", "APPEND"), "INVALID_REQUEST"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_bad_settings_are_refused_and_change_nothing(
     broker: RunningBroker, client: Any, change: tuple[str, str, str], code: str
 ) -> None:
     before = broker.broker.store.topic("orders").settings
@@ -107,7 +125,7 @@ def test_a_topic_that_is_not_there_has_no_settings(client: Any) -> None:
     assert caught.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_the_broker_shows_what_it_was_told_and_does_not_change(client: Any) -> None:
+def test_the_broker_shows_its_configuration_and_does_not_change_it(client: Any) -> None:
     found = described(client, "broker", "0")
 
     assert found["warren.limits.connections_max"].value == "77"

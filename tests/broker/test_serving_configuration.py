@@ -13,23 +13,23 @@ import pytest
 from tests.tidy.documents import rows
 from tests.tidy.source import ROOT
 from warren.broker.configuration import KEYS, parse_address, read_configuration, variable_of
-from warren.broker.limits import Limits
-from warren.broker.logs import JsonLines, TextLines
-from warren.broker.places import is_loopback
+from warren.broker.net.logs import JsonLines, TextLines
+from warren.broker.net.places import is_loopback
+from warren.broker.settings import BrokerLimits
 from warren.errors import BadConfiguration, BadInput
 
 
-def told(tmp_path: Path, text: str, **variables: str) -> Any:
+def configured(tmp_path: Path, text: str, **variables: str) -> Any:
     path = tmp_path / "warren.toml"
     path.write_text(text)
     return read_configuration(str(path), variables, {})
 
 
-def test_nothing_told_is_the_defaults() -> None:
+def test_an_empty_configuration_is_the_defaults() -> None:
     configuration = read_configuration(None, {}, {})
 
     assert (configuration["broker.host"], configuration["broker.port"]) == ("127.0.0.1", 9092)
-    assert configuration.limits() == Limits()
+    assert configuration.limits() == BrokerLimits()
     assert configuration.section("topics") == {}
     assert set(configuration.sources.values()) == {"default"}
 
@@ -50,31 +50,46 @@ def test_a_flag_wins_over_the_environment_and_the_environment_over_the_file(tmp_
 @pytest.mark.parametrize(
     ("text", "variables", "sentence"),
     [
-        ("[broker]\nprot = 1", {}, "there is no key broker.prot; did you mean broker.port?"),
-        ("[brokers]\nport = 1", {}, "there is no section brokers; did you mean broker?"),
+        ("[broker]\nprot = 1", {}, "there is no key 'broker.prot'; did you mean 'broker.port'?"),
+        ("[brokers]\nport = 1", {}, "there is no section 'brokers'; did you mean 'broker'?"),
         ("port = 1", {}, "port stands in no section"),
         ("[broker", {}, "not TOML"),
-        ("", {"WARREN_LIMITS_CONECTIONS_MAX": "1"}, "did you mean WARREN_LIMITS_CONNECTIONS_MAX?"),
+        ("", {"WARREN_LIMITS_CONECTIONS_MAX": "1"}, "did you mean 'WARREN_LIMITS_CONNECTIONS_MAX'?"),
         ("[broker]\nport = 70000", {}, "broker.port: expected a whole number from 0 to 65535, not 70000"),
         ("[broker]\nport = true", {}, "broker.port: expected a whole number"),
         ("", {"WARREN_BROKER_PORT": "many"}, "broker.port: expected a whole number"),
         ("[broker]\ninsecure = 1", {}, "broker.insecure: expected true or false"),
         ("[broker]\nhost = 1", {}, "broker.host: expected text"),
         ('[broker]\nadvertise = "host"', {}, "broker.advertise: expected host:port"),
-        ('[broker]\nlog_format = "xml"', {}, "broker.log_format: expected text or json"),
+        ('[broker]\nlog_format = "xml"', {}, "broker.log_format: expected one of text, json, not 'xml'"),
         ("[limits]\nstop_s_max = -1", {}, "limits.stop_s_max: expected seconds"),
+        ("[limits]\nfetch_size_max = 0x" + "f" * 5000, {}, "limits.fetch_size_max: expected a whole number"),
+        ("[limits]\nfetch_size_max = " + "9" * 5000, {}, "not TOML"),
+        ('[limits]\nconnections_max_of_address = ["10.0.0.7"]', {}, "expected an address and a count, as in 10.0.0.7="),
+        ("[quotas]\nrequest_rate = 0", {}, "quotas.request_rate: expected a number above 0, at most"),
+        ('[broker]\nadvertise = "host:0"', {}, "broker.advertise: expected host:port, not 'host:0'"),
+        ("[security]\nmechanisms = []", {}, "security.mechanisms: expected some of PLAIN, SCRAM-SHA-256"),
         ("[limits]\nstop_s_max = true", {}, "limits.stop_s_max: expected seconds"),
-        ('[security]\nmechanisms = ["GSSAPI"]', {}, "security.mechanisms: expected some of PLAIN"),
+        (
+            '[security]\nmechanisms = ["GSSAPI"]',
+            {},
+            "security.mechanisms: expected one of PLAIN, SCRAM",
+        ),
         ("[security]\nsuper_users = 1", {}, "security.super_users: expected a list of text"),
-        ('[topics]\ndurability = "never"', {}, "topics.durability: durability 'never'"),
-        ("[topics]\npartitions = 0", {}, "topics.partitions: expected a whole number"),
+        ('[topics]\ndurability = "never"', {}, "topics.durability: expected commit, os, or an interval"),
+        ("[topics]\npartitions = 0", {}, "topics.partitions: expected a whole number from 1 to 1000, not 0"),
+        (
+            '[topics]\nblock_size = "big"',
+            {},
+            "topics.block_size: expected a size from 4096 to 536870912 bytes",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_and_named(
+def test_a_bad_setting_is_refused_and_named(
     tmp_path: Path, text: str, variables: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(BadConfiguration, match=re.escape(sentence)) as caught:
-        told(tmp_path, text, **variables)
+        configured(tmp_path, text, **variables)
 
     assert isinstance(caught.value, BadInput)
 
@@ -91,9 +106,27 @@ def test_other_variables_of_warren_are_left_alone() -> None:
 
 
 def test_defaults_of_topics_reach_the_store(tmp_path: Path) -> None:
-    configuration = told(tmp_path, '[topics]\npartitions = 3\ndurability = "os"\nretention_age_s = 60\n')
+    configuration = configured(tmp_path, '[topics]\npartitions = 3\ndurability = "os"\nretention_age_s = 60\n')
 
     assert configuration.section("topics") == {"partitions": 3, "durability": "os", "retention_age_s": 60.0}
+
+
+def test_sizes_and_times_of_topics_may_have_units(tmp_path: Path) -> None:
+    configuration = configured(
+        tmp_path, '[topics]\nretention_age_s = "7d"\nblock_size = "1MiB"\n', WARREN_TOPICS_RETENTION_BYTES="10GiB"
+    )
+
+    assert configuration.section("topics") == {
+        "block_size": 1 << 20,
+        "retention_age_s": 604_800.0,
+        "retention_bytes": 10 << 30,
+    }
+
+
+def test_the_life_of_a_transactional_id_may_have_units(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, '[broker]\ntransactional_id_s = "1h30m"\n')
+
+    assert configuration.section("broker")["transactional_id_s"] == 5400.0
 
 
 @pytest.mark.parametrize(
@@ -117,7 +150,9 @@ def test_the_document_names_every_key_and_its_default() -> None:
 
     found = rows(document, "Every key", "key", "variable", "default", "what it is")
 
-    assert found == [[key, variable_of(key), shown(each.default), each.what.strip("`")] for key, each in KEYS.items()]
+    assert found == [
+        [key, variable_of(key), shown(each.default), each.description.strip("`")] for key, each in KEYS.items()
+    ]
 
 
 def shown(default: Any) -> str:

@@ -1,4 +1,4 @@
-"""Topics that another process deletes: whoever waits for them is told, and the broker goes on."""
+"""Topics that another process deletes: waiting requests get an error, and the broker continues."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.broker.watched import watched_broker
 from tests.support.kafka_batches import batch_of
-from tests.unit.patience import until
-from warren.broker.kafka_errors import Code
-from warren.broker.topics import SWEPT_FROM
+from tests.support.patience import until
+from warren.broker.services.kafka_errors import Code
+from warren.broker.services.topics import SWEPT_FROM
 from warren.errors import NoSuchTopic
-from warren.protocol.api import ApiKey
+from warren.protocol.api_keys import ApiKey
 from warren.queue.topic import Topic
 
 FETCH_VERSION = 11
@@ -36,24 +36,24 @@ def fetch_error(caller: Caller, topic: str, number: int) -> int:
     return found
 
 
-def test_who_waits_for_a_topic_that_is_deleted_is_told_and_others_are_served(tmp_path: Path) -> None:
+def test_a_wait_for_a_deleted_topic_ends_with_an_error_and_others_are_served(tmp_path: Path) -> None:
     with watched_broker(tmp_path / "data") as broker, ThreadPoolExecutor(1) as pool:
         place = "127.0.0.1", broker.port
         with Caller(place) as waiting, Caller(place) as other:
             other.produce("orders", batch_of([(None, b"1", [])]))
-            told = pool.submit(fetch_error, waiting, "orders", 1)
-            # Only what is looked at is missed: by now somebody waits.
+            error = pool.submit(fetch_error, waiting, "orders", 1)
+            # Only a topic that is in use is missed: a request waits by now.
             other.produce("others", batch_of([(None, b"1", [])]))
             with warren.open(tmp_path / "data") as store:
                 store.delete_topic("orders")
 
-            assert told.result(60) != Code.NONE
+            assert error.result(60) != Code.NONE
             assert other.produce("others", batch_of([(None, b"2", [])])) == (0, 1)
         assert broker.end(signal.SIGTERM) == 0
         assert broker.errors() == []
 
 
-def test_who_uses_a_queue_whose_topic_is_deleted_is_told(tmp_path: Path) -> None:
+def test_a_queue_whose_topic_is_deleted_raises(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, warren.connect(broker.address) as client:
         queue = client.queue("work")
         queue.put(1)

@@ -12,15 +12,18 @@ from typer.core import TyperGroup
 from tests.tidy.documents import rows
 from tests.tidy.source import ROOT
 from tests.tidy.style import forbidden_words
-from warren.broker.configuration import read_configuration
+from warren.broker.configuration import KEYS, read_configuration
+from warren.broker.kafka.configs import CONFIGS, FIXED
 from warren.broker.security.table import HTTP, KAFKA, OWN
-from warren.broker.service import check_address
-from warren.broker.topic_configs import CONFIGS, FIXED
+from warren.broker.server import check_address
 from warren.cli.main import app
-from warren.protocol.api import APIS
-from warren.protocol.own_schemas import OwnKey
+from warren.gateway.handlers.topics import CHANGES
+from warren.protocol.api_keys import APIS
+from warren.protocol.native_schemas import OwnKey
+from warren.queue.state.settings import TOPIC_SETTINGS
 
 BROKER = (ROOT / "docs/broker.md").read_text()
+TOPICS = (ROOT / "docs/topics.md").read_text()
 DEPLOY = ROOT / "deploy"
 
 
@@ -57,6 +60,24 @@ def test_the_names_of_settings_are_those_of_the_code() -> None:
         if not forbidden_words(name)
     }
     assert all(f"`{name}`" in BROKER for name in FIXED)
+
+
+def test_every_setting_of_a_topic_is_known_wherever_topics_are_made_or_changed() -> None:
+    program = typer.main.get_command(app)
+    assert isinstance(program, TyperGroup)
+    topic = program.commands["topic"]
+    assert isinstance(topic, TyperGroup)
+    names = set(TOPIC_SETTINGS)
+
+    assert {name for (name,) in rows(TOPICS, "Topics", "setting")} == names
+    assert {config.setting for config in CONFIGS.values()} == names - {"partitions", "version"}
+    assert set(CHANGES.fields) == names - {"version"}
+    defaults = {key.partition(".")[2] for key in KEYS if key.startswith("topics.")}
+    # The broker's default of `deliver_at` counts for all topics, also for those that other programs made.
+    assert defaults == names - {"version", "dead_letter", "deliver_at"}
+    assert "broker.deliver_at" in KEYS
+    options = {parameter.name for parameter in topic.commands["create"].params} | {"retention_age_s"}
+    assert names <= options
 
 
 def test_the_tables_of_rights_are_those_of_the_code() -> None:

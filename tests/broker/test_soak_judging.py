@@ -29,7 +29,9 @@ def test_a_broker_that_grows_within_a_round_or_from_round_to_round_is_at_fault(n
     grown = USUAL._replace(**{name: getattr(USUAL, name) + by})
 
     assert [fault.kind for fault in judged([stretch(0, USUAL, grown)])] == ["grown"]
-    assert [fault.kind for fault in judged([stretch(0, USUAL, USUAL), stretch(1, grown, grown)])] == ["grown"]
+    # A later round has more topics, whose files the broker opens when it starts.
+    expected = [] if name == "files" else ["grown"]
+    assert [fault.kind for fault in judged([stretch(0, USUAL, USUAL), stretch(1, grown, grown)])] == expected
 
 
 def test_one_that_is_watched_for_longer_is_compared_with_itself_alone() -> None:
@@ -38,7 +40,7 @@ def test_one_that_is_watched_for_longer_is_compared_with_itself_alone() -> None:
     assert judged([stretch(0, USUAL, USUAL), stretch(1, grown, grown, 1200.0)]) == []
 
 
-def test_a_time_that_was_too_short_tells_nothing() -> None:
+def test_a_measurement_that_was_too_short_proves_nothing() -> None:
     assert judged([stretch(0, USUAL, USUAL._replace(files=1000), 5.0)]) == []
 
 

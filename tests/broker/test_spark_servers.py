@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import warren
 from tests.broker.running import RunningBroker, running_broker
-from tests.unit.spark_reads import NUMBERS, batch_reader, read_rows, rows_of, stream_reader, stream_rows
-from tests.unit.spark_writes import Query, bodies, waiting
+from tests.support.spark_reads import NUMBERS, batch_reader, read_rows, rows_of, stream_reader, stream_rows
+from tests.support.spark_writes import Query, bodies, waiting
 from warren.errors import BrokerUnreached, DataLost, LoginFailed, NotAStore, TopicLost
-from warren.spark.kept_brokers import process_brokers
-from warren.spark.stream_reader import StreamReader
+from warren.spark.read.stream_reader import StreamReader
+from warren.spark.store_access.kept_open import process_brokers
 
 BATCH = 30
 EVERYTHING = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, tag string"
@@ -59,7 +59,7 @@ def fill(broker: RunningBroker, count: int = 300) -> None:
         ({"topics": "", "topicsPattern": "ord.*", "endingTimestamp": "-1 hour"}, []),
     ],
 )
-def test_a_batch_is_what_the_files_give(
+def test_a_batch_equals_that_of_the_files(
     broker: RunningBroker, tmp_path: Path, options: dict[str, Any], filters: list[Filter]
 ) -> None:
     fill(broker)
@@ -72,7 +72,7 @@ def test_a_batch_is_what_the_files_give(
     assert bool(files) == ("endingTimestamp" not in options)
 
 
-def test_a_stream_stands_where_that_of_the_files_does_and_may_take_over_its_checkpoint(
+def test_a_stream_has_the_offsets_of_the_files_and_may_take_over_a_checkpoint(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     fill(broker, 3)
@@ -129,7 +129,7 @@ def test_a_stream_goes_on_when_its_broker_was_away(tmp_path: Path) -> None:
         assert len(stream_rows(reader, end, following)) == 10
 
 
-def test_what_is_gone_at_the_broker_is_told_as_for_files(broker: RunningBroker) -> None:
+def test_retired_messages_at_the_broker_are_reported_as_for_files(broker: RunningBroker) -> None:
     fill(broker, 10)
     reader = stream_reader(None, NUMBERS, **at(broker))
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(1000))
@@ -201,7 +201,7 @@ def test_a_broker_that_does_not_answer_is_named_with_the_host_that_asked() -> No
         batch_reader(None, NUMBERS, servers="127.0.0.1:1", topics="orders", timeout=0.1).partitions()
 
 
-def test_a_password_that_is_wrong_is_not_told(broker: RunningBroker) -> None:
+def test_a_wrong_password_is_not_shown(broker: RunningBroker) -> None:
     with pytest.raises(LoginFailed) as failure:
         read_rows(None, NUMBERS, **at(broker, user="spark", password="open sesame"))
 

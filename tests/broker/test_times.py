@@ -10,8 +10,8 @@ from tests.broker.calls import Caller
 from tests.broker.running import running_broker
 from tests.support.broken_batches import broken_batch
 from tests.support.kafka_batches import CLIENT_TIME_MS, batch_of
-from warren.broker import times
-from warren.protocol.api import ApiKey
+from warren.broker.kafka import offsets
+from warren.protocol.api_keys import ApiKey
 
 STEP_MS = 37
 FAR_MS = 1 << 52
@@ -26,7 +26,7 @@ def first_of(caller: Caller, timestamp_ms: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_the_first_message_of_a_time_is_found_by_what_its_producer_says(tmp_path: Path, compression: int) -> None:
+def test_a_time_lookup_uses_the_timestamp_of_the_producer(tmp_path: Path, compression: int) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         for _ in range(2):
             caller.produce("orders", batch_of([(None, b"%d" % row, []) for row in range(3)], compression=compression))
@@ -37,7 +37,7 @@ def test_the_first_message_of_a_time_is_found_by_what_its_producer_says(tmp_path
         assert found[3:] == [(1, CLIENT_TIME_MS + STEP_MS), (2, CLIENT_TIME_MS + 2 * STEP_MS), (-1, -1)]
 
 
-def test_what_was_put_otherwise_has_the_time_at_which_it_was_stored(tmp_path: Path) -> None:
+def test_other_messages_have_the_time_of_storing(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         caller.produce("orders", batch_of([(None, b"old", [])]))
         put = broker.broker.store.topic("orders").put(b"now")
@@ -88,18 +88,18 @@ def test_the_message_with_the_largest_time_is_found_wherever_it_stands(tmp_path:
 def test_the_largest_time_is_looked_for_in_steps_and_not_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(times, "TIME_STEP", 2)
+    monkeypatch.setattr(offsets, "TIME_STEP", 2)
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         broker.broker.store.topic("orders")
         for time_ms in (9000, 1000, 1000, 1000, 8000, 1000, 1000):
             assert caller.produce("orders", timed_batch(time_ms, 500))[0] == 0
         whole = largest(caller)
-        monkeypatch.setattr(times, "TIME_LARGEST_BATCHES_MAX", 5)
+        monkeypatch.setattr(offsets, "TIME_LARGEST_BATCHES_MAX", 5)
 
         assert (whole, largest(caller)) == ((0, 9000), (8, 8000))
 
 
-def test_what_was_put_otherwise_counts_with_the_time_at_which_it_was_stored(tmp_path: Path) -> None:
+def test_a_time_lookup_uses_the_time_of_storing_for_other_messages(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         topic = broker.broker.store.topic("orders")
         assert caller.produce("orders", timed_batch(1000)) == (0, 0)
@@ -111,7 +111,7 @@ def test_what_was_put_otherwise_counts_with_the_time_at_which_it_was_stored(tmp_
         assert largest(caller) == (2, FAR_MS)
 
 
-def test_a_batch_that_nobody_can_read_has_no_largest_time(tmp_path: Path) -> None:
+def test_an_unreadable_batch_has_no_largest_time(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         broker.broker.store.topic("orders")
         for number in range(3):

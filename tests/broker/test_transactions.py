@@ -1,4 +1,4 @@
-"""Transactions of Kafka clients: nobody meets what is not committed, and everybody all of what is."""
+"""Transactions of Kafka clients: readers see all of a committed transaction and nothing of any other."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from tests.unit.patience import SHORT_S, until
-from warren.broker.kafka_errors import Code
-from warren.broker.producer_ids import ProducerIds
-from warren.broker.transactions import identities
-from warren.broker.transactions.open_transaction import OpenTransaction
-from warren.broker.transactions.states import TRANSITIONS, WAITING, Event, State, next_state
-from warren.config import KAFKA_TRANSACTION_TIMEOUT_S_MAX
+from tests.support.patience import SHORT_S, until
+from warren.broker.kafka.producers.ids import ProducerIds
+from warren.broker.kafka.transactions import identities
+from warren.broker.kafka.transactions.open_transaction import OpenTransaction
+from warren.broker.kafka.transactions.requests import KAFKA_TRANSACTION_TIMEOUT_S_MAX
+from warren.broker.kafka.transactions.states import TRANSITIONS, WAITING, TransactionEvent, TransactionState, next_state
+from warren.broker.services.kafka_errors import Code
 from warren.errors import StorageFull
 from warren.transaction.coordinator import Coordinator
 from warren.transaction.transaction import Transaction
@@ -62,7 +62,9 @@ def put(caller: Caller, who: Who, sequence: int, *values: bytes, partition: int 
     return caller.produce("orders", batch, partition=partition, transactional_id=who[0])
 
 
-def test_nobody_meets_what_is_not_committed_and_everybody_all_of_what_is(broker: RunningBroker, caller: Caller) -> None:
+def test_uncommitted_messages_are_visible_to_no_reader_and_committed_ones_to_all(
+    broker: RunningBroker, caller: Caller
+) -> None:
     who = begun(caller)
 
     assert caller.add(who, "orders", 0, 1) == [0, 0]
@@ -76,7 +78,7 @@ def test_nobody_meets_what_is_not_committed_and_everybody_all_of_what_is(broker:
     assert bodies(broker) == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_is_aborted_is_never_there_and_the_next_transaction_goes_on(broker: RunningBroker, caller: Caller) -> None:
+def test_an_aborted_transaction_leaves_nothing_and_the_next_one_works(broker: RunningBroker, caller: Caller) -> None:
     who = begun(caller)
     caller.add(who, "orders", 0)
     put(caller, who, 0, b"no")
@@ -131,7 +133,7 @@ def test_the_same_transactional_id_keeps_its_producer_id_and_fences_the_one_befo
     assert bodies(broker) == []
 
 
-def test_an_epoch_is_raised_for_who_has_it_and_for_who_lost_the_answer_alone(caller: Caller) -> None:
+def test_only_the_current_producer_or_one_that_lost_the_answer_may_raise_the_epoch(caller: Caller) -> None:
     _, producer_id, _ = begun(caller)
 
     raised = caller.init("mine", producer_id=producer_id, producer_epoch=0)
@@ -173,7 +175,7 @@ def test_there_are_only_so_many_transactional_ids(caller: Caller, monkeypatch: p
     assert errors == [Code.NONE, Code.NONE, Code.POLICY_VIOLATION, Code.NONE]
 
 
-def test_what_no_producer_may_ask_for_is_refused(broker: RunningBroker, caller: Caller) -> None:
+def test_invalid_transaction_requests_are_refused(broker: RunningBroker, caller: Caller) -> None:
     who = begun(caller)
     too_long = round(KAFKA_TRANSACTION_TIMEOUT_S_MAX * 1000) + 1
 
@@ -183,9 +185,9 @@ def test_what_no_producer_may_ask_for_is_refused(broker: RunningBroker, caller: 
     assert caller.init("mine", transaction_timeout_ms=too_long)[0] == Code.INVALID_TRANSACTION_TIMEOUT
     assert caller.end(who, committed=True) == Code.INVALID_TXN_STATE
     assert put(caller, who, 0, b"a")[0] == Code.INVALID_TXN_STATE
-    assert caller.add(("nobody", 1, 0), "orders", 0) == [Code.INVALID_PRODUCER_ID_MAPPING]
+    assert caller.add(("unknown", 1, 0), "orders", 0) == [Code.INVALID_PRODUCER_ID_MAPPING]
     assert caller.add(("mine", who[1] + 1, 0), "orders", 0) == [Code.INVALID_PRODUCER_ID_MAPPING]
-    assert put(caller, ("nobody", 1, 0), 0, b"a")[0] == Code.INVALID_PRODUCER_ID_MAPPING
+    assert put(caller, ("unknown", 1, 0), 0, b"a")[0] == Code.INVALID_PRODUCER_ID_MAPPING
     errors = caller.add(who, "orders", 0, 9)
     assert errors == [Code.OPERATION_NOT_ATTEMPTED, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert caller.add(who, "orders", 0) == [Code.NONE]
@@ -240,7 +242,7 @@ def test_positions_of_an_aborted_transaction_stay(broker: RunningBroker, caller:
     assert caller.commit_position(who, "no name of a group/", "orders", 1) == Code.INVALID_GROUP_ID
 
 
-def test_whoever_asks_while_a_transaction_ends_is_told_to_ask_again(
+def test_requests_during_the_end_of_a_transaction_get_a_retryable_error(
     broker: RunningBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who, go, reached = begun(caller), threading.Event(), threading.Event()
@@ -268,7 +270,7 @@ def test_whoever_asks_while_a_transaction_ends_is_told_to_ask_again(
     assert bodies(broker) == [b"a"]
 
 
-def test_what_waits_behind_a_batch_while_the_transaction_ends_is_no_part_of_it(
+def test_batches_that_wait_while_the_transaction_ends_are_not_part_of_it(
     broker: RunningBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who, go, reached = begun(caller), threading.Event(), threading.Event()
@@ -301,7 +303,7 @@ def test_what_waits_behind_a_batch_while_the_transaction_ends_is_no_part_of_it(
     assert bodies(broker) == [b"a"]
 
 
-def test_what_cannot_be_committed_is_aborted_and_said_so(
+def test_a_transaction_that_cannot_be_committed_is_aborted_with_an_error(
     broker: RunningBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who = begun(caller)
@@ -361,7 +363,7 @@ def test_a_commit_whose_answer_was_lost_with_the_broker_is_answered_as_done(dura
         assert bodies(broker) == [b"a", b"b"]
 
 
-def test_an_abort_is_known_after_a_restart_and_fences_nobody(tmp_path: Path) -> None:
+def test_an_abort_is_known_after_a_restart_and_fences_no_producer(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
         broker.broker.store.topic("orders", 2)
         who = begun(caller)
@@ -377,19 +379,19 @@ def test_an_abort_is_known_after_a_restart_and_fences_nobody(tmp_path: Path) -> 
 # --- States ---
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", Event)
-def test_every_pair_of_state_and_event_has_an_answer(state: State, event: Event) -> None:
-    is_asked = event in (Event.ADD, Event.COMMIT, Event.ABORT)
+@pytest.mark.parametrize("state", TransactionState)
+@pytest.mark.parametrize("event", TransactionEvent)
+def test_every_pair_of_state_and_event_has_an_answer(state: TransactionState, event: TransactionEvent) -> None:
+    is_asked = event in (TransactionEvent.ADD, TransactionEvent.COMMIT, TransactionEvent.ABORT)
     refused = Code.CONCURRENT_TRANSACTIONS if state in WAITING and is_asked else Code.INVALID_TXN_STATE
 
     assert next_state(state, event) == TRANSITIONS.get((state, event), refused)
 
 
-def test_what_waits_for_the_disk_is_left_by_what_becomes_of_it_alone() -> None:
+def test_a_pending_end_is_left_only_by_its_outcome() -> None:
     left = {event for state, event in TRANSITIONS if state in WAITING}
 
-    assert left == {Event.FINISH, Event.FAIL}
+    assert left == {TransactionEvent.FINISH, TransactionEvent.FAIL}
 
 
 def test_an_id_that_is_not_used_is_forgotten_and_one_with_an_open_transaction_is_not(broker: RunningBroker) -> None:

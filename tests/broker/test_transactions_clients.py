@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker.kafka_python import LEAVES_SOCKETS
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker.kafka_errors import Code
+from warren.broker.services.kafka_errors import Code
 
 pytestmark = LEAVES_SOCKETS
 
@@ -66,7 +66,7 @@ def test_confluent_kafka_reads_processes_and_writes_exactly_once(broker: Running
     assert {partition: position.number for partition, position in committed.items()} == {0: 5, 1: 5}
 
 
-def test_confluent_kafka_is_told_that_another_took_its_place(broker: RunningBroker) -> None:
+def test_confluent_kafka_learns_that_it_was_fenced(broker: RunningBroker) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     config = {"bootstrap.servers": broker.address, "log_level": 0, "transactional.id": "worker"}
     old, new = confluent_kafka.Producer(config), confluent_kafka.Producer(config)

@@ -15,14 +15,14 @@ from tests.broker import transactions_victim as victim
 from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S, running_broker
 from tests.tidy.source import ROOT, SOURCE
-from warren.broker.kafka_errors import Code
+from warren.broker.services.kafka_errors import Code
 
 PRODUCER = 7, 0
 
 
 @contextmanager
 def killed_broker(data: Path, where: str) -> Iterator[Caller]:
-    """A client of a broker that dies where it is told to, or else at the end."""
+    """A client of a broker that dies at the named step, or else at the end."""
     command = [sys.executable, "-m", victim.__name__, str(data), where]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (SOURCE, ROOT)))}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.broker.running import running_broker
-from warren.broker.connection import Connection
-from warren.protocol.api import ApiKey
-from warren.transaction.finishing import Finishing
+from warren.broker.net.connection import Connection
+from warren.protocol.api_keys import ApiKey
+from warren.transaction.completion import Completion
 
 ANSWERED = "before it answers a produce"
 CARRIED_OUT = "when a commit is decided and nothing of it is done"
@@ -35,7 +35,7 @@ if __name__ == "__main__":
     if where == ANSWERED:
         Connection._reply = reply  # type: ignore[method-assign, assignment]
     elif where == CARRIED_OUT:
-        Finishing.carry_out = die  # type: ignore[method-assign]
+        Completion.carry_out = die  # type: ignore[method-assign]
     with running_broker(Path(data), durability="commit") as broker:
         sys.stdout.write(f"{broker.address}\n")
         sys.stdout.flush()

@@ -48,12 +48,12 @@ class WatchedBroker:
     def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            # Whoever is killed may not finish its line.
+            # A process that is killed may not finish its line.
             if line.endswith("\n") and (len(self.lines) < LINES_KEPT or '"level": "warning"' not in line):
                 self.lines.append(line)
 
     def errors(self) -> list[str]:
-        """Lines that tell of something that nobody had thought of."""
+        """Returns the lines about unexpected errors."""
         return [line for line in list(self.lines) if not line.startswith("{") or json.loads(line)["level"] == "error"]
 
     @property

@@ -13,7 +13,7 @@ PARTITIONS: Final = 4
 
 
 def new_name(what: str) -> str:
-    """A name that nobody has used."""
+    """Returns a name that is not in use."""
     return f"{what}-{uuid.uuid4().hex[:12]}"
 
 

@@ -18,7 +18,7 @@ from tests.conformance.rows import COMPRESSIONS, Check, Client
 
 
 def run(check: Callable[[str, str], Awaitable[None]]) -> Check:
-    """The same for somebody without an event loop, and with an end."""
+    """The same for a caller without an event loop, with a time limit."""
 
     @functools.wraps(check)
     def checked(address: str, compression: str) -> None:

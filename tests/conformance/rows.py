@@ -18,7 +18,7 @@ FEATURES: Final = (PRODUCE_AND_CONSUME, "groups", "rebalancing", "transactions",
 
 
 class Row(NamedTuple):
-    """One thing that was tried with one client; `note` says what was wrong, or what it was told."""
+    """One thing that was tried with one client; `note` has the fault or the error that the client got."""
 
     client: str
     version: str

@@ -19,7 +19,7 @@ from tests.conformance.rows import FAILED, LEFT_OUT, NOT_SERVED, PASSED, Row
 
 PACKAGE: Final = "kafka-python"
 KAFKA_VERSION: Final = "4.1"
-"""Which broker the tests are told they meet: what they ask of it depends on that."""
+"""The broker version that the tests are configured for: what they request depends on it."""
 SUITE_S_MAX: Final = 900.0
 TEST_S_MAX: Final = 90
 SERVICE: Final = '''"""What the tests import to talk to a broker that is not theirs."""

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from tests.support.compression import Compression
 from tests.support.kafka_batches import packed_rows
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.simulated_clock import SimulatedClock
-from warren.config import Compression
 from warren.errors import CorruptRecord, StorageError
 from warren.message import Message
 from warren.storage import Log

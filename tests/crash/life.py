@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.crash.model import Crash, Sent, Setup
 from tests.crash.world import READERS, Step, World
-from warren.config import Compression
+from tests.support.compression import Compression
 
 TAGS: Final = ("", "eu.de", "eu.fr", "us")
 STEPS_BETWEEN_CUTS_MAX: Final = 5

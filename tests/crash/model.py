@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from warren.config import Compression
+from tests.support.compression import Compression
 from warren.message import NO_HEADERS, Message
 
 Crash = Literal["power cut", "loss", "kill"]
@@ -45,7 +45,7 @@ class Setup:
 
     @property
     def keeps_commits(self) -> bool:
-        """Whether what was acknowledged survives a power cut, whoever appended it."""
+        """Whether acknowledged messages survive a power cut, whichever process appended them."""
         return self.durability == "commit" and self.second_durability in (None, "commit")
 
 

@@ -1,7 +1,7 @@
 """Engines with one safeguard taken out, and the tests that notice: `python -m tests.crash.mutants`.
 
 A mutant is a copy of the source in which a few lines were changed. A test that is worth something fails on it. An edit
-that no longer finds its lines is an error: whoever moves a safeguard moves the mutant with it.
+that no longer finds its lines is an error: a change that moves a safeguard moves the mutant with it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def breed(mutant: Mutant, place: Path) -> Path:
     shutil.copytree(SOURCE, place / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for edit in mutant.edits:
         total = 0
-        for path in (place / "src" / "warren" / "storage").glob(edit.files):
+        for path in (place / "src" / "warren" / "storage").rglob(edit.files):
             text, count = re.subn(edit.old, edit.new, path.read_text())
             path.write_text(text)
             total += count

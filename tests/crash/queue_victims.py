@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from tests.support.moody_filesystem import MoodyFileSystem
-from warren.queue.file_queue import FileQueue, open_file
+from warren.queue.standalone.file_queue import FileQueue, open_file
 
 OPTIMISE_ABOVE: Final = 600
 DELAY_S: Final = 0.002

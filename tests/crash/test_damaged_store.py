@@ -115,7 +115,7 @@ def test_with_a_damaged_journal_topics_are_read_and_put_to(data: Path, wound: Wo
 
 
 @pytest.mark.parametrize("wound", WOUNDS)
-def test_with_a_damaged_journal_transactions_say_what_to_do(data: Path, wound: Wound) -> None:
+def test_with_a_damaged_journal_transactions_raise_with_advice(data: Path, wound: Wound) -> None:
     wound(data)
 
     with warren.open(data, keeps=False) as store:
@@ -134,7 +134,7 @@ def _what_needs_the_journal(store: warren.Store) -> Iterator[Callable[[], object
     yield store.recover
 
 
-def test_with_a_damaged_journal_what_a_dead_process_held_is_not_given_away(data: Path) -> None:
+def test_with_a_damaged_journal_messages_held_by_a_dead_process_stay_held(data: Path) -> None:
     """It may have committed a transaction that acknowledges it, or that moves the position of its group."""
     with warren.open(data, keeps=False) as store, store.topic("orders").group("readers", start="start") as group:
         assert len(group.read(10)) == 4
@@ -176,7 +176,7 @@ def test_a_repair_sets_the_journal_aside_and_transactions_go_on(data: Path, woun
 
 
 @pytest.mark.parametrize("wound", [put_garbage_into_index, None])
-def test_what_can_be_read_of_a_journal_is_told(data: Path, wound: Wound | None) -> None:
+def test_the_readable_part_of_a_journal_is_reported(data: Path, wound: Wound | None) -> None:
     """All of it behind a damaged index; without its last event, if that one is damaged, what came before."""
     if wound is not None:
         wound(data)
@@ -232,7 +232,7 @@ def test_a_journal_with_any_byte_flipped_keeps_no_message_from_being_read(data: 
 
 
 @pytest.mark.parametrize("content", ["", "{", "\0" * 80, "[1]", '{"id": "x"}', '{"version": "one"}'])
-def test_a_damaged_store_json_says_what_to_do_and_is_made_anew(data: Path, content: str) -> None:
+def test_a_damaged_store_json_raises_with_advice_and_can_be_rebuilt(data: Path, content: str) -> None:
     (data / "store.json").write_text(content)
     with pytest.raises(CorruptSettings, match="warren store repair"):
         warren.open(data)
@@ -295,7 +295,7 @@ def test_a_store_that_is_open_elsewhere_is_not_repaired(data: Path) -> None:
     assert Salvage(str(data)).run().journal is not None
 
 
-def test_what_is_damaged_is_not_touched_without_a_yes(data: Path) -> None:
+def test_damaged_files_are_not_changed_without_confirmation(data: Path) -> None:
     put_garbage_into_index(data)
 
     result = RUNNER.invoke(app, ["store", "repair", "--store", str(data)])
@@ -307,31 +307,31 @@ def test_what_is_damaged_is_not_touched_without_a_yes(data: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["n", "y"])
-def test_somebody_at_a_terminal_is_asked(data: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_asked_for_confirmation(data: Path, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "store.json").write_text("")
     put_garbage_into_index(data)
-    monkeypatch.setattr("warren.cli.store_repair._is_anybody_there", lambda: True)
+    monkeypatch.setattr("warren.cli.commands.store_repair._is_terminal", lambda: True)
 
     result = RUNNER.invoke(app, ["store", "repair", "--store", str(data)], input=f"{answer}\n{answer}\n")
 
     assert (result.exit_code == 0) == (answer == "y")
     if answer == "y":
-        assert "made store.json anew" in result.stdout
+        assert "rebuilt store.json" in result.stdout
         assert "waiting" in result.stdout
-        assert "gave back what 1 transactions held of the group workers of jobs" in result.stdout
+        assert "gave back the messages of group workers of jobs that 1 transaction held" in result.stdout
         warren.open(data, keeps=False).close()
 
 
-def test_a_journal_of_which_nothing_is_left_says_so(data: Path) -> None:
+def test_an_empty_journal_is_reported(data: Path) -> None:
     empty(data)
 
     result = RUNNER.invoke(app, ["store", "repair", "--store", str(data), "--yes"])
 
-    assert "nothing of it could be read: any transaction may be in doubt" in result.stdout
+    assert "it is unreadable: any transaction may be in doubt" in result.stdout
 
 
 @pytest.mark.parametrize("name", ["nothing", "file", "directory"])
-def test_what_is_no_store_is_not_made_one(tmp_path: Path, name: str) -> None:
+def test_a_directory_that_is_no_store_is_not_made_one(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
 

@@ -19,8 +19,8 @@ from tests.support.line_cutter import LineCutter
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.message import Message
-from warren.queue import done_bits, parking_order
-from warren.queue.delayed import Delayed
+from warren.queue.delay import done_bits, due_index
+from warren.queue.delay.handles import Delayed
 from warren.queue.store import Store
 from warren.queue.topic import Topic
 
@@ -139,7 +139,7 @@ class DelayLife:
         return self.random.choice((0.0, 0.05, 0.3, 1.0, 2.5, 100.0, DAY_S))
 
     def cancel(self) -> None:
-        """Cancel any message that was ever sent. Where nobody had tried, the answer is exact."""
+        """Cancels any message that was ever sent. If it was not tried before, the answer is exact."""
         if not self.sent:
             return
         sent = self.random.choice(list(self.sent.values()))
@@ -264,9 +264,9 @@ def first_seed(request: pytest.FixtureRequest) -> int:
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that runs are stored and merged, and bits are in several files, with few messages."""
     monkeypatch.setattr(done_bits, "BITS_PER_FILE", 32)
-    monkeypatch.setattr(parking_order, "TAIL_ROWS_MAX", 4)
-    monkeypatch.setattr(parking_order, "FILES_MAX", 3)
-    monkeypatch.setattr(parking_order, "MERGE_ROWS", 3)
+    monkeypatch.setattr(due_index, "TAIL_ROWS_MAX", 4)
+    monkeypatch.setattr(due_index, "FILES_MAX", 3)
+    monkeypatch.setattr(due_index, "MERGE_ROWS", 3)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

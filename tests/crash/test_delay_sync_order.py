@@ -10,9 +10,10 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFile, SimulatedFileSystem
-from warren.queue import parking_order, store_paths
-from warren.queue.due_runs import run_files
-from warren.queue.intent import Intent, IntentFile
+from warren.queue.delay import due_index
+from warren.queue.delay.due_index import run_files
+from warren.queue.delay.intent import Intent, IntentFile
+from warren.queue.state import paths
 from warren.queue.store import Store
 from warren.storage import Log
 
@@ -51,7 +52,7 @@ def run_mover(store: Store, disk: SimulatedFileSystem, at: int) -> bool:
     return False
 
 
-def test_what_is_on_disk_when_it_is_delivered_is_never_lost() -> None:
+def test_a_delivered_message_that_is_on_disk_is_never_lost() -> None:
     """Also where the topic itself is not synced: the message is parked, or delivered, whatever a power cut takes."""
     for at in itertools.count(1):
         disk, clock = SimulatedFileSystem(seed=at), SimulatedClock()
@@ -67,7 +68,7 @@ def test_what_is_on_disk_when_it_is_delivered_is_never_lost() -> None:
             break
 
 
-def test_an_intent_that_another_left_is_on_disk_before_anything_of_it_is_appended(
+def test_an_intent_of_another_process_is_on_disk_before_its_messages_are_appended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for at in itertools.count(1):
@@ -115,34 +116,34 @@ def test_an_intent_never_names_a_number_that_a_power_cut_may_give_to_another_mes
 
 
 def test_a_run_speaks_of_messages_that_are_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking_order, "TAIL_ROWS_MAX", 4)
+    monkeypatch.setattr(due_index, "TAIL_ROWS_MAX", 4)
     disk, clock = SimulatedFileSystem(), SimulatedClock()
     store = open_store(disk, clock)
     topic = store.topic("orders")
     for _ in range(6):
         topic.put(b"a", delay=30.0)
     store.mover.run()
-    order = store_paths.order_directory(topic.delay.directory, "minute")
+    order = paths.order_directory(topic.delay.directory, "minute")
 
     assert run_files(disk, order), "the tail was stored"
     for seed in SEEDS:
         after = disk.after_power_cut(seed)
         with Log.open(topic.delay.log("minute").path, filesystem=after) as log:
             names = after.names(order) if after.exists(order) else []
-            ends = [numbers.stop for name in names if (numbers := store_paths.run_numbers(name)) is not None]
+            ends = [numbers.stop for name in names if (numbers := paths.run_numbers(name)) is not None]
             assert all(end <= log.end for end in ends)
 
 
-def test_a_run_leaves_out_only_what_stays_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_leaves_out_only_messages_that_stay_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancel of a topic that is not synced may be undone by a power cut: then the message is delivered."""
-    monkeypatch.setattr(parking_order, "TAIL_ROWS_MAX", 4)
+    monkeypatch.setattr(due_index, "TAIL_ROWS_MAX", 4)
     for seed in range(20):
         disk, clock = SimulatedFileSystem(seed=seed), SimulatedClock()
         store = open_store(disk, clock)
         handles = store.topic("orders").put_many([b"%d" % number for number in range(6)], delay=30.0)
         assert handles[1].cancel()
         assert deliver_all(store) == []
-        assert run_files(disk, store_paths.order_directory(store.topic("orders").delay.directory, "minute"))
+        assert run_files(disk, paths.order_directory(store.topic("orders").delay.directory, "minute"))
         assert handles[4].cancel()
         clock.pass_ns(30 * SECOND_NS)
 

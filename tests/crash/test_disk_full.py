@@ -17,8 +17,8 @@ from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.simulated_disk import SimulatedFile, SimulatedFileSystem
 from warren.errors import LogClosed, StorageFull, SyncFailed
 from warren.storage import Log
-from warren.storage.block import end_of_block
-from warren.storage.format import FORMATS
+from warren.storage.disk.block import end_of_block
+from warren.storage.format.versions import FORMATS
 
 BLOCK_SIZE: Final = 16 << 10
 ROOM: Final = 100 << 10
@@ -144,7 +144,7 @@ def test_a_block_that_cannot_be_ended_leaves_no_next_block(monkeypatch: pytest.M
         assert _bodies(log) == [bytes(3000), b"small", bytes(BLOCK_SIZE - 2000)]
 
 
-def test_a_message_is_seen_though_the_index_grew_for_a_block_that_found_no_room() -> None:
+def test_a_message_is_visible_although_the_index_grew_for_a_block_without_room() -> None:
     disk = SimulatedFileSystem()
     options = {"filesystem": disk, "durability": "os", "block_size": BLOCK_SIZE}
     log = Log.open("/log", max_block_count=1, exclusive=True, **options)  # type: ignore[arg-type]
@@ -279,7 +279,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_until_the_log_is_reopened(
 
     assert found[: len(acknowledged)] == acknowledged
     assert b"refused" not in found_later
-    # The kernel calls the pages of the failed sync clean; whoever builds on them must have written them again.
+    # The kernel calls the pages of the failed sync clean; a process that builds on them must write them again first.
     for cut in range(20):
         with _open(disk.after_power_cut(cut)) as recovered:
             assert _bodies(recovered) == found_later

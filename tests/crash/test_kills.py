@@ -1,4 +1,4 @@
-"""Processes that share one log are killed at any instruction: what they were promised holds, whoever goes on."""
+"""Processes that share one log are killed at any instruction: the promises hold for the processes that continue."""
 
 from __future__ import annotations
 

@@ -11,4 +11,4 @@ from tests.crash.mutants import MUTANTS, Mutant, hunt
 def test_a_missing_safeguard_makes_a_test_fail(mutant: Mutant) -> None:
     found = hunt(mutant)
 
-    assert found.killed_by, f"nobody noticed {mutant.name!r}"
+    assert found.killed_by, f"no test noticed {mutant.name!r}"

@@ -26,7 +26,7 @@ from tests.support.line_cutter import LineCutter
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import LogClosed, SyncFailed
-from warren.queue.file_queue import FileQueue, open_file
+from warren.queue.standalone.file_queue import FileQueue, open_file
 
 QUEUE_DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(warren.queue.__file__)), "")
 PATH: Final = "/queue/jobs.bunny"
@@ -126,7 +126,7 @@ class QueueLife:
         self.some_queue().optimise()
 
     def cut_short(self) -> None:
-        """Somebody cuts bytes off the end of the file; opening it mends what is left."""
+        """Cuts bytes off the end of the file; opening it repairs the rest."""
         file = self.disk.open(PATH, writable=True)
         push = int.from_bytes(file.read(4, 4))
         size = self.random.randrange(max(8, push - 200), push + 1)

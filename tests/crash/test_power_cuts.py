@@ -33,9 +33,9 @@ from tests.support.line_cutter import LineCutter
 from tests.support.simulated_background import SimulatedBackground
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.storage import Log
-from warren.storage import reader as reader_module
-from warren.storage import writer as writer_module
-from warren.storage.block import HEADER_SIZE_MAX, BlockHeader
+from warren.storage.append import writer as writer_module
+from warren.storage.disk.block import HEADER_SIZE_MAX, BlockHeader
+from warren.storage.read import reader as reader_module
 
 CUTS_AT_LEAST = 20_000
 PARTS = 20
@@ -125,7 +125,7 @@ class PowerCutMachine(RuleBasedStateMachine):
 
     @rule(moment=MOMENTS, crash=CRASHES, seed=SEED)
     def run_background(self, moment: Moment | None, crash: Crash, seed: int) -> None:
-        """The syncs that nobody waits for."""
+        """The syncs that no caller waits for."""
         self._do("background", self.world.background.run, moment, crash, seed)
 
     @rule(moment=MOMENTS, crash=CRASHES, seed=SEED)
@@ -188,7 +188,7 @@ def test_a_log_keeps_its_promise_through_many_power_cuts(part: int, first_seed: 
         Life(first_seed + part * LIVES_PER_PART + life).run(CUTS_PER_LIFE)
 
 
-def test_a_version_1_reader_that_is_killed_as_it_commits_stands_where_it_stood_or_where_it_was_to_go() -> None:
+def test_a_version_1_reader_killed_during_a_commit_has_its_old_or_new_position() -> None:
     """Block and offset are two fields, and a process can die between them: also one that goes on after such a death."""
     found: set[int] = set()
     for seed in range(200):
@@ -213,7 +213,7 @@ def test_a_version_1_reader_that_is_killed_as_it_commits_stands_where_it_stood_o
 
 
 @pytest.mark.parametrize("durability", ["os", "interval:50ms"])
-def test_what_a_power_cut_leaves_of_a_version_1_log_that_was_not_synced_is_how_it_began(durability: str) -> None:
+def test_a_power_cut_leaves_a_prefix_of_an_unsynced_version_1_log(durability: str) -> None:
     ends: set[int] = set()
     for seed in range(100):
         disk = SimulatedFileSystem(seed=seed)
@@ -276,7 +276,7 @@ def _check_three(disk: SimulatedFileSystem) -> None:
         log.verify()
 
 
-def test_a_commit_is_durable_also_where_a_killed_process_left_the_same_position() -> None:
+def test_a_commit_is_durable_even_if_a_killed_process_left_the_same_position() -> None:
     disk = SimulatedFileSystem()
     log = Log.open("/log", filesystem=disk)
     log.append_many([b"one", b"two", b"three"])

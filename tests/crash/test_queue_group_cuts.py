@@ -21,10 +21,11 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import LeaseLost
 from warren.message import Message
-from warren.queue import ledger
-from warren.queue.group_settings import GroupSettings
-from warren.queue.queue_group import LOOK_S, QueueGroup
+from warren.queue.leases.queue_group import LOOK_S, QueueGroup
+from warren.queue.state import ledger
+from warren.queue.state.group_settings import GroupSettings
 from warren.queue.store import Store
+from warren.queue.topic import Topic
 
 QUEUE_DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(warren.queue.__file__)), "")
 NS_PER_MS: Final = 1_000_000
@@ -109,12 +110,17 @@ class GroupLife:
     def group(self) -> QueueGroup:
         return self.random.choice(self.openers)[1]
 
+    def topic(self) -> Topic:
+        topic = self.random.choice(self.openers)[0].opened_topic("orders")
+        assert topic is not None
+        return topic
+
     def put(self) -> None:
         count = self.random.choice((1, 1, 3, 6))
         bodies = [b"%d:" % (len(self.fates) + row) + bytes(self.random.choice((0, 50, 900))) for row in range(count)]
         self.fates.update(dict.fromkeys(bodies, "maybe put"))
         keys = [self.random.choice((None, b"a", b"b")) for _ in bodies]
-        self.group().topic.put_many(bodies, keys=keys, tag="eu.de")
+        self.topic().put_many(bodies, keys=keys, tag="eu.de")
         self.fates.update(dict.fromkeys(bodies, "live"))
 
     def take(self) -> None:
@@ -174,7 +180,7 @@ class GroupLife:
         self.group().redrive(self.random.choice((None, 1, 2)))
 
     def retire(self) -> None:
-        self.group().topic.retire()
+        self.topic().retire()
 
     def let_time_pass(self) -> None:
         self.clock.pass_ns(self.random.choice((100, 300, 1100, 6000)) * NS_PER_MS)
@@ -236,7 +242,7 @@ class GroupLife:
                 "orders", PARTITIONS, durability=self.durability, block_size=8192, retention_consumed=True
             )
             self.openers.append((store, QueueGroup(topic, "workers", self.settings)))
-        # A transaction that nobody knows of any more is given up.
+        # A transaction that no process knows any more is given up.
         for id in self.openers[0][1].held():
             self.openers[0][1].finish(id, False)
 

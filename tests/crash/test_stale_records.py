@@ -12,7 +12,7 @@ from tests.support.simulated_disk import SimulatedFileSystem
 from tests.support.volatile import PAGE_SIZE
 from warren.errors import CorruptRecord
 from warren.storage import Log
-from warren.storage.layout import RECORD_HEAD
+from warren.storage.format.layout import RECORD_HEAD
 
 SEEDS = range(200)
 NAMES = (b"a", b"b", b"c", b"d")

@@ -10,8 +10,8 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.broker.quotas.entities import Entity
 from warren.broker.quotas.file import QuotasFile
-from warren.queue import store_paths
-from warren.queue.json_file import read_json
+from warren.queue.state import paths
+from warren.queue.state.json_file import read_json
 from warren.queue.store import Store
 
 CALLS_MAX = 1000
@@ -83,7 +83,7 @@ def _configure(store: Store) -> None:
 
 def test_a_topic_whose_owner_was_being_noted_has_it_or_has_none_and_is_whole() -> None:
     for store in cut_at_each_call(with_topic, lambda disk: open_store(disk).note_owner("orders", "ann")):
-        data = read_json(store.filesystem, store_paths.topic_file("/data/topics/orders"))
+        data = read_json(store.filesystem, paths.topic_file("/data/topics/orders"))
         assert data is not None
         assert data.get("owner") in (None, "ann")
         assert [message.body for message in store.topic("orders").partition(0).read(0)] == [b"one"]

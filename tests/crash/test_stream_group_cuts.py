@@ -51,11 +51,11 @@ class Life:
         yield {0: PUT_BEFORE + 3, 1: PUT_BEFORE}
         group.read(limit=3)
         group.commit()
-        yield dict.fromkeys(range(PARTITIONS), PUT_BEFORE + PUT_AFTER)
+        yield {0: PUT_BEFORE + PUT_AFTER, 1: PUT_BEFORE + 1}
         group.read()
+        group.commit({0: PUT_BEFORE + PUT_AFTER, 1: PUT_BEFORE + 1})
+        yield dict.fromkeys(range(PARTITIONS), PUT_BEFORE + PUT_AFTER)
         group.commit()
-        yield {0: 8, 1: 7}
-        group.commit({0: 8, 1: 7})
         yield {0: 2, 1: 2}
         group.seek(2)
         group.close()
@@ -96,7 +96,7 @@ def check(life: Life, disk: SimulatedFileSystem) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("crash", ["power cut", "loss", "kill"])
-def test_a_group_stands_where_it_committed_after_any_crash(part: int, crash: str) -> None:
+def test_a_group_is_at_its_committed_position_after_any_crash(part: int, crash: str) -> None:
     first, last = calls_of_a_life()
     for call in range(first + part, last + 1, PARTS):
         disk = SimulatedFileSystem(seed=call)
@@ -114,7 +114,7 @@ def test_a_group_stands_where_it_committed_after_any_crash(part: int, crash: str
             raise AssertionError(f"cut at call {call}: {type(error).__name__}: {error}") from error
 
 
-def test_what_is_done_without_a_crash_stands() -> None:
+def test_changes_without_a_crash_are_kept() -> None:
     disk = SimulatedFileSystem()
     life = Life(disk)
 

@@ -51,7 +51,7 @@ def prepare(store: Store, clock: SimulatedClock) -> None:
     transaction = store.transaction(id="tx")
     transaction.put("orders", BODY, tag="t")
     transaction.prepare()
-    store.topic("other").put(b"for whoever waits")
+    store.topic("other").put(b"for a waiting reader")
 
 
 def decide(store: Store, clock: SimulatedClock) -> None:
@@ -101,7 +101,7 @@ def cut_everywhere(prepared: Act, act: Act) -> Sequence[tuple[SimulatedFileSyste
     [(park, deliver, False), (prepare, decide, False), (kill_message, redrive, True)],
     ids=["delayed", "transaction", "dead letter"],
 )
-def test_what_was_acknowledged_is_there_whole_and_once(prepared: Act, act: Act, is_dead_first: bool) -> None:
+def test_acknowledged_messages_are_there_whole_and_once(prepared: Act, act: Act, is_dead_first: bool) -> None:
     torn = 0
     for disk, clock in cut_everywhere(prepared, act):
         store = open_store(disk, clock)

@@ -60,7 +60,7 @@ def commit_until(store: Store, owner: Any, name: str, monkeypatch: pytest.Monkey
         tx.commit()
 
 
-def test_a_decision_that_no_sync_has_seen_is_synced_by_whoever_finishes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsynced_decision_is_synced_by_the_process_that_finishes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SimulatedFileSystem()
     store = open_store(disk)
     store.topic("synced")
@@ -82,7 +82,9 @@ def test_a_decision_that_no_sync_has_seen_is_synced_by_whoever_finishes_it(monke
     assert found == {(0, 0), (1, 1)}
 
 
-def test_what_was_tried_once_is_found_where_the_power_took_the_end_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_that_was_tried_is_found_after_a_power_cut_took_the_end_of_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     disk = SimulatedFileSystem()
     store = open_store(disk)
     store.topic("synced").put(b"0")

@@ -20,8 +20,8 @@ from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import NoSuchTransaction, StoreBusy, TransactionAborted, TransactionCommitted
 from warren.message import Message
-from warren.queue import shared_lock
-from warren.queue.positions import stored_position
+from warren.queue.state import shared_lock
+from warren.queue.stream.positions import stored_position
 from warren.transaction import journal, transaction
 from warren.transaction.store import Store
 from warren.transaction.transaction import Transaction
@@ -316,7 +316,7 @@ class TransactionLife:
         assert set(counts) <= {0, 1}, f"repeated: {what}"
         assert is_prepared == (planned.outcome == "prepared") or planned.outcome in ("either", "maybe prepared"), what
         if planned.outcome == "prepared" or is_prepared:
-            assert counts == [0] * len(counts), f"committed by nobody: {what}"
+            assert counts == [0] * len(counts), f"not committed by any process: {what}"
             planned.outcome = "prepared"
             return
         is_there = self._was_committed(planned, counts)
@@ -362,7 +362,7 @@ class TransactionLife:
                         continue
                     found[name, -1 if (name, message.id) in delayed else partition, message.id] += 1
             parked = Counter((name, -1, each.message_id) for each in topic.scheduled())
-            # One that was delivered may still be listed: whoever delivered it had no time to say so.
+            # One that was delivered may still be listed: the process that delivered it had no time to record that.
             found.update({put: count for put, count in parked.items() if put not in found})
         return found
 

@@ -17,9 +17,9 @@ from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
 from warren.errors import NumberRetired, StorageError
 from warren.message import Message
 from warren.storage import Log
-from warren.storage.puts import append_puts
-from warren.storage.reader import QueueReader
-from warren.storage.record import Packed, record_size
+from warren.storage.append.append import numbers_of
+from warren.storage.format.record import Packed, record_size
+from warren.storage.read.reader import QueueReader
 
 LOG_PATH: Final = "/log"
 LIMIT: Final = 1 << 20
@@ -182,10 +182,10 @@ class World:
         """Appended alone, or as a broker does for all that wait."""
         if len(records.payload) % 2:
             return log.append_packed([records])
-        (outcome,) = append_puts(log, [[records]])
+        (outcome,) = log.settle([[records]])
         if isinstance(outcome, BaseException):
             raise outcome
-        return outcome
+        return numbers_of(outcome, [records])
 
     def _as_kafka(self, batch: Sequence[Sent], log: Log) -> Packed | None:
         """Of each third batch what a Kafka client would send, where a log takes it."""
@@ -234,10 +234,10 @@ class World:
         self._last_crash = "kill"
 
     def peek(self) -> None:
-        """Look at the log before anybody has recovered it: right messages, or an error, and nothing is changed.
+        """Reads the log before it is recovered: right messages, or an error, and nothing is changed.
 
         A killed process leaves the published end as it was. After a power cut the index may be older than the blocks,
-        or newer than what is left of them; it is for whoever opens the log for writing to find out.
+        or newer than what is left of them; the process that opens the log for writing finds out.
         """
         before = self.disk.contents()
         try:

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from tests.fuzz.batches import BOMBS, bomb, large_record, lying_batch, wounded
 from tests.fuzz.valid import TOPICS, Knowledge, framed, valid_request
-from tests.unit.protocol_values import every_version
+from tests.support.message_values import decode_response, encode_request
+from tests.support.protocol_values import every_version
 from warren.errors import ProtocolError
-from warren.protocol.api import APIS, Api, ApiKey
-from warren.protocol.codec import INT32
-from warren.protocol.kafka_codec import decode_response, encode_request
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.api_keys import APIS, Api, ApiKey
+from warren.protocol.native_schemas import OwnKey
+from warren.protocol.primitives import INT32
 
 HOST: Final = "127.0.0.1"
 VERSIONS: Final[Sequence[tuple[Api, int]]] = tuple(every_version())
@@ -153,7 +153,7 @@ class Attacker:
             except UNREADABLE as error:
                 missing.append(f"{api.name} {version}: {error}")
             if api.key in SASL:
-                # Whoever fails to show anew who they are is nobody from then on.
+                # A client that fails to reauthenticate has no user from then on.
                 wire.close()
                 wire = self._wire()
         wire.close()
@@ -176,7 +176,7 @@ class Attacker:
         wire.close()
 
     def tampered(self) -> None:
-        """Requests whose bytes were changed; nobody waits for their answers but at the end."""
+        """Sends requests with changed bytes, and waits for their answers only at the end."""
         wire = self._wire()
         for _ in range(self._chance.randrange(1, 12)):
             api, version = self._chance.choice(VERSIONS)

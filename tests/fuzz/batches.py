@@ -11,8 +11,8 @@ from typing import Final
 import cramjam
 
 from tests.support.kafka_batches import batch_of
-from warren.storage.checksum import crc32c
-from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KAFKA_LENGTH_END, KafkaBatchHead
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KAFKA_LENGTH_END, KafkaBatchHead
 
 LYING_COUNTS: Final = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\x0f", b"\xff" * 12, b"\x80" * 12, b"\x00\x00\xff\xff")
 COUNTS: Final = (1, 2, 79, 1 << 20, 1 << 30, (1 << 31) - 1)

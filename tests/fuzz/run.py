@@ -47,8 +47,9 @@ def fuzz(
     progress: Callable[[int], None] = lambda round_number: None,
 ) -> Outcome:
     """Attack a broker `rounds` times over, with and without a password where it is secured; then look at the store."""
-    path, variables = directory / "data", {"WARREN_SECURITY_SASL": "true"} if is_secured else {}
+    path, variables = directory / "data", {"WARREN_BROKER_DELIVER_AT": "all"}
     if is_secured:
+        variables["WARREN_SECURITY_SASL"] = "true"
         warren.open(path).close()
         run_warren("user", "create", ANN.user, "--store", str(path), folder=directory, given=ANN.password + "\n")
     with watched_broker(path, "--durability", "os", variables=variables) as target:

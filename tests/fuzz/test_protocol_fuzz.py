@@ -16,17 +16,17 @@ import pytest
 
 from tests.fuzz.batches import wounded
 from tests.support.kafka_batches import batch_of
-from tests.unit.protocol_values import every_version, made_up, message_named
+from tests.support.message_values import decode_request, encode_request
+from tests.support.protocol_values import every_version, made_up, message_named
 from warren.errors import BadBatch, BadFrame, MalformedRequest, ProtocolError, UnsupportedRequest
-from warren.protocol.api import APIS, ApiKey
-from warren.protocol.fetch import decode_fetch
+from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.frames import FrameReader
-from warren.protocol.heads import read_request
-from warren.protocol.kafka_codec import decode_request, encode_request
-from warren.protocol.produce import decode_produce
-from warren.protocol.record_batch import check_records, split
-from warren.storage.checksum import crc32c
-from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KafkaBatchHead
+from warren.protocol.headers import read_request
+from warren.protocol.kafka.fetch import decode_fetch
+from warren.protocol.kafka.produce import decode_produce
+from warren.protocol.kafka.record_batch import check_records, split
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KafkaBatchHead
 
 ROUNDS: Final = 40
 MEMORY_A_BYTE_MAX: Final = 400

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.support.kafka_batches import batch_of
-from tests.unit.protocol_values import message_named
-from warren.protocol.api import APIS, Api
-from warren.protocol.heads import Request, request_frame
-from warren.protocol.kafka_codec import Fields, encode_request
-from warren.protocol.own_records import pack, record_values
+from tests.support.message_values import encode_request
+from tests.support.protocol_values import message_named
+from warren.protocol.api_keys import APIS, Api
+from warren.protocol.headers import Request, request_frame
+from warren.protocol.native.records import pack, wire_record
 from warren.protocol.schemas import STRUCT, Field
-from warren.storage.columns import Batch
+from warren.protocol.wire_struct import WireStruct, fields_of
+from warren.storage.format.columns import Batch
 
 TOPICS: Final = ("fuzz-a", "fuzz-b", "fuzz-c")
 WITNESS_TOPIC: Final = "witness"
@@ -69,28 +70,28 @@ LEARNED_MAX: Final = 20
 
 
 class Knowledge:
-    """What the answers told, by the names of their fields: ids of members, producers and topics, epochs, numbers."""
+    """Values of the answers by the names of their fields: ids of members, producers and topics, epochs, numbers."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[Any]] = {}
 
-    def learn(self, answer: Fields) -> None:
-        if WITNESS_TOPIC in [value for value in vars(answer).values() if isinstance(value, str)]:
-            # What the other client has may be deleted by whoever knows of it.
+    def learn(self, answer: WireStruct) -> None:
+        if WITNESS_TOPIC in [value for value in fields_of(answer).values() if isinstance(value, str)]:
+            # Each client may delete what the other one has.
             return
-        for name, value in vars(answer).items():
-            if isinstance(value, Fields):
+        for name, value in fields_of(answer).items():
+            if isinstance(value, WireStruct):
                 self.learn(value)
             elif isinstance(value, list):
                 for one in value[:LEARNED_MAX]:
-                    if isinstance(one, Fields):
+                    if isinstance(one, WireStruct):
                         self.learn(one)
             elif isinstance(value, int | str) or (isinstance(value, bytes) and len(value) == 16):
                 self._found.setdefault(name, []).append(value)
                 del self._found[name][:-LEARNED_MAX]
 
     def find(self, name: str, kind: str, chance: random.Random) -> Any:
-        """Something of this name and kind that was told; None where nothing was."""
+        """Returns a value of this name and kind from an earlier answer, or None if there was none."""
         wanted = str if kind == "string" else bytes if kind == "uuid" else int
         known = [value for value in self._found.get(name, ()) if isinstance(value, wanted)]
         return chance.choice(known) if known else None
@@ -112,9 +113,9 @@ def _value(field: Field, version: int, chance: random.Random, known: Knowledge) 
             return _packed(chance)
         return values_for(field.fields, version, chance, known)
     if field.name not in NUMBERS and chance.random() < 0.8:
-        told = known.find(field.name, field.kind, chance)
-        if told is not None and _fits(field, told):
-            return told
+        value = known.find(field.name, field.kind, chance)
+        if value is not None and _fits(field, value):
+            return value
     return _primitive(field, chance)
 
 
@@ -149,7 +150,7 @@ def _fits(field: Field, value: Any) -> bool:
 def _packed(chance: random.Random) -> dict[str, Any]:
     """A record as our own calls carry it."""
     [packed] = pack(Batch([b"a", b"b", b"c"]))
-    return dict(record_values(chance.choice((0, 1)), packed))
+    return fields_of(wire_record(chance.choice((0, 1)), packed))
 
 
 def valid_request(api: Api, version: int, chance: random.Random, known: Knowledge) -> bytes:

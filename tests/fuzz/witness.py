@@ -8,11 +8,11 @@ from typing import Any, Final
 from tests.broker.calls import Caller
 from tests.fuzz.valid import WITNESS_TOPIC
 from tests.support.kafka_batches import batch_of
-from warren.protocol.api import ApiKey
-from warren.protocol.kafka_codec import Fields
-from warren.protocol.record_batch import Batch, split
-from warren.storage.kafka_columns import KafkaColumns
-from warren.storage.layout import SECTION_BODY_ENDS
+from tests.support.message_values import Fields
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.kafka.record_batch import Batch, split
+from warren.storage.format.kafka_columns import KafkaColumns
+from warren.storage.format.layout import SECTION_BODY_ENDS
 
 FETCH_VERSION: Final = 11
 METADATA_VERSION: Final = 1

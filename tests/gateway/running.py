@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from warren.broker.broker import Broker
-from warren.broker.limits import Limits
-from warren.broker.settings import BrokerSettings
+from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.gateway.server import side_port
 
 JSON = "application/json"
@@ -96,7 +95,7 @@ class Http:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    """Wait until something is so that somebody else brings about."""
+    """Waits until a condition holds that another thread or process brings about."""
     for _ in range(round(PATIENCE_S / LOOK_S)):
         if is_so():
             return
@@ -110,15 +109,15 @@ def running_http(
     *,
     durability: str = "os",
     settings: BrokerSettings | None = None,
-    limits: Limits | None = None,
+    limits: BrokerLimits | None = None,
     tls: ssl.SSLContext | None = None,
     trusted: ssl.SSLContext | None = None,
     is_local: bool = True,
 ) -> Iterator[Http]:
     """A broker of the store at `path` that also serves HTTP."""
-    told: queue.Queue[int] = queue.Queue()
-    beside = side_port(HOST, 0, tls, is_local=is_local, told=lambda host, port: told.put(port))
+    ports: queue.Queue[int] = queue.Queue()
+    side_server = side_port(HOST, 0, tls, is_local=is_local, on_listening=lambda host, port: ports.put(port))
     with running_broker(
-        path, durability=durability, settings=settings, limits=limits, tls=tls, beside=beside
+        path, durability=durability, settings=settings, limits=limits, tls=tls, side_server=side_server
     ) as running:
-        yield Http(running, told.get(timeout=PATIENCE_S), trusted)
+        yield Http(running, ports.get(timeout=PATIENCE_S), trusted)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.gateway.running import Http, running_http
 from warren.broker.configuration import read_configuration
-from warren.broker.security.rights import CLUSTER_NAME, Kind, Operation, Pattern, Permission, Right
+from warren.broker.security.rights import CLUSTER_NAME, Operation, Pattern, Permission, ResourceKind, Right
 from warren.broker.security.tls import tls_context
-from warren.broker.service import check_address
+from warren.broker.server import check_address
 from warren.broker.settings import BrokerSettings
 from warren.errors import OpenToAll
 
@@ -31,10 +31,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
         assert rights is not None
         rights.file.add(
             [
-                right(Kind.TOPIC, "orders", Operation.READ),
-                right(Kind.TOPIC, "mine", Operation.WRITE),
-                right(Kind.TOPIC, "mine", Operation.CREATE),
-                right(Kind.GROUP, "workers", Operation.READ),
+                right(ResourceKind.TOPIC, "orders", Operation.READ),
+                right(ResourceKind.TOPIC, "mine", Operation.WRITE),
+                right(ResourceKind.TOPIC, "mine", Operation.CREATE),
+                right(ResourceKind.GROUP, "workers", Operation.READ),
             ]
         )
         as_user(found, "root").put("orders", "secret")
@@ -42,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http]:
         yield found
 
 
-def right(kind: Kind, name: str, operation: Operation, user: str = "ann") -> Right:
+def right(kind: ResourceKind, name: str, operation: Operation, user: str = "ann") -> Right:
     return Right(kind, name, Pattern.LITERAL, f"User:{user}", "*", operation, Permission.ALLOW)
 
 
@@ -51,7 +51,7 @@ def as_user(served: Http, user: str | None, password: str = PASSWORD) -> Http:
     return served
 
 
-LOGINS = [None, ("ann", "a wrong one"), ("nobody", PASSWORD), ("", "")]
+LOGINS = [None, ("ann", "a wrong one"), ("unknown", PASSWORD), ("", "")]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ LOGINS = [None, ("ann", "a wrong one"), ("nobody", PASSWORD), ("", "")]
         *[(None, path) for path in ("/v1/topics", "/metrics", "/")],
     ],
 )
-def test_who_does_not_show_who_they_are_is_asked_to(served: Http, login: tuple[str, str] | None, path: str) -> None:
+def test_a_request_without_credentials_gets_401(served: Http, login: tuple[str, str] | None, path: str) -> None:
     served.login = login
 
     answered = served.ask("GET", path)
@@ -72,19 +72,19 @@ def test_who_does_not_show_who_they_are_is_asked_to(served: Http, login: tuple[s
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !", "Basic YQ==", "Bearer abc", "Basic /w=="])
-def test_a_header_that_names_nobody_is_refused(served: Http, header: str) -> None:
+def test_an_authorization_header_without_a_user_is_refused(served: Http, header: str) -> None:
     answered = as_user(served, None).ask("GET", "/v1/topics", Authorization=header)
 
     assert answered.problem == (401, "authentication_failed")
 
 
-def test_whether_it_is_alive_and_what_it_serves_is_for_everybody(served: Http) -> None:
+def test_health_and_openapi_need_no_login(served: Http) -> None:
     as_user(served, None)
 
     assert [served.ask("GET", path).status for path in ("/healthz", "/readyz", "/openapi.json")] == [200] * 3
 
 
-def test_everybody_sees_and_does_what_they_have_a_right_to(served: Http) -> None:
+def test_every_user_sees_and_does_what_the_rights_allow(served: Http) -> None:
     as_user(served, "ann")
 
     assert [topic["topic"] for topic in served.get("/v1/topics")["topics"]] == ["orders"]
@@ -114,7 +114,7 @@ def test_everybody_sees_and_does_what_they_have_a_right_to(served: Http) -> None
         ("GET", "/v1/statistics", None),
     ],
 )
-def test_what_nobody_allowed_is_refused(served: Http, method: str, path: str, body: object) -> None:
+def test_a_request_without_the_right_is_refused(served: Http, method: str, path: str, body: object) -> None:
     answered = as_user(served, "ann").ask(method, path, body)
 
     assert answered.problem == (403, "no_right")
@@ -122,7 +122,7 @@ def test_what_nobody_allowed_is_refused(served: Http, method: str, path: str, bo
 
 def test_metrics_take_a_right_to_the_cluster(served: Http) -> None:
     assert served.broker.rights is not None
-    served.broker.rights.file.add([right(Kind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, "bob")])
+    served.broker.rights.file.add([right(ResourceKind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, "bob")])
 
     statuses = set()
     for _ in range(1000):
@@ -135,7 +135,7 @@ def test_metrics_take_a_right_to_the_cluster(served: Http) -> None:
 
 
 @pytest.mark.parametrize(("is_local", "status"), [(True, 200), (False, 401)])
-def test_where_passwords_may_not_travel_nobody_is_let_in(tmp_path: Path, is_local: bool, status: int) -> None:
+def test_without_tls_passwords_are_refused(tmp_path: Path, is_local: bool, status: int) -> None:
     settings = BrokerSettings(sasl=True, mechanisms=("SCRAM-SHA-256",))
     with running_http(tmp_path / "data", settings=settings, is_local=is_local) as served:
         served.broker.users.create("ann", PASSWORD)
@@ -145,7 +145,7 @@ def test_where_passwords_may_not_travel_nobody_is_let_in(tmp_path: Path, is_loca
     assert answered.status == status
 
 
-def test_it_has_the_certificate_of_the_broker(tmp_path: Path) -> None:
+def test_the_side_port_uses_the_certificate_of_the_broker(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "broker.pem"))
     trusted = ssl.create_default_context()
@@ -161,7 +161,7 @@ def test_it_has_the_certificate_of_the_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "is_open"),
+    ("options", "is_open"),
     [
         ({"http.port": 1, "http.host": "0.0.0.0"}, True),
         ({"http.host": "0.0.0.0"}, False),
@@ -170,8 +170,8 @@ def test_it_has_the_certificate_of_the_broker(tmp_path: Path) -> None:
         ({"http.port": 1, "http.host": "0.0.0.0", "broker.insecure": True}, False),
     ],
 )
-def test_other_machines_are_not_served_unless_somebody_says_so(told: dict[str, object], is_open: bool) -> None:
-    configuration = read_configuration(None, {}, told)
+def test_other_machines_are_not_served_unless_allowed(options: dict[str, object], is_open: bool) -> None:
+    configuration = read_configuration(None, {}, options)
 
     if is_open:
         with pytest.raises(OpenToAll):

@@ -12,11 +12,11 @@ import pytest
 from tests.broker.calls import Caller
 from tests.gateway.running import Http, running_http, until
 from tests.support.kafka_batches import batch_of
-from warren.broker import failed_logs
-from warren.broker.kafka_errors import Code
+from warren.broker.services import failed_logs
+from warren.broker.services.kafka_errors import Code
 from warren.errors import SyncFailed
 from warren.queue.topic import Topic
-from warren.storage.filesystem import SystemFile
+from warren.storage.disk.filesystem import SystemFile
 
 BATCH = batch_of([(None, b"message", [])])
 
@@ -28,7 +28,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Http]:
         yield found
 
 
-def test_a_failed_sync_is_told_and_the_log_is_reopened(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_is_reported_and_the_log_is_reopened(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     served.broker.store.topic("orders")
     synced, fails = SystemFile.sync, {"block"}
 
@@ -41,14 +41,14 @@ def test_a_failed_sync_is_told_and_the_log_is_reopened(served: Http, monkeypatch
     with Caller(served.running) as caller:
         assert caller.produce("orders", BATCH) == (Code.STORAGE_ERROR, -1)
         assert caller.produce("orders", BATCH) == (Code.STORAGE_ERROR, -1)
-        told = served.ask("GET", "/readyz")
+        answer = served.ask("GET", "/readyz")
         metrics = served.ask("GET", "/metrics").data.decode()
         fails.clear()
         until(lambda: served.ask("GET", "/readyz").status == 200)
         again = caller.produce("orders", BATCH)
 
-    assert (told.status, told.document["is_ready"]) == (503, False)
-    assert "sync failed" in told.document["reason"]
+    assert (answer.status, answer.document["is_ready"]) == (503, False)
+    assert "sync failed" in answer.document["reason"]
     assert "warren_logs_closed 1.0" in metrics
     assert "warren_logs_closed 0.0" in served.ask("GET", "/metrics").data.decode()
     assert again == (Code.NONE, 0)
@@ -70,7 +70,7 @@ def test_a_put_for_which_no_descriptor_is_left_ends_in_an_error_code(
             with monkeypatch.context() as patched:
                 patched.setattr(SystemFile, "write", no_descriptor)
                 patched.setattr(Topic, "see_partitions", no_descriptor)
-                patched.setattr("warren.broker.door.settle_puts", no_descriptor)
-                patched.setattr("warren.broker.door.append_record", no_descriptor)
+                patched.setattr("warren.storage.log.Log.settle", no_descriptor)
+                patched.setattr("warren.storage.log.Log.append_record", no_descriptor)
                 patched.setattr("warren.storage.log.Log.append_packed", no_descriptor)
                 assert caller.produce("orders", BATCH) == (Code.STORAGE_ERROR, -1)

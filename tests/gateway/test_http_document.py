@@ -14,10 +14,10 @@ import pytest
 from tests.gateway.running import Http, running_http
 from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT
-from warren.gateway.api import routes_of
-from warren.gateway.counts import Counts
-from warren.gateway.exchange import Asked, Reply
-from warren.gateway.problems import TOLD
+from warren.gateway.http.counts import Counts
+from warren.gateway.http.problems import ERROR_STATUSES
+from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.route_table import routes_of
 
 parser = pytest.importorskip("prometheus_client.parser")
 
@@ -26,7 +26,7 @@ SHOWN_OTHERWISE = {"time", "timestamp", "due", "offset", "lease", "id"}
 """What is another one each time."""
 
 
-async def openapi(asked: Asked) -> Reply:
+async def openapi(asked: HttpRequest) -> Reply:
     raise NotImplementedError
 
 
@@ -84,7 +84,7 @@ def learn(shown: Any, given: Any, seen: dict[str, str]) -> None:
             learn(each, other, seen)
 
 
-def test_the_examples_answer_what_they_show(tmp_path: Path) -> None:
+def test_the_examples_return_the_documented_answers(tmp_path: Path) -> None:
     seen: dict[str, str] = {}
     with running_http(tmp_path / "data") as served:
         for command, answer in examples():
@@ -126,5 +126,5 @@ def test_the_document_has_every_metric_and_every_status(tmp_path: Path) -> None:
     }
 
     assert named == served_names
-    assert statuses == {*TOLD, http.client.REQUEST_HEADER_FIELDS_TOO_LARGE}
+    assert statuses == {*ERROR_STATUSES, http.client.REQUEST_HEADER_FIELDS_TOO_LARGE}
     assert fields == set(statistics)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http
 from tests.support.recorded_calls import recorded
-from warren.broker.standings import Standing, Standings
-from warren.config import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX
+from warren.broker.services.status import Standing, Standings
 from warren.errors import BadInput
-from warren.gateway import groups, reading
+from warren.gateway.handlers import groups, messages
+from warren.gateway.http.limits import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX
 from warren.gateway.server import count_elements, read_json
 
 BODY = "x" * 40_000
@@ -70,7 +70,7 @@ def test_json_with_more_values_than_the_limit_is_not_read(over: int, monkeypatch
 @pytest.mark.parametrize(
     "text", ["," * 100_000, "[{" * 100_000, '\\",' * 100_000, '"' * 90_000, "\\" * 100_000 + ",[" * 99_999]
 )
-def test_what_stands_in_a_string_counts_as_one_value(text: str) -> None:
+def test_brackets_within_a_string_do_not_count_as_values(text: str) -> None:
     data = json.dumps({"messages": [{"body": text}]}).encode()
 
     assert read_json(data) == {"messages": [{"body": text}]}
@@ -95,8 +95,10 @@ def test_a_body_of_nothing_but_brackets_is_refused(served: Http) -> None:
 # --- Reads ---
 
 
-def test_a_read_looks_so_far_at_once_and_says_where_to_go_on(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
+def test_a_read_scans_a_limited_range_and_returns_where_to_continue(
+    served: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "SCANNED_SIZE_MAX", 2 * len(BODY))
     topic = served.broker.store.topic("orders")
     for number in range(COUNT):
         topic.put(BODY.encode(), tag="last" if number == COUNT - 1 else "other")
@@ -117,8 +119,8 @@ def test_a_read_looks_so_far_at_once_and_says_where_to_go_on(served: Http, monke
 def test_a_read_of_all_partitions_goes_on_in_turns_and_finds_all_by_time(
     served: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "SCANNED_SIZE_MAX", 2 * len(BODY))
-    looks = recorded(monkeypatch, reading.Merge, "look")
+    monkeypatch.setattr(messages, "SCANNED_SIZE_MAX", 2 * len(BODY))
+    looks = recorded(monkeypatch, messages.Merge, "look")
     topic = served.broker.store.topic("orders", 3)
     for number in range(COUNT):
         topic.put(BODY.encode(), tag="wanted" if number % 7 == 0 else "other", partition=number % 3)
@@ -138,7 +140,7 @@ def test_a_read_of_all_partitions_goes_on_in_turns_and_finds_all_by_time(
 def test_the_latest_of_all_partitions_are_looked_for_partition_by_partition(
     served: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = recorded(monkeypatch, reading, "_read_back")
+    looks = recorded(monkeypatch, messages, "_read_back")
     topic = served.broker.store.topic("orders", 3)
     for number in range(COUNT):
         topic.put(b"%d" % number, partition=number % 3)
@@ -150,7 +152,7 @@ def test_the_latest_of_all_partitions_are_looked_for_partition_by_partition(
 
 
 @pytest.mark.parametrize("wait_s", [0, PATIENCE_S / 2])
-def test_a_take_goes_on_in_turns_until_it_finds_what_lies_far_behind(
+def test_a_take_continues_in_turns_until_it_finds_a_far_match(
     served: Http, monkeypatch: pytest.MonkeyPatch, wait_s: float
 ) -> None:
     monkeypatch.setattr(groups, "SCANNED_SIZE_MAX", 2 * len(BODY))
@@ -168,8 +170,8 @@ def test_a_take_goes_on_in_turns_until_it_finds_what_lies_far_behind(
     assert len(looks) > 5
 
 
-def test_a_read_backwards_looks_so_far_at_once(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "HTTP_SCANNED_SIZE_MAX", 2 * len(BODY))
+def test_a_read_backwards_scans_a_limited_range(served: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "HTTP_SCANNED_SIZE_MAX", 2 * len(BODY))
     topic = served.broker.store.topic("orders")
     for number in range(COUNT):
         topic.put(BODY.encode(), tag="first" if number == 0 else "other")
@@ -205,10 +207,10 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_requests_that_come_during_a_look_share_the_next_one() -> None:
+def test_requests_that_come_during_a_poll_share_the_next_one() -> None:
     async def main() -> None:
         broker: Any = SlowBroker()
-        standings = Standings(broker)
+        standings = Standings(broker.store, broker.in_thread, broker.tasks)
         early = asyncio.create_task(standings.look_now())
         await turns()
         late = [asyncio.create_task(standings.look_now()) for _ in range(10)]
@@ -231,10 +233,10 @@ def test_requests_that_come_during_a_look_share_the_next_one() -> None:
     asyncio.run(main())
 
 
-def test_a_look_that_fails_is_told_and_the_next_one_is_tried() -> None:
+def test_a_failed_poll_is_reported_and_the_next_one_runs() -> None:
     async def main() -> None:
         broker: Any = SlowBroker()
-        standings = Standings(broker)
+        standings = Standings(broker.store, broker.in_thread, broker.tasks)
         asked = asyncio.create_task(standings.look())
         await turns()
         broker.looks[0].set_exception(OSError("no"))
@@ -253,7 +255,7 @@ def test_a_look_that_fails_is_told_and_the_next_one_is_tried() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/topics", "/v1/groups", "/v1/statistics", "/metrics", "/"])
-def test_what_lists_all_topics_is_written_beside_the_event_loop(
+def test_lists_of_all_topics_are_built_outside_the_event_loop(
     served: Http, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     served.broker.store.topic("orders")
@@ -273,7 +275,7 @@ def test_what_lists_all_topics_is_written_beside_the_event_loop(
     assert asides == ["warren-aside"]
 
 
-def test_the_longest_pause_of_the_event_loop_is_told(served: Http) -> None:
+def test_the_longest_pause_of_the_event_loop_is_reported(served: Http) -> None:
     served.broker.pauses.note(0.25)
 
     assert served.get("/v1/statistics")["loop"]["longest_pause_s"] >= 0.25

@@ -6,15 +6,23 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http, until
-from warren.broker.error_codes import tells_of_error
-from warren.broker.metrics import Histogram
-from warren.broker.statistics import quantile
+from warren.broker.services.kafka_errors import has_error
+from warren.broker.services.metrics import Histogram
+from warren.broker.services.status import quantile
+from warren.protocol.kafka_messages import (
+    MetadataResponse,
+    MetadataResponseTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    SyncGroupResponse,
+)
+from warren.protocol.wire_struct import WireStruct
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 parser = pytest.importorskip("prometheus_client.parser")
@@ -70,7 +78,7 @@ def test_requests_bytes_and_seconds_are_counted_by_api(served: Http) -> None:
     assert value(found, "process_cpu_seconds_total") > 0
 
 
-def test_fetches_are_counted_and_a_consumer_that_waits_is_seen(served: Http) -> None:
+def test_fetches_and_waiting_consumers_are_counted(served: Http) -> None:
     produced(served, "orders", 3)
     settings = {"bootstrap.servers": served.running.address, "group.id": "g", "fetch.wait.max.ms": 50_000}
     consumer = confluent_kafka.Consumer(settings)
@@ -90,7 +98,7 @@ def test_fetches_are_counted_and_a_consumer_that_waits_is_seen(served: Http) -> 
     until(lambda: value(samples(served), "warren_connections") == 0)
 
 
-def test_what_is_refused_is_counted_as_an_error(served: Http) -> None:
+def test_refused_requests_are_counted_as_errors(served: Http) -> None:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": served.running.address, "group.id": "g", "allow.auto.create.topics": False}
     )
@@ -118,7 +126,7 @@ def test_puts_that_wait_together_share_a_commit(served: Http) -> None:
     assert value(after, "warren_waiting_puts") == 0
 
 
-def test_topics_groups_and_what_waits_are_there(served: Http) -> None:
+def test_topics_groups_and_parked_messages_have_metrics(served: Http) -> None:
     served.put("orders", "a", "b", "c")
     served.put("orders", "later", delay_s=3600)
     store = served.broker.store
@@ -141,7 +149,7 @@ def test_topics_groups_and_what_waits_are_there(served: Http) -> None:
     assert value(found, "warren_group_leased", topic="orders", group="workers") == 1
 
 
-def test_a_request_that_waits_is_seen_waiting(served: Http) -> None:
+def test_a_waiting_request_is_counted(served: Http) -> None:
     served.put("orders", "a")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(served.get, "/v1/topics/orders/messages?number=1&wait_s=20")
@@ -170,7 +178,7 @@ def test_requests_over_http_are_counted_by_route_and_status(served: Http) -> Non
     assert value(found, "warren_http_response_bytes_total") > 0
 
 
-def test_a_topic_that_cannot_be_read_is_told_and_the_others_are_shown(served: Http) -> None:
+def test_an_unreadable_topic_is_reported_and_the_others_are_shown(served: Http) -> None:
     served.put("good", "a")
     served.put("bad", "a")
     Path(served.broker.store.path, "topics", "bad", "topic.json").write_text("{")
@@ -197,7 +205,7 @@ def test_the_page_shows_topics_and_groups_without_scripts_or_anything_from_elsew
     assert '<th scope="row">workers</th>' in text
 
 
-def test_a_narrow_screen_shows_names_and_what_is_behind_and_leaves_out_the_rest(served: Http) -> None:
+def test_a_narrow_screen_shows_only_names_and_lags(served: Http) -> None:
     served.put("orders", "a")
     served.ask("POST", "/v1/topics/orders/groups/workers/take", {"limit": 1})
 
@@ -221,14 +229,14 @@ def test_a_histogram_counts_up_to_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "is_one"),
+    ("answer", "is_one"),
     [
-        ({"error_code": 0, "topics": []}, False),
-        ({"error_code": 3}, True),
-        ({"topics": [{"name": "a", "error_code": 0}, {"name": "b", "error_code": 3}]}, True),
-        ({"topics": [{"name": "a", "partitions": [{"error_code": 6}]}]}, True),
-        ({"topics": ["a"], "name": "error", "ids": b"abc"}, False),
+        (OffsetDeleteResponse(topics=[]), False),
+        (OffsetDeleteResponse(error_code=3), True),
+        (MetadataResponse(topics=[MetadataResponseTopic(0, "a"), MetadataResponseTopic(3, "b")]), True),
+        (OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic("a", [OffsetDeleteResponsePartition(0, 6)])]), True),
+        (SyncGroupResponse(protocol_name="error", assignment=b"abc"), False),
     ],
 )
-def test_an_answer_that_tells_of_an_error_is_known(values: dict[str, Any], is_one: bool) -> None:
-    assert tells_of_error(values) is is_one
+def test_an_error_in_an_answer_is_recognised(answer: WireStruct, is_one: bool) -> None:
+    assert has_error(answer) is is_one

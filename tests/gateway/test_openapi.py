@@ -11,29 +11,29 @@ import pytest
 
 from tests.gateway.running import running_http
 from tests.tidy.source import ROOT
-from warren.broker.limits import Limits
-from warren.gateway.api import routes_of
-from warren.gateway.counts import Counts
-from warren.gateway.exchange import Asked, Reply
-from warren.gateway.openapi import document_of
-from warren.gateway.problems import TOLD, status_of
-from warren.protocol.own_errors import error_kinds
+from warren.broker.settings import BrokerLimits
+from warren.gateway.http.counts import Counts
+from warren.gateway.http.openapi import document_of
+from warren.gateway.http.problems import ERROR_STATUSES, status_of
+from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.route_table import routes_of
+from warren.protocol.native.calls import error_kinds
 
 WITHOUT = "positive_data_acceptance"
 """Of texts OpenAPI can limit the characters, and Warren limits the bytes."""
 
 
-async def openapi(asked: Asked) -> Reply:
+async def openapi(asked: HttpRequest) -> Reply:
     raise NotImplementedError
 
 
-def test_what_schemathesis_sends_is_answered_as_the_document_says(tmp_path: Path) -> None:
+def test_requests_of_schemathesis_are_answered_as_documented(tmp_path: Path) -> None:
     pytest.importorskip("schemathesis")
     program = Path(sys.executable).with_name("schemathesis")
     options = ["--phases", "coverage", "--generation-deterministic", "--seed", "1", "--request-timeout", "60"]
     variables = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.gateway.schemathesis_hooks"}
 
-    with running_http(tmp_path / "data", limits=Limits(fetch_wait_s_max=0.01)) as served:
+    with running_http(tmp_path / "data", limits=BrokerLimits(fetch_wait_s_max=0.01)) as served:
         served.put("orders", "first")
         done = subprocess.run(
             [program, "run", f"{served.url}/openapi.json", "--no-color", "--exclude-checks", WITHOUT, *options],
@@ -50,10 +50,10 @@ def test_what_schemathesis_sends_is_answered_as_the_document_says(tmp_path: Path
     assert held == 0
 
 
-def test_every_route_has_a_name_of_its_own_and_tells_what_it_takes() -> None:
+def test_every_route_has_a_unique_name_and_documented_parameters() -> None:
     routes = routes_of(openapi, Counts())
 
-    document = document_of(routes, "1", is_asked_who=True)
+    document = document_of(routes, "1", needs_login=True)
 
     operations = [each for path in document["paths"].values() for each in path.values()]
     assert len({each["operationId"] for each in operations}) == len(operations) == len(routes.routes)
@@ -68,4 +68,4 @@ def test_every_route_has_a_name_of_its_own_and_tells_what_it_takes() -> None:
 
 def test_every_error_has_a_status() -> None:
     for kind in error_kinds().values():
-        assert status_of(kind.__new__(kind)) in TOLD
+        assert status_of(kind.__new__(kind)) in ERROR_STATUSES

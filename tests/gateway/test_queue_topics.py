@@ -16,10 +16,10 @@ from tests.broker.calls import Caller, numbered_batch
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http
 from tests.support.kafka_batches import batch_of
-from warren.broker.kafka_errors import Code
+from warren.broker.services.kafka_errors import Code
 from warren.client.store import RemoteStore
 from warren.errors import IsAQueue, NotAQueue, UnreadableItem
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.native_schemas import OwnKey
 
 LATER = [("warren.deliver-at", b"99999999999999")]
 
@@ -93,16 +93,16 @@ def test_produce_is_refused_whatever_kind_of_producer_sends_it(served: Http, sto
     assert is_empty(served)
 
 
-def test_a_kafka_client_is_told_why_and_does_not_try_again(served: Http, store: RemoteStore) -> None:
+def test_a_kafka_client_gets_a_final_error_with_the_reason(served: Http, store: RemoteStore) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    told: list[Any] = []
+    errors: list[Any] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": served.running.address, "log_level": 0})
 
-    producer.produce("jobs", b"x", on_delivery=lambda error, _: told.append(error))
+    producer.produce("jobs", b"x", on_delivery=lambda error, _: errors.append(error))
 
     assert producer.flush(PATIENCE_S) == 0
-    assert told[0].code() == Code.POLICY_VIOLATION
-    assert not told[0].retriable()
+    assert errors[0].code() == Code.POLICY_VIOLATION
+    assert not errors[0].retriable()
 
 
 DOORS: dict[str, Callable[[RemoteStore], object]] = {

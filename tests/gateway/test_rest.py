@@ -14,7 +14,7 @@ import pytest
 import warren
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http, until
-from warren.config import HTTP_BODY_SIZE_MAX
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -47,7 +47,7 @@ def consumed(served: Http, topic: str, count: int) -> list[Any]:
 # --- Messages ---
 
 
-def test_what_is_put_over_http_is_read_by_a_kafka_client(served: Http) -> None:
+def test_messages_put_over_http_are_read_by_a_kafka_client(served: Http) -> None:
     binary = {"base64": base64.b64encode(b"\xff\x00").decode()}
     message = {"body": binary, "key": "k", "tag": "eu.de", "headers": {"trace": "1", "raw": binary}}
 
@@ -59,7 +59,7 @@ def test_what_is_put_over_http_is_read_by_a_kafka_client(served: Http) -> None:
     assert {("trace", b"1"), ("raw", b"\xff\x00"), ("warren.tag", b"eu.de")} <= set(first.headers())
 
 
-def test_what_a_kafka_client_produces_is_read_over_http(served: Http) -> None:
+def test_messages_of_a_kafka_client_are_read_over_http(served: Http) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": served.running.address})
     producer.produce("from-kafka", b"\xff", key=b"k", headers={"warren.tag": b"a.b", "x": b"y"})
     producer.produce("from-kafka", b"text")
@@ -122,7 +122,7 @@ def test_messages_are_read_by_time_in_one_partition_and_in_all(served: Http) -> 
     assert served.ask("GET", "/v1/topics/times/messages?number=0").problem == (400, "bad_input")
 
 
-def test_who_waits_is_answered_when_a_message_comes(served: Http) -> None:
+def test_a_waiting_request_is_answered_when_a_message_comes(served: Http) -> None:
     served.put("waited", "old")
     found: list[Any] = []
     path = "/v1/topics/waited/messages?number=1&wait_s=20&tag=wanted"
@@ -138,7 +138,7 @@ def test_who_waits_is_answered_when_a_message_comes(served: Http) -> None:
     assert found[0]["next"] == 3
 
 
-def test_large_bodies_come_back_as_they_were_and_those_over_the_limit_are_told(served: Http) -> None:
+def test_large_bodies_are_returned_whole_and_those_over_the_limit_are_errors(served: Http) -> None:
     body = bytes(range(256)) * 10_000
     coded = {"base64": base64.b64encode(body).decode()}
     served.ask("POST", "/v1/topics/bodies/messages", {"messages": [{"body": coded}, {"body": "small"}]})
@@ -153,7 +153,7 @@ def test_large_bodies_come_back_as_they_were_and_those_over_the_limit_are_told(s
     assert "message 2" in over.document["detail"]
 
 
-def test_a_number_that_was_retired_is_told(served: Http) -> None:
+def test_a_retired_number_is_an_error(served: Http) -> None:
     served.ask("POST", "/v1/topics", {"topic": "retired", "block_size": 4096, "retention_bytes": 1})
     topic = served.broker.store.topic("retired")
     for _ in range(8):
@@ -219,7 +219,7 @@ def test_messages_are_taken_and_settled_by_tokens(served: Http) -> None:
     again = served.ask("POST", f"{group}/take", {"limit": 3, "wait_s": 5}).document["messages"]
     lost = served.ask("POST", f"{group}/ack", {"leases": [leases["failed"]]})
     facts = served.get(group)
-    # Nobody knows whether who asked over HTTP is still there: these leases run out unless they are extended.
+    # The broker cannot know whether an HTTP client is still there: these leases run out unless they are extended.
     assert not served.broker.store.renewals._hands
 
     assert [acked.status, nacked.status, extended.status] == [204] * 3
@@ -230,7 +230,7 @@ def test_messages_are_taken_and_settled_by_tokens(served: Http) -> None:
     assert facts in served.get("/v1/topics/work/groups")["groups"]
 
 
-def test_a_lost_lease_among_others_is_told_and_the_others_are_settled(served: Http) -> None:
+def test_a_lost_lease_is_reported_and_the_others_are_settled(served: Http) -> None:
     served.put("mixed", "lost", "kept")
     group = "/v1/topics/mixed/groups/packers"
     served.ask("PUT", group, {"attempts_max": 1})
@@ -259,7 +259,7 @@ def test_no_more_is_taken_than_an_answer_holds(served: Http) -> None:
     assert served.get("/v1/topics/large/groups/g")["leased"] == 2
 
 
-def test_what_is_too_large_to_be_taken_is_left_for_others(served: Http) -> None:
+def test_a_message_too_large_for_an_answer_is_left_for_others(served: Http) -> None:
     topic = served.broker.store.topic("huge")
     topic.put(bytes(HTTP_BODY_SIZE_MAX + 1))
 
@@ -273,7 +273,7 @@ def test_what_is_too_large_to_be_taken_is_left_for_others(served: Http) -> None:
 
 
 @pytest.mark.parametrize("lease", ["AAAA", "a" * 200, "x"])
-def test_a_token_that_nobody_was_given_settles_nothing(served: Http, lease: str) -> None:
+def test_an_unknown_token_settles_nothing(served: Http, lease: str) -> None:
     served.put("guessed", "mine")
     taken = served.ask("POST", "/v1/topics/guessed/groups/one/take", {}).document["messages"]
     served.ask("POST", "/v1/topics/guessed/groups/two/take", {})
@@ -285,7 +285,17 @@ def test_a_token_that_nobody_was_given_settles_nothing(served: Http, lease: str)
     assert of_another.problem == (400, "bad_input")
 
 
-def test_what_failed_too_often_is_a_dead_letter_and_can_be_put_back(served: Http) -> None:
+def test_a_topic_says_whether_the_header_of_kafka_clients_delays(served: Http) -> None:
+    made = served.ask("POST", "/v1/topics", {"topic": "delaying", "deliver_at": "all"})
+    back = served.ask("PATCH", "/v1/topics/delaying", {"deliver_at": None})
+    wrong = served.ask("PATCH", "/v1/topics/delaying", {"deliver_at": "some"})
+
+    assert (made.status, made.document["settings"]["deliver_at"]) == (201, "all")
+    assert (back.status, back.document["settings"]["deliver_at"]) == (200, None)
+    assert (wrong.status, "deliver_at" in wrong.document["detail"]) == (400, True)
+
+
+def test_a_message_that_failed_too_often_is_a_dead_letter_and_can_be_put_back(served: Http) -> None:
     served.put("dying", "poison")
     group = "/v1/topics/dying/groups/eaters"
     served.ask("PUT", group, {"attempts_max": 1})

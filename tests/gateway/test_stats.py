@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 from tests.broker.process import PATIENCE_S, warren_command
 from tests.broker.running import RunningBroker, running_broker
 from tests.tidy.source import SOURCE
-from warren.broker.budget import Kind
+from warren.broker.services.memory_budget import MemoryKind
 from warren.broker.settings import BrokerSettings
-from warren.cli.broker_stats import Seen, shown
 from warren.cli.main import app
+from warren.cli.output.broker_watch import Seen, shown
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def stats(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["stats", *arguments], env={"COLUMNS": "120"})
 
 
-def test_an_address_shows_what_the_broker_does(broker: RunningBroker) -> None:
+def test_stats_of_an_address_show_the_work_of_the_broker(broker: RunningBroker) -> None:
     result = stats(broker.address, "--every", "0.1s")
 
     assert result.exit_code == 0, result.output
@@ -59,7 +59,7 @@ def test_for_programs_there_are_numbers_and_rates_of_the_topics_that_are_named(b
     assert document["connections"]["open"] == 1
 
 
-def test_watching_goes_on_until_somebody_stops_it(broker: RunningBroker) -> None:
+def test_watching_continues_until_it_is_interrupted(broker: RunningBroker) -> None:
     command = warren_command("stats", broker.address, "--watch", "--every", "0.1s", "--json")
     variables = os.environ | {"PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -77,20 +77,20 @@ def test_watching_goes_on_until_somebody_stops_it(broker: RunningBroker) -> None
     ("arguments", "sentence"),
     [
         (["localhost:1", "--window", "1m"], "--window goes with a store in a directory"),
-        (["localhost:1", "--server", "localhost:2"], "name a broker each"),
+        (["localhost:1", "--server", "localhost:2"], "each name a broker"),
         (["--store", "data", "--watch"], "--watch goes with a broker"),
         (["localhost:many"], "expected host:port"),
         (["localhost:1", "--every", "1d"], "--every: expected 0.1 to 3600 seconds"),
     ],
 )
-def test_what_cannot_be_asked_is_said(arguments: list[str], sentence: str) -> None:
+def test_an_address_without_a_side_port_is_a_clear_error(arguments: list[str], sentence: str) -> None:
     result = stats(*arguments)
 
     assert result.exit_code == 2
     assert sentence in result.output
 
 
-def test_it_takes_a_right_to_the_cluster(tmp_path: Path) -> None:
+def test_stats_need_a_right_to_the_cluster(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data", settings=BrokerSettings(rights=True)) as running:
         result = stats(running.address)
 
@@ -98,7 +98,7 @@ def test_it_takes_a_right_to_the_cluster(tmp_path: Path) -> None:
     assert "may not describe the cluster" in result.output
 
 
-def test_a_broker_that_was_started_anew_has_no_rates_below_zero() -> None:
+def test_a_restarted_broker_has_no_negative_rates() -> None:
     empty = {"count": 0, "commits": 0, "puts_committed": 0, "commits_failed": 0}
     document = {
         "uptime_s": 5.0,
@@ -119,11 +119,11 @@ def test_a_broker_that_was_started_anew_has_no_rates_below_zero() -> None:
     assert shown("here", seen)
 
 
-def test_what_clients_make_the_broker_hold_is_shown_by_kind(tmp_path: Path) -> None:
+def test_memory_held_for_clients_is_shown_by_kind(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as running:
         result = stats(running.address)
         document = json.loads(stats(running.address, "--json").output)
 
     assert "memory held for clients" in result.output
     assert document["memory"]["limit"] == 256 << 20
-    assert set(document["memory"]["kinds"]) == set(map(str, Kind))
+    assert set(document["memory"]["kinds"]) == set(map(str, MemoryKind))

@@ -13,8 +13,8 @@ from tests.broker.calls import Caller
 from tests.gateway.running import Http, running_http
 from tests.support.broken_batches import broken_batch, same_delta_batch
 from tests.support.kafka_batches import batch_of
-from tests.unit.patience import WAIT_S
-from warren.broker.kafka_errors import Code
+from tests.support.patience import WAIT_S
+from warren.broker.services.kafka_errors import Code
 from warren.storage import START
 
 GOOD = batch_of([(None, b"good", [])])
@@ -67,7 +67,9 @@ def test_http_passes_over_them_and_the_metrics_count_it(served: Http) -> None:
     assert float(text.split(line)[1].split()[0]) >= 3
 
 
-def test_a_batch_that_does_not_unpack_is_refused_whichever_batch_of_a_connection_it_is(served: Http) -> None:
+def test_a_topic_whose_batches_are_searched_refuses_every_batch_that_does_not_unpack(served: Http) -> None:
+    served.running.broker.store.topic("orders").configure(deliver_at="all")
+
     with Caller(served.running) as caller:
         for _ in range(4):
             assert caller.produce("orders", broken_batch(compression=3)) == (Code.CORRUPT_MESSAGE, -1)

@@ -1,4 +1,4 @@
-"""HTTP as such: what is no request, too large, of another site or at the wrong moment is refused, and harms nobody."""
+"""HTTP as such: malformed, too large, cross-site and untimely requests are refused and do no harm."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ import pytest
 from tests.broker.process import run_warren, served_store
 from tests.broker.running import HOST, PATIENCE_S
 from tests.gateway.running import Http, running_http, until
-from warren.broker.limits import Limits
-from warren.config import HTTP_BODY_SIZE_MAX, HTTP_CONNECTIONS_MAX, HTTP_HEAD_SIZE_MAX, HTTP_SPARE_CONNECTIONS_MAX
+from warren.broker.settings import BrokerLimits
+from warren.gateway.http.limits import (
+    HTTP_BODY_SIZE_MAX,
+    HTTP_CONNECTIONS_MAX,
+    HTTP_HEAD_SIZE_MAX,
+    HTTP_SPARE_CONNECTIONS_MAX,
+)
 
 MESSAGES = "/v1/topics/orders/messages"
 
@@ -43,7 +48,7 @@ def count(served: Http) -> int:
     return int(served.get(MESSAGES)["partitions"][0]["end"])
 
 
-def test_it_is_alive_and_ready(served: Http) -> None:
+def test_health_reports_alive_and_ready(served: Http) -> None:
     assert served.get("/healthz") == {"is_alive": True}
     assert served.get("/readyz") == {"is_ready": True, "reason": ""}
 
@@ -70,7 +75,7 @@ def test_it_is_alive_and_ready(served: Http) -> None:
         b"9" * 5000,
     ],
 )
-def test_what_is_no_put_is_refused_and_puts_nothing(served: Http, body: bytes) -> None:
+def test_a_malformed_put_is_refused_and_puts_nothing(served: Http, body: bytes) -> None:
     before = count(served)
 
     answered = served.ask("POST", MESSAGES, body)
@@ -83,7 +88,7 @@ def test_what_is_no_put_is_refused_and_puts_nothing(served: Http, body: bytes) -
 def test_a_field_that_is_not_known_is_named_with_the_nearest_one(served: Http) -> None:
     answered = served.ask("POST", MESSAGES, {"messages": [{"body": "a", "keey": "b"}]})
 
-    assert "there is no 'keey'; did you mean key?" in answered.document["detail"]
+    assert "there is no field 'keey'; did you mean 'key'?" in answered.document["detail"]
 
 
 def test_one_message_that_cannot_be_keeps_the_whole_put_out(served: Http) -> None:
@@ -117,7 +122,7 @@ def test_one_message_that_cannot_be_keeps_the_whole_put_out(served: Http) -> Non
         ("/v1/topics/orders/groups/none", 404, "no_such_group"),
     ],
 )
-def test_what_is_not_there_or_cannot_be_is_told(served: Http, path: str, status: int, code: str) -> None:
+def test_missing_resources_and_bad_values_are_errors(served: Http, path: str, status: int, code: str) -> None:
     assert served.ask("GET", path).problem == (status, code)
 
 
@@ -128,7 +133,7 @@ def test_another_method_is_refused_with_those_that_are_served(served: Http) -> N
     assert answered.headers["Allow"] == "GET, POST, HEAD"
 
 
-def test_who_wants_the_head_alone_gets_it(served: Http) -> None:
+def test_a_head_request_gets_no_body(served: Http) -> None:
     answered = served.ask("HEAD", "/healthz")
 
     assert (answered.status, answered.data) == (200, b"")
@@ -150,7 +155,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(served: Http) -> 
     assert b'"too_large"' in answer
 
 
-def test_a_body_that_tells_no_size_is_read_up_to_the_limit(served: Http) -> None:
+def test_a_body_without_a_declared_size_is_read_up_to_the_limit(served: Http) -> None:
     connection = served.connection()
     block = b'{"messages": [{"body": "' + b"a" * (1 << 20)
 
@@ -179,7 +184,7 @@ def test_a_body_that_tells_no_size_is_read_up_to_the_limit(served: Http) -> None
         b"GET /" + b"a" * HTTP_HEAD_SIZE_MAX + b" HTTP/1.1\r\nHost: a\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_and_the_next_one_is_served(served: Http, data: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused_and_the_next_client_is_served(served: Http, data: bytes) -> None:
     answer = raw(served, data)
 
     assert answer.split(b" ", 2)[1] in (b"400", b"431")
@@ -200,7 +205,7 @@ def test_a_connection_is_used_again(served: Http) -> None:
     assert found == [(200, True)] * 3
 
 
-def test_who_asks_first_whether_to_send_is_told_to(served: Http) -> None:
+def test_expect_100_continue_is_answered(served: Http) -> None:
     body = json.dumps({"messages": [{"body": "after 100"}]}).encode()
     head = f"POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
     with socket.create_connection((HOST, served.port), PATIENCE_S) as client:
@@ -245,7 +250,7 @@ def is_closed(client: socket.socket) -> bool:
         return True
 
 
-def test_half_requests_that_take_all_places_shut_nobody_out(served: Http) -> None:
+def test_half_sent_requests_on_all_connections_do_not_lock_others_out(served: Http) -> None:
     half = opened(served, HTTP_CONNECTIONS_MAX, b"GET /healthz HTTP/1.1\r\nX: ")
     dropped = served.broker.metrics.connections_dropped
     try:
@@ -295,7 +300,7 @@ def test_health_and_metrics_are_answered_while_requests_under_way_take_all_place
 def test_a_head_has_to_come_within_its_time_whatever_time_a_connection_may_be_idle(
     served: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.gateway.connection.HTTP_HEAD_S_MAX", 0.05)
+    monkeypatch.setattr("warren.gateway.http.connection.HTTP_HEAD_S_MAX", 0.05)
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection((HOST, served.port), PATIENCE_S) as silent:
         assert is_closed(silent)
@@ -311,7 +316,7 @@ def test_a_head_has_to_come_within_its_time_whatever_time_a_connection_may_be_id
 
 
 def test_an_address_that_has_its_limit_of_connections_over_http_is_answered_for_its_health(tmp_path: Path) -> None:
-    with running_http(tmp_path / "data", limits=Limits(connections_max_of_address=(f"{HOST}=2",))) as served:
+    with running_http(tmp_path / "data", limits=BrokerLimits(connections_max_of_address=(f"{HOST}=2",))) as served:
         served.put("orders", "first")
         request = f"GET {MESSAGES}?number=1&wait_s=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         kept = opened(served, 2, request)
@@ -323,7 +328,7 @@ def test_an_address_that_has_its_limit_of_connections_over_http_is_answered_for_
             each.close()
 
 
-def test_while_it_stops_it_says_so_and_answers_what_was_taken(tmp_path: Path) -> None:
+def test_while_it_stops_new_requests_get_503_and_accepted_ones_are_answered(tmp_path: Path) -> None:
     waiting: list[int] = []
     with running_http(tmp_path / "data") as served:
         served.put("orders", "first")
@@ -354,7 +359,7 @@ def test_while_it_stops_it_says_so_and_answers_what_was_taken(tmp_path: Path) ->
     kept.close()
 
 
-def test_what_goes_wrong_with_the_store_is_told_without_its_paths(tmp_path: Path) -> None:
+def test_errors_of_the_store_are_reported_without_paths(tmp_path: Path) -> None:
     with running_http(tmp_path / "data") as served:
         (tmp_path / "data" / "topics").rename(tmp_path / "elsewhere")
 
@@ -366,11 +371,11 @@ def test_what_goes_wrong_with_the_store_is_told_without_its_paths(tmp_path: Path
     assert str(tmp_path) not in answered.data.decode()
 
 
-def test_it_is_served_by_the_command_and_ends_with_it(tmp_path: Path) -> None:
+def test_the_side_port_starts_and_ends_with_the_command(tmp_path: Path) -> None:
     with served_store(tmp_path / "data", "--http-port", "0") as broker:
         assert broker.process.stderr is not None
-        told = json.loads(broker.process.stderr.readline())["message"]
-        connection = http.client.HTTPConnection(told.removeprefix("HTTP on "), timeout=PATIENCE_S)
+        line = json.loads(broker.process.stderr.readline())["message"]
+        connection = http.client.HTTPConnection(line.removeprefix("HTTP on "), timeout=PATIENCE_S)
         connection.request("GET", "/readyz")
         ready = connection.getresponse().read()
 
@@ -381,7 +386,7 @@ def test_it_is_served_by_the_command_and_ends_with_it(tmp_path: Path) -> None:
     assert code == 0
 
 
-def test_a_port_in_use_is_told_and_nothing_is_served(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_nothing_is_served(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    """Something that a member did: `ask` before it reads, `read` after, `commit` before it commits, `done` after.
+    """An action of a member: `ask` before it reads, `read` after, `commit` before it commits, `done` after.
 
-    `killed` is told by whoever kills it, right before. A member may give up what it holds when it asks or commits.
+    `killed` is recorded right before the kill. A member may give up what it holds when it asks or commits.
     Of a read, `start` and `end` are the numbers it gave; of a commit, `end` is the number behind what is committed.
     """
 
@@ -25,7 +25,7 @@ class Event(NamedTuple):
 
 
 class History:
-    """Written line by line, each with one call, so that it tells everything up to the moment of a kill."""
+    """Written line by line, each with one call, so that it has everything up to the moment of a kill."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -37,7 +37,7 @@ class History:
 
 
 def histories(directory: Path) -> list[Event]:
-    """Everything that all members told, by time."""
+    """Returns the events of all members, by time."""
     events = []
     for path in directory.iterdir():
         *lines, _ = path.read_text().split("\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.integration.group_history import History
 from warren.message import Message
 from warren.queue.store import Store
-from warren.queue.stream_group import StreamGroup
+from warren.queue.stream.stream_group import StreamGroup
 
 COMMIT_CHANCE = 0.8
 LEAVE_CHANCE = 0.02
@@ -26,9 +26,9 @@ def runs(messages: Sequence[Message]) -> list[tuple[int, int, int]]:
     return [(part[0].partition, part[0].number, part[-1].number + 1) for part in parts]
 
 
-def consume(data: str, told: str, seed: int) -> None:
+def consume(data: str, history_path: str, seed: int) -> None:
     """Be a member of "billing" until killed; tell everything."""
-    history, chance = History(Path(told)), random.Random(seed)
+    history, chance = History(Path(history_path)), random.Random(seed)
     with Store(data) as store:
         topic = store.topic("orders")
         while True:

@@ -12,8 +12,8 @@ from typing import Final
 from tests.support.moody_filesystem import MoodyFileSystem
 from warren.errors import LeaseLost
 from warren.message import Message
-from warren.queue.group_settings import GroupSettings
-from warren.queue.queue_group import QueueGroup
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.state.group_settings import GroupSettings
 from warren.queue.store import Store
 from warren.queue.topic import Topic
 
@@ -68,8 +68,10 @@ def _acknowledge(group: QueueGroup, notes: int, messages: list[Message]) -> None
         group.ack_many(messages)
     except LeaseLost as error:
         lost = error.places
-    told = [(b"lost" if (message.partition, message.number) in lost else b"done", message.body) for message in messages]
-    os.write(notes, b"".join(b"%s %s\n" % line for line in told))
+    outcomes = [
+        (b"lost" if (message.partition, message.number) in lost else b"done", message.body) for message in messages
+    ]
+    os.write(notes, b"".join(b"%s %s\n" % line for line in outcomes))
 
 
 def _open_notes(path: str) -> int:

@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.archives import archived, verified
 from tests.tidy.source import ROOT, SOURCE
-from tests.unit.archives import archived, verified
 from warren.spark.archive.manifest import load_manifest
-from warren.spark.catalog import Catalog
+from warren.spark.store_access.files import FileCatalog
 
 KILLS = 12
 
@@ -35,7 +35,7 @@ def test_archiving_that_is_killed_again_and_again_has_every_message_once(tmp_pat
     archived(tmp_path / "s", tmp_path / "a", "orders")
 
     found = verified(tmp_path / "s", tmp_path / "a")
-    catalog = Catalog(str(tmp_path / "s"))
+    catalog = FileCatalog(str(tmp_path / "s"))
     ends = {}
     for partition in range(2):
         with catalog.log("orders", partition) as log:

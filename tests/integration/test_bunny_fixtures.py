@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from warren.queue.file_queue import FileQueue, open_file
+from warren.queue.standalone.file_queue import FileQueue, open_file
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures" / "bunny"
 NAMES: Final = sorted(path.name.removesuffix(".manifest.json") for path in FIXTURES.glob("*.manifest.json"))
@@ -50,7 +50,7 @@ def test_all_fixtures_are_here() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fixture_gives_what_its_manifest_says(name: str, tmp_path: Path) -> None:
+def test_a_fixture_has_the_messages_of_its_manifest(name: str, tmp_path: Path) -> None:
     manifest = manifest_of(name)
     live = [entry for entry in manifest["entries"] if entry["live"]]
 

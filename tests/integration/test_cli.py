@@ -121,7 +121,7 @@ def test_inspect_shows_an_empty_log(tmp_path: Path) -> None:
     assert "none; the next one is 0" in result.stdout
 
 
-def test_inspect_lists_a_damaged_reader_with_what_is_wrong(log_path: Path) -> None:
+def test_inspect_lists_a_damaged_reader_with_its_fault(log_path: Path) -> None:
     (log_path / "readers" / "billing.reader").write_bytes(bytes(512))
 
     result = run("log", "inspect", log_path)
@@ -155,7 +155,7 @@ def test_dump_writes_a_range_that_ends_before_its_end(log_path: Path) -> None:
     assert numbers_of(run("log", "dump", log_path, "--from", "700").stdout) == []
 
 
-def test_dump_writes_only_what_passes_the_filter(log_path: Path) -> None:
+def test_dump_writes_only_messages_that_pass_the_filter(log_path: Path) -> None:
     result = run("log", "dump", log_path, "--to", "14", "--tag", "eu.de;us.*")
 
     assert numbers_of(result.stdout) == [0, 2, 4, 6, 7, 9, 11, 13]
@@ -189,7 +189,7 @@ def test_dump_keeps_a_message_on_one_line(tmp_path: Path) -> None:
     assert line.split("\t")[3:] == [r"\n", "a=b c", r"zwei\nZeilen\t\x1b[31m ü\xfe"]
 
 
-def test_dump_from_a_retired_number_says_where_the_log_starts(log_path: Path) -> None:
+def test_dump_from_a_retired_number_reports_the_start_of_the_log(log_path: Path) -> None:
     with Log.open(log_path) as log:
         first = log.retire(before=400)
 
@@ -200,11 +200,11 @@ def test_dump_from_a_retired_number_says_where_the_log_starts(log_path: Path) ->
     assert numbers_of(run("log", "dump", log_path).stdout) == list(range(first, COUNT))
 
 
-def test_inspect_says_what_is_deleted_within_a_block_and_verify_counts_the_others(log_path: Path) -> None:
+def test_inspect_shows_hidden_messages_of_a_block_and_verify_counts_the_others(log_path: Path) -> None:
     with Log.open(log_path) as log:
         log.retire(before=5, exactly=True)
 
-    assert "5; what came before is deleted" in run("log", "inspect", log_path).stdout
+    assert "5; earlier messages are deleted" in run("log", "inspect", log_path).stdout
     assert json.loads(run("log", "inspect", log_path, "--json").stdout)["first"] == 5
     assert f"{COUNT - 5} messages" in run("log", "verify", log_path).stdout
     assert numbers_of(run("log", "dump", log_path).stdout) == list(range(5, COUNT))
@@ -225,7 +225,7 @@ def test_tail_of_an_empty_log_is_empty(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_tail_follows_what_other_processes_append_until_interrupted(log_path: Path) -> None:
+def test_tail_follows_appends_of_other_processes_until_interrupted(log_path: Path) -> None:
     with start("log", "tail", log_path, "-f", "-n", "1", "--json", "--tag", "eu.de") as following:
         assert following.stdout is not None
         assert json.loads(following.stdout.readline())["number"] == 693
@@ -341,7 +341,7 @@ def test_repair_cuts_at_the_first_damage_and_the_log_is_whole_again(log_path: Pa
         ]
 
 
-def test_repair_keeps_what_comes_before_a_missing_block(log_path: Path) -> None:
+def test_repair_keeps_the_messages_before_a_missing_block(log_path: Path) -> None:
     first, second, *_ = block_files(log_path)
     second.unlink()
 
@@ -352,7 +352,7 @@ def test_repair_keeps_what_comes_before_a_missing_block(log_path: Path) -> None:
     assert block_files(log_path) == [first]
 
 
-def test_repair_makes_a_missing_index_anew(log_path: Path) -> None:
+def test_repair_rebuilds_a_missing_index(log_path: Path) -> None:
     (log_path / "index").unlink()
 
     advice = run("log", "inspect", log_path)
@@ -399,7 +399,9 @@ def test_repair_of_a_whole_log_cuts_nothing(log_path: Path) -> None:
     ("kind", "reason"),
     [("missing", "there is no such directory"), ("file", "it is a file"), ("strangers", "neither an index nor blocks")],
 )
-def test_what_is_not_a_log_is_refused_and_not_made_one(tmp_path: Path, command: str, kind: str, reason: str) -> None:
+def test_a_path_that_is_not_a_log_is_refused_and_not_made_one(
+    tmp_path: Path, command: str, kind: str, reason: str
+) -> None:
     path = tmp_path / "place"
     if kind == "file":
         path.write_text("a file")
@@ -426,7 +428,7 @@ def test_an_unknown_version_is_refused_with_the_way_out(log_path: Path) -> None:
     assert "a newer release" in result.stderr
 
 
-def test_what_the_operating_system_refuses_is_one_line(tmp_path: Path) -> None:
+def test_an_error_of_the_operating_system_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir()
 
     result = run("log", "inspect", tmp_path)
@@ -499,7 +501,7 @@ def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-def test_the_commands_start_without_what_the_extras_bring() -> None:
+def test_the_commands_start_without_the_extras() -> None:
     extras = (
         "re2",
         "aiokafka",
@@ -531,5 +533,5 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["log", "--help"], ["log", "dump", "--help"]])
-def test_help_says_what_there_is(arguments: list[str]) -> None:
+def test_help_lists_the_commands(arguments: list[str]) -> None:
     assert "Usage" in run(*arguments).output

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 import warren
 from warren.cli.main import app
-from warren.cli.pipeline_watch import line
+from warren.cli.output.pipeline_watch import line
 from warren.spark.pipelines.progress import Progress
 
 FILE = """
@@ -58,7 +58,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_check_shows_what_a_file_would_do(file: Path, store: Path) -> None:
+def test_check_shows_the_plan_of_a_file(file: Path, store: Path) -> None:
     shown = run("check", file, "--store", store)
     facts = json.loads(run("check", file, "--store", store, "--json").stdout)
 
@@ -114,7 +114,7 @@ def test_submit_prints_a_command_that_ships_all_that_is_needed(file: Path, store
     assert words[0].endswith("spark-submit")
     assert words[words.index("--master") + 1] == "spark://host:7077"
     assert f"spark.files=/etc/hosts,{file},{file.parent / 'steps.py'}" in words
-    assert words[-8].endswith("submitted.py")
+    assert words[-8].endswith("job.py")
     assert words[-7:] == [
         file.name,
         "--store",
@@ -124,7 +124,7 @@ def test_submit_prints_a_command_that_ships_all_that_is_needed(file: Path, store
         "--directory",
         str(file.parent),
     ]
-    assert "warren/spark/pipelines/submitted.py" in zipfile.ZipFile(package).namelist()
+    assert "warren/spark/pipelines/job.py" in zipfile.ZipFile(package).namelist()
 
 
 def test_a_line_says_how_far_a_pipeline_came() -> None:

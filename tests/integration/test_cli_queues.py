@@ -22,10 +22,10 @@ import warren
 from tests.broker.running import running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT, SOURCE
-from warren.cli.bodies import lines
+from warren.cli.commands.read import Place, following, places_behind, spans_of
 from warren.cli.main import app
-from warren.cli.read import Place, following, places_behind, spans_of
-from warren.cli.receipts import Receipts
+from warren.cli.output.receipts import Receipts
+from warren.cli.running.bodies import lines
 from warren.errors import TooLarge
 from warren.queue.group_description import describe_group
 
@@ -130,6 +130,7 @@ def test_every_setting_can_be_given(run: Run) -> None:
         "--retention-bytes": "1G",
         "--retention-consumed": "yes",
         "--dead-letter": "graveyard",
+        "--deliver-at": "plain",
         "--format-version": "2",
     }
 
@@ -146,7 +147,20 @@ def test_every_setting_can_be_given(run: Run) -> None:
         "retention_bytes": 1 << 30,
         "retention_consumed": True,
         "dead_letter": "graveyard",
+        "deliver_at": "plain",
     }
+
+
+@both
+def test_a_topic_says_by_itself_whether_the_header_of_kafka_clients_delays_or_leaves_it_to_the_broker(run: Run) -> None:
+    run("topic", "create", "orders")
+
+    on = document(run("topic", "configure", "orders", "--deliver-at", "all", "--json"))
+    off = document(run("topic", "configure", "orders", "--deliver-at", "none", "--json"))
+    shown = run("topic", "configure", "orders", "--deliver-at", "default")
+
+    assert (on["settings"]["deliver_at"], off["settings"]["deliver_at"]) == ("all", "none")
+    assert "as the broker is configured" in shown.output
 
 
 @both
@@ -171,7 +185,7 @@ def test_the_list_has_a_row_for_each_topic_within_the_terminal(run: Run, columns
     assert max(map(len, result.stdout.splitlines())) <= columns
 
 
-def test_the_list_of_a_store_without_topics_says_so(run: Run, place: Path) -> None:
+def test_listing_a_store_without_topics_prints_that(run: Run, place: Path) -> None:
     warren.open(place, keeps=False).close()
 
     assert run("topic", "list").stdout == "no topics\n"
@@ -211,7 +225,7 @@ def test_describe_shows_settings_and_partitions(run: Run) -> None:
 
 
 @both
-def test_configure_changes_what_is_named_and_switches_off_with_none(run: Run) -> None:
+def test_configure_changes_the_named_settings_and_none_switches_off(run: Run) -> None:
     run("topic", "create", "orders", "--retention-age", "7d", "--retention-bytes", "1G")
 
     changed = document(run("topic", "configure", "orders", "--retention-age", "none", "--partitions", "2", "--json"))
@@ -222,10 +236,15 @@ def test_configure_changes_what_is_named_and_switches_off_with_none(run: Run) ->
 
 
 @both
-def test_configure_refuses_what_cannot_be_and_changes_nothing(run: Run) -> None:
+def test_configure_refuses_bad_values_and_changes_nothing(run: Run) -> None:
     run("topic", "create", "orders", "--partitions", "2")
     before = document(run("topic", "describe", "orders", "--json"))
 
+    assert failed(
+        run("topic", "configure", "orders", "--deliver-at", "some"),
+        2,
+        "deliver_at: expected one of none, plain, all, not 'some'",
+    )
     assert failed(run("topic", "configure", "orders"), 2, "nothing to change")
     assert failed(run("topic", "configure", "orders", "--partitions", "1"), 2, "never removed")
     assert failed(run("topic", "configure", "orders", "--durability", "never"), 2, "durability")
@@ -235,7 +254,7 @@ def test_configure_refuses_what_cannot_be_and_changes_nothing(run: Run) -> None:
 
 
 @both
-def test_a_topic_is_deleted_only_by_those_who_are_sure(run: Run, place: Path) -> None:
+def test_a_topic_is_deleted_only_after_confirmation(run: Run, place: Path) -> None:
     run("put", "orders", "a", "b")
 
     assert failed(run("topic", "delete", "orders", stdin=b"y\n"), 2, "--yes")
@@ -246,9 +265,7 @@ def test_a_topic_is_deleted_only_by_those_who_are_sure(run: Run, place: Path) ->
 
 
 @pytest.mark.parametrize(("answer", "is_there"), [("n", True), ("y", False)])
-def test_whoever_sits_at_a_terminal_is_asked_before_a_topic_is_deleted(
-    run: Run, place: Path, answer: str, is_there: bool
-) -> None:
+def test_a_terminal_is_asked_before_a_topic_is_deleted(run: Run, place: Path, answer: str, is_there: bool) -> None:
     run("put", "orders", "a", "b")
     keyboard, terminal = os.openpty()
 
@@ -267,7 +284,7 @@ def test_whoever_sits_at_a_terminal_is_asked_before_a_topic_is_deleted(
 
 
 @both
-def test_arguments_are_messages_and_the_receipt_says_where_they_went(run: Run) -> None:
+def test_arguments_are_messages_and_the_receipts_are_printed(run: Run) -> None:
     first = run("put", "orders", "10 carrots")
     second = run("put", "orders", "3 turnips", "1 leek")
 
@@ -319,7 +336,7 @@ def test_key_tag_and_headers_are_those_of_every_message(run: Run) -> None:
         (["-", "-0"], b"one\0", ["one"]),
     ],
 )
-def test_stdin_is_one_message_a_line_unless_something_else_is_said(
+def test_stdin_is_one_message_per_line_by_default(
     run: Run, options: list[str], stdin: bytes, expected: list[str]
 ) -> None:
     assert run("put", "orders", *options, stdin=stdin).exit_code == 0
@@ -379,7 +396,7 @@ def test_many_lines_share_their_receipts_by_partition(run: Run) -> None:
 def test_a_put_that_takes_long_shows_a_bar_at_a_terminal(
     run: Run, monkeypatch: pytest.MonkeyPatch, moment_s: float, is_shown: bool
 ) -> None:
-    monkeypatch.setattr("warren.cli.bar.MOMENT_S", moment_s)
+    monkeypatch.setattr("warren.cli.running.bar.MOMENT_S", moment_s)
     run("topic", "create", "orders")
     monkeypatch.setenv("FORCE_COLOR", "1")
 
@@ -391,8 +408,8 @@ def test_a_put_that_takes_long_shows_a_bar_at_a_terminal(
     assert result.stderr.count("\x1b[?25l") == result.stderr.count("\x1b[?25h")
 
 
-def test_nobody_at_a_terminal_sees_no_bar(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warren.cli.bar.MOMENT_S", -1.0)
+def test_without_a_terminal_there_is_no_progress_bar(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.cli.running.bar.MOMENT_S", -1.0)
     run("topic", "create", "orders")
 
     assert run("put", "orders", stdin=b"a\nb\n").stderr == ""
@@ -419,7 +436,7 @@ def test_a_line_over_the_limit_is_refused_before_all_of_it_is_read() -> None:
 
 
 @both
-def test_a_body_over_the_limit_ends_the_put_and_keeps_what_came_before(run: Run) -> None:
+def test_a_body_over_the_limit_ends_the_put_and_keeps_earlier_messages(run: Run) -> None:
     run("topic", "create", "orders", "--message-size-max", "10")
 
     result = run("put", "orders", "short", "far too long for it")
@@ -521,7 +538,7 @@ def test_a_line_has_place_time_tag_key_headers_and_body(orders: Run) -> None:
         (["--since", "2100-01-01"], []),
     ],
 )
-def test_what_is_read_is_what_was_asked_for(orders: Run, options: list[str], expected: list[int]) -> None:
+def test_the_requested_messages_are_read(orders: Run, options: list[str], expected: list[int]) -> None:
     assert numbers(orders("read", "orders", "--json", *options)) == expected
 
 
@@ -536,7 +553,7 @@ def test_since_and_until_are_the_times_that_the_lines_show(orders: Run) -> None:
     ]
 
 
-def test_bodies_alone_are_what_was_put(orders: Run) -> None:
+def test_raw_output_is_the_bodies_that_were_put(orders: Run) -> None:
     assert orders("read", "orders", "--body", "--limit", "2").stdout == "0\n1\n"
 
 
@@ -552,16 +569,16 @@ def test_reading_takes_nothing_away(orders: Run) -> None:
         (["orders", "--partition", "3"], 2, "partitions 0 to 2"),
         (["orders", "--tag", "a..b"], 2, "tag filter"),
         (["orders", "--since", "yesterday"], 2, "expected a time"),
-        (["orders", "--follow", "--until", "1h"], 2, "without --until"),
+        (["orders", "--follow", "--until", "1h"], 2, "leave --until away"),
         (["nope"], 1, "no topic 'nope'"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(orders: Run, arguments: list[str], code: int, words: str) -> None:
+def test_an_unreadable_topic_is_one_line(orders: Run, arguments: list[str], code: int, words: str) -> None:
     assert failed(orders("read", *arguments), code, words)
 
 
 @both
-def test_a_retired_number_says_where_the_partition_starts(run: Run, place: Path) -> None:
+def test_a_retired_number_reports_the_start_of_the_partition(run: Run, place: Path) -> None:
     run("topic", "create", "orders", "--block-size", "4k", "--durability", "os")
     with warren.open(place, keeps=False) as store:
         topic = store.topic("orders")
@@ -573,7 +590,7 @@ def test_a_retired_number_says_where_the_partition_starts(run: Run, place: Path)
     assert [each["number"] for each in objects(run("read", "orders", "--json"))] == list(range(first, 20))
 
 
-def test_following_shows_what_other_processes_put_until_interrupted(orders: Run, place: Path) -> None:
+def test_following_shows_puts_of_other_processes_until_interrupted(orders: Run, place: Path) -> None:
     with start(place, "read", "orders", "--follow", "--last", "1", "--tag", "eu.fr", "--body") as following:
         assert pipe(following.stdout).readline() == b"8\n"
 
@@ -588,7 +605,7 @@ def test_following_shows_what_other_processes_put_until_interrupted(orders: Run,
 
 
 @pytest.mark.parametrize(("start", "number"), [(None, 3), (1, 3), (5, 5)])
-def test_following_goes_on_behind_what_was_there_or_with_the_number_that_is_asked_for(
+def test_following_starts_at_the_end_or_at_the_requested_number(
     orders: Run, place: Path, start: int | None, number: int
 ) -> None:
     with warren.open(place, keeps=False) as store:
@@ -597,7 +614,7 @@ def test_following_goes_on_behind_what_was_there_or_with_the_number_that_is_aske
     assert behind.number == number
 
 
-def test_what_came_to_several_partitions_is_followed_by_time(orders: Run, place: Path) -> None:
+def test_several_partitions_are_followed_in_the_order_of_time(orders: Run, place: Path) -> None:
     with warren.open(place, keeps=False) as store:
         topic = store.topic("orders")
 
@@ -606,7 +623,7 @@ def test_what_came_to_several_partitions_is_followed_by_time(orders: Run, place:
     assert [message.body for message in messages] == [b"%d" % number for number in range(9)]
 
 
-def test_following_passes_over_what_was_retired(place: Path) -> None:
+def test_following_skips_retired_messages(place: Path) -> None:
     with warren.open(place, keeps=False) as store:
         topic = store.topic("orders", block_size=4096, durability="os")
         for _ in range(20):
@@ -654,7 +671,7 @@ def test_following_a_topic_that_is_deleted_ends_with_1(orders: Run, place: Path)
 
 
 @both
-def test_a_delayed_message_waits_and_says_when_it_is_due(run: Run) -> None:
+def test_a_delayed_message_is_parked_and_its_due_time_printed(run: Run) -> None:
     result = run("put", "jobs", "later", "--delay", "1h", "--key", "k", "--tag", "mail")
     (receipt,) = objects(run("put", "jobs", "then", "--at", "2099-01-01T00:00", "--json"))
 
@@ -670,7 +687,7 @@ def test_a_delayed_message_waits_and_says_when_it_is_due(run: Run) -> None:
     assert (second["body"], second["id"], second["due"]) == ("then", receipt["id"], receipt["due"])
 
 
-def test_what_became_due_while_nobody_had_the_store_open_is_read(run: Run) -> None:
+def test_messages_that_became_due_while_the_store_was_closed_are_read(run: Run) -> None:
     run("put", "jobs", "past", "--at", "2020-01-01")
     run("put", "jobs", *map(str, range(3)), "--delay", "0s")
 
@@ -678,7 +695,7 @@ def test_what_became_due_while_nobody_had_the_store_open_is_read(run: Run) -> No
     assert run("scheduled", "list").stdout == "nothing scheduled\n"
 
 
-def test_all_that_became_due_is_delivered_before_it_is_looked_for(run: Run, place: Path) -> None:
+def test_all_due_messages_are_delivered_before_a_read(run: Run, place: Path) -> None:
     with warren.open(place, keeps=False) as store:
         store.topic("jobs", durability="os").put_many([b"."] * 2_500, delay=0.0)
 
@@ -722,7 +739,7 @@ def test_cancelling_answers_whether_it_was_in_time(run: Run) -> None:
 
 
 @both
-def test_an_id_that_is_none_cancels_nothing(run: Run) -> None:
+def test_a_malformed_id_cancels_nothing(run: Run) -> None:
     (receipt,) = objects(run("put", "jobs", "a", "--delay", "1h", "--json"))
 
     assert failed(run("scheduled", "cancel", "jobs", receipt["id"], "nonsense"), 2, "'nonsense'")
@@ -733,7 +750,7 @@ def test_an_id_that_is_none_cancels_nothing(run: Run) -> None:
 
 
 @both
-def test_what_was_taken_is_not_taken_again(run: Run) -> None:
+def test_a_taken_message_is_not_taken_again(run: Run) -> None:
     run("put", "jobs", "a", "b", "c")
 
     assert run("take", "jobs", "workers", "--body").stdout == "a\n"
@@ -742,7 +759,7 @@ def test_what_was_taken_is_not_taken_again(run: Run) -> None:
 
 
 @both
-def test_nothing_to_take_is_told_from_an_empty_message(run: Run) -> None:
+def test_an_empty_queue_is_distinct_from_an_empty_message(run: Run) -> None:
     run("put", "jobs", "")
 
     empty = run("take", "jobs", "workers", "--body")
@@ -753,7 +770,7 @@ def test_nothing_to_take_is_told_from_an_empty_message(run: Run) -> None:
 
 
 @both
-def test_what_is_not_acknowledged_comes_again_and_dies_in_the_end(run: Run) -> None:
+def test_an_unacknowledged_message_comes_again_and_finally_becomes_a_dead_letter(run: Run) -> None:
     run("put", "jobs", "good")
     run("take", "jobs", "workers")
     run("group", "configure", "jobs", "workers", "--backoff", "0s")
@@ -785,7 +802,7 @@ def test_a_filter_is_that_of_the_group(run: Run) -> None:
     assert document(run("group", "list", "jobs", "--json"))[0]["tag"] == "*.fr"
 
 
-def test_what_could_not_be_written_is_handed_out_again(run: Run, place: Path) -> None:
+def test_a_message_that_could_not_be_printed_is_handed_out_again(run: Run, place: Path) -> None:
     with warren.open(place, keeps=False) as store:
         store.topic("jobs", durability="os").put_many([b"." * 1_000] * 500)
 
@@ -846,7 +863,7 @@ def test_a_stream_group_is_read_and_committed(run: Run, place: Path) -> None:
         (["jobs", "workers", "--tag", "a..b"], 2, "tag filter"),
     ],
 )
-def test_what_cannot_be_taken_makes_no_group(run: Run, arguments: list[str], code: int, words: str) -> None:
+def test_a_refused_take_creates_no_group(run: Run, arguments: list[str], code: int, words: str) -> None:
     run("topic", "create", "jobs")
 
     assert failed(run("take", *arguments), code, words)
@@ -930,7 +947,7 @@ def test_settings_of_a_group_are_changed_on_purpose_alone(consumed: Run) -> None
     assert "ordered_by_key  True\n" in shown
     assert failed(consumed("take", "jobs", "choosy", "--tag", "us.*"), 2, "tag=None, not 'us.*'")
     assert failed(consumed("group", "configure", "jobs", "choosy"), 2, "nothing to change")
-    assert failed(consumed("group", "configure", "jobs", "nobody", "--lease", "1m"), 1, "no group 'nobody'")
+    assert failed(consumed("group", "configure", "jobs", "missing", "--lease", "1m"), 1, "no group 'missing'")
 
 
 @both
@@ -963,11 +980,11 @@ def test_a_stream_group_is_moved(consumed: Run, options: list[str], expected: di
         (["billing", "--to", "-1"], 2, "expected a time"),
         (["billing", "--to", "tomorrow"], 2, "expected a time"),
         (["workers", "--to", "start"], 2, "queue group"),
-        (["nobody", "--to", "start"], 1, "`warren group list jobs`"),
+        (["missing", "--to", "start"], 1, "`warren group list jobs`"),
         (["../../jobs/groups/billing", "--to", "start"], 2, "group name"),
     ],
 )
-def test_what_cannot_be_moved_stays(consumed: Run, arguments: list[str], code: int, words: str) -> None:
+def test_a_refused_move_changes_nothing(consumed: Run, arguments: list[str], code: int, words: str) -> None:
     before = document(consumed("group", "lag", "--json"))
 
     assert failed(consumed("group", "seek", "jobs", *arguments), code, words)
@@ -977,12 +994,14 @@ def test_what_cannot_be_moved_stays(consumed: Run, arguments: list[str], code: i
 @both
 def test_a_group_whose_members_are_at_work_is_not_moved(consumed: Run, place: Path) -> None:
     with warren.open(place) as store, store.topic("jobs").group("billing"):
-        assert failed(consumed("group", "seek", "jobs", "billing", "--to", "start"), 1, "1 member at work")
+        assert failed(
+            consumed("group", "seek", "jobs", "billing", "--to", "start"), 1, "1 member: stop all members first"
+        )
 
     assert consumed("group", "seek", "jobs", "billing", "--to", "start").exit_code == 0
 
 
-def test_a_group_that_somebody_joins_at_the_last_moment_is_not_moved(
+def test_a_group_with_a_member_that_joins_at_the_last_moment_is_not_moved(
     consumed: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -1006,7 +1025,7 @@ def test_a_partition_that_was_added_is_behind_and_stays_as_it_is(consumed: Run, 
     assert not (place / "topics" / "jobs" / "2" / "readers").exists()
 
 
-def test_a_group_is_not_moved_to_what_was_retired(run: Run, place: Path) -> None:
+def test_a_group_is_not_moved_to_a_retired_number(run: Run, place: Path) -> None:
     with warren.open(place, keeps=False) as store:
         topic = store.topic("jobs", block_size=4096, durability="os")
         topic.put_many([b"." * 1_000] * 3)
@@ -1019,7 +1038,7 @@ def test_a_group_is_not_moved_to_what_was_retired(run: Run, place: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["list", "lag"])
-def test_a_store_without_groups_says_so(run: Run, command: str) -> None:
+def test_listing_a_store_without_groups_prints_that(run: Run, command: str) -> None:
     run("topic", "create", "jobs")
 
     assert run("group", command).stdout == "no groups\n"
@@ -1044,7 +1063,7 @@ def deadly(run: Run, place: Path) -> Run:
 
 
 @both
-def test_dead_letters_say_where_they_come_from_and_why(deadly: Run) -> None:
+def test_dead_letters_show_their_origin_and_reason(deadly: Run) -> None:
     found = objects(deadly("dead", "list", "jobs", "--json"))
 
     assert [(each["group"], each["body"]) for each in found] == [
@@ -1092,7 +1111,7 @@ def test_letters_of_one_group_are_listed_and_put_back_alone(deadly: Run) -> None
     assert objects(deadly("dead", "list", "jobs", "workers", "--json")) == []
 
 
-def test_what_somebody_else_put_among_the_dead_is_no_letter(deadly: Run) -> None:
+def test_a_foreign_message_in_the_dead_letter_topic_is_no_letter(deadly: Run) -> None:
     deadly("put", "jobs.dead", "hello", "-H", "warren.dead-topic=jobs")
 
     assert len(objects(deadly("dead", "list", "jobs", "--json"))) == 4
@@ -1110,7 +1129,7 @@ def test_topics_may_share_the_place_of_their_dead(run: Run, place: Path) -> None
     assert bodies(run("dead", "list", "--json")) == ["jobs", "mails"]
 
 
-def test_letters_are_listed_when_their_topic_was_deleted_and_made_anew(deadly: Run, place: Path) -> None:
+def test_letters_are_listed_after_their_topic_was_recreated(deadly: Run, place: Path) -> None:
     deadly("dead", "redrive", "jobs")
     deadly("topic", "delete", "jobs.dead", "--yes")
     with warren.open(place, keeps=False) as store:
@@ -1134,7 +1153,7 @@ def test_asking_for_the_dead_makes_no_topic_for_them(run: Run) -> None:
 @both
 def test_only_queue_groups_have_dead_letters(consumed: Run) -> None:
     assert failed(consumed("dead", "redrive", "jobs", "billing"), 2, "stream group")
-    assert failed(consumed("dead", "redrive", "jobs", "nobody"), 1, "no group 'nobody'")
+    assert failed(consumed("dead", "redrive", "jobs", "missing"), 1, "no group 'missing'")
     assert failed(consumed("dead", "list", "nope"), 1, "no topic 'nope'")
 
 
@@ -1186,9 +1205,7 @@ def test_the_option_names_the_store_before_the_environment_does(run: Run, place:
     assert bodies(run("read", "orders", "--json", "-s", tmp_path / "other")) == ["there"]
 
 
-def test_the_store_is_data_below_the_current_directory_if_nothing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_store_is_data_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WARREN_STORE", raising=False)
 
@@ -1208,7 +1225,7 @@ def same_at_any_time(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
 
-def test_the_session_in_the_document_is_what_happens(tmp_path: Path) -> None:
+def test_the_session_in_the_document_is_reproduced(tmp_path: Path) -> None:
     (session,) = fenced((ROOT / "docs" / "cli.md").read_text(), "console")
     program = f"warren() {{ {sys.executable} -c 'from warren.cli.main import main; main()' \"$@\"; }}"
     environment = {name: value for name, value in os.environ.items() if name != "WARREN_STORE"}

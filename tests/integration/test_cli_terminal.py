@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.support.terminal import run_in_terminal
-from warren.cli.rates import Stopwatch, progress_bars
+from warren.cli.output.rates import Stopwatch
+from warren.cli.running.bar import progress_bars
 from warren.clock import SYSTEM_CLOCK
 from warren.storage import Log
 
@@ -57,7 +58,7 @@ def test_log_verify_and_log_bench_draw_their_bars(tmp_path: Path) -> None:
 
 def test_a_long_put_draws_its_bar(tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"carrots\n" * 400_000)
-    slow = "import warren.cli.bar as bar; bar.MOMENT_S = 0.0\nfrom warren.cli.main import main; main()"
+    slow = "import warren.cli.running.bar as bar; bar.MOMENT_S = 0.0\nfrom warren.cli.main import main; main()"
 
     shown = run_in_terminal("put", "orders", "--file", "lines", "--lines", "--quiet", folder=tmp_path, program=slow)
 

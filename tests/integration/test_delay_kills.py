@@ -88,7 +88,7 @@ def victims(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Victims]
         born.end_rest()
 
 
-def test_every_message_is_delivered_once_and_never_early_whoever_is_killed(victims: Victims) -> None:
+def test_every_message_is_delivered_once_and_never_early_over_kills(victims: Victims) -> None:
     for _ in range(KILLS):
         victims.kill_one()
     victims.kill_all()
@@ -110,7 +110,7 @@ def test_every_message_is_delivered_once_and_never_early_whoever_is_killed(victi
             answers[body] = rest[0] == "1"
 
     assert [body for body, count in bodies.items() if count > 1] == [], "delivered twice"
-    assert bodies.keys() <= begun, "nobody put these"
+    assert bodies.keys() <= begun, "these were never put"
     assert [body for body, answer in answers.items() if answer and body in bodies] == [], "cancelled and delivered"
     cancelled = {body for body in tried if answers.get(body, True)}
     assert dues.keys() - cancelled - bodies.keys() == set(), "lost"

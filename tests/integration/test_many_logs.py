@@ -12,7 +12,7 @@ import pytest
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.tidy.source import ROOT, SOURCE
 from warren.storage import Log
-from warren.storage.residents import Residents
+from warren.storage.disk.open_files import Residents
 
 LOGS = 2000
 FILES_MAX = 100

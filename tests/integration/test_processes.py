@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +17,11 @@ import pytest
 
 from tests.integration import workers
 from tests.integration.workers import open_log
+from tests.support.fork import in_child
 from tests.support.moody_filesystem import MoodyFileSystem
 from warren.errors import LogClosed, LogLocked
 from warren.storage import Log
-from warren.storage.residents import Residents
+from warren.storage.disk.open_files import Residents
 
 SPAWN = multiprocessing.get_context("spawn")
 TIMEOUT_S = 60.0
@@ -63,24 +63,6 @@ def working(*workers_started: Worker) -> Iterator[None]:
         for worker in workers_started:
             worker.process.kill()
             worker.process.join(TIMEOUT_S)
-
-
-def in_child(work: Callable[[], object]) -> Any:
-    """What `work` gives in a fork child of this process; an error comes back as it is."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            result: object = work()
-        except BaseException as error:  # noqa: BLE001  # told by the parent
-            result = type(error).__name__, str(error)
-        os.write(writing, pickle.dumps(result))
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(child, 0)
-    return pickle.loads(data)
 
 
 def bodies(log: Log) -> list[bytes]:
@@ -183,7 +165,7 @@ def test_a_killed_exclusive_writer_frees_the_log(tmp_path: Path) -> None:
         assert log.append(b"again").number == 2
 
 
-def test_a_killed_exclusive_writer_frees_the_log_for_those_who_had_it_open(tmp_path: Path) -> None:
+def test_a_killed_exclusive_writer_frees_the_log_for_open_processes(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     early = open_log(path, durability="os")
     holder = Worker(workers.hold, path)
@@ -205,7 +187,7 @@ def test_a_second_exclusive_writer_in_the_same_process_is_kept_out_too(tmp_path:
         assert log.append(b"one").number == 0
 
 
-def test_an_exclusive_writer_is_kept_out_by_nobody_who_only_appends_now_and_then(tmp_path: Path) -> None:
+def test_an_exclusive_writer_is_not_kept_out_by_occasional_appenders(tmp_path: Path) -> None:
     with open_log(str(tmp_path)) as shared:
         shared.append(b"one")
 
@@ -239,7 +221,7 @@ def test_a_process_that_waits_is_woken_by_an_append_here(tmp_path: Path, read_on
 
 
 @pytest.mark.parametrize("durability", ["commit", "os"])
-def test_an_append_of_another_process_wakes_who_waits_here(tmp_path: Path, durability: str) -> None:
+def test_an_append_of_another_process_wakes_a_waiting_reader(tmp_path: Path, durability: str) -> None:
     path = str(tmp_path / "log")
     appender = Worker(workers.append_when_told, path, durability)
     with working(appender):
@@ -375,7 +357,7 @@ def test_a_child_syncs_its_own_intervals(tmp_path: Path) -> None:
     assert in_child(work)
 
 
-def test_a_fork_in_the_middle_of_a_commit_of_another_thread_blocks_nobody(tmp_path: Path) -> None:
+def test_a_fork_during_a_commit_of_another_thread_does_not_deadlock(tmp_path: Path) -> None:
     disk = MoodyFileSystem(really_syncs=False)
     log = open_log(str(tmp_path), filesystem=disk)
     log.append(b"first")

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.integration import group_victims
-from warren.queue.queue_group import LOOK_S, QueueGroup
+from warren.queue.leases.queue_group import LOOK_S, QueueGroup
 
 KILLS: Final = 40
 ALIVE_S_MAX: Final = 0.4

@@ -124,7 +124,7 @@ def test_the_checker_finds_nothing_wrong_with_a_good_history() -> None:
         ((*FINE, *REST, ("a", "done", 0, -1, 4)), "commits go back"),
     ],
 )
-def test_the_checker_finds_what_is_wrong(events: tuple[tuple[str, str, int, int, int], ...], fault: str) -> None:
+def test_the_checker_finds_faults(events: tuple[tuple[str, str, int, int, int], ...], fault: str) -> None:
     found = faults(_told(*events), [10, 3])
 
     assert len(found) == 1

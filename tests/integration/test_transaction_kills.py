@@ -1,4 +1,4 @@
-"""Processes that work in transactions are killed at any instruction: all or nothing, exactly once, whoever goes on."""
+"""Processes that work in transactions are killed at any instruction: each is applied exactly once or not at all."""
 
 from __future__ import annotations
 

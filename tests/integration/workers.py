@@ -39,7 +39,7 @@ def append(pipe: Connection, path: str, name: str, count: int, durability: str) 
 
 
 def create(pipe: Connection, path: str, version: int) -> None:
-    """Open a log that is not there yet, as soon as told, and append to it."""
+    """Opens a log that does not exist yet, on a signal, and appends to it."""
     pipe.send("ready")
     pipe.recv()
     with open_log(path, version=version) as log:
@@ -47,7 +47,7 @@ def create(pipe: Connection, path: str, version: int) -> None:
 
 
 def hold(pipe: Connection, path: str) -> None:
-    """Keep a log for oneself until told otherwise."""
+    """Holds a log exclusively until a signal."""
     log = open_log(path, exclusive=True)
     log.append(b"mine")
     pipe.send(os.getpid())

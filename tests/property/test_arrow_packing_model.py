@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from warren.errors import BadInput
-from warren.storage.arrow import HEADERS
-from warren.storage.arrow_packing import pack_arrow, rows_of
-from warren.storage.columns import Batch
-from warren.storage.packing import pack_batch
+from warren.storage.arrow.arrays import HEADERS
+from warren.storage.arrow.arrow_packing import pack_arrow, rows_of
+from warren.storage.format.columns import Batch
+from warren.storage.format.packing import pack_batch
 
 text = st.text(st.characters(codec="utf-8"), max_size=12)
 tag = st.sampled_from(["", "a", "eu.de", "ü"]) | text
@@ -84,7 +85,7 @@ def _unless_nothing(column: list[Any]) -> list[Any] | None:
     marker=st.sampled_from([b"", b"m" * 20]),
     compression=st.sampled_from([0, 0, 1, 2]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_bytes_are_those_of_the_rows(
     both: tuple[Batch, pa.RecordBatch], record_size_max: int, marker: bytes, compression: int
 ) -> None:
@@ -111,7 +112,7 @@ def _list(column: Any) -> Any:
 
 
 def _packed(pack: Any) -> Any:
-    """What was packed, or the error that told why not."""
+    """Returns the packed records, or the error."""
     try:
         return pack()
     except BadInput as error:
@@ -138,7 +139,7 @@ LONG = 65_535
         ("corr_offset", pa.int64(), [0, -(2**63)]),
     ],
 )
-def test_what_rows_refuse_is_refused_with_the_same_words(name: str, kind: pa.DataType, values: list[Any]) -> None:
+def test_columns_are_refused_with_the_errors_of_rows(name: str, kind: pa.DataType, values: list[Any]) -> None:
     column = f"{name}s" if name != "headers" else name
     plain: list[Any] = [dict(each) for each in values] if kind == HEADERS else values
     arrow = pa.RecordBatch.from_arrays([pa.array([b"1", b"2"]), pa.array(values, kind)], ["body", name])
@@ -168,7 +169,7 @@ def test_large_headers_of_many_messages_are_packed_like_small_ones() -> None:
         ({"body": pa.array([b"", b""]), "corr_offset": pa.array(["a", "b"])}, "column corr_offset is string"),
     ],
 )
-def test_what_is_no_batch_of_messages_is_told_so(columns: dict[str, pa.Array], reason: str) -> None:
+def test_a_table_that_is_no_batch_of_messages_is_refused(columns: dict[str, pa.Array], reason: str) -> None:
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     with pytest.raises(BadInput, match=reason):
@@ -176,7 +177,7 @@ def test_what_is_no_batch_of_messages_is_told_so(columns: dict[str, pa.Array], r
 
 
 @pytest.mark.parametrize("name", ["tag", "id", "headers"])
-def test_text_that_is_none_is_refused(name: str) -> None:
+def test_invalid_text_is_refused(name: str) -> None:
     broken = pa.array([b"\xff", b"\xfe"]).view(pa.string())
     column = broken
     if name == "headers":
@@ -188,7 +189,7 @@ def test_text_that_is_none_is_refused(name: str) -> None:
         list(pack_arrow(batch, 0, 1 << 20))
 
 
-def test_bytes_behind_a_null_are_nobodys() -> None:
+def test_bytes_behind_a_null_are_ignored() -> None:
     present = pa.py_buffer(b"\x05")
     keys = pa.Array.from_buffers(
         pa.binary(), 3, [present, pa.py_buffer(pa.array([0, 1, 3, 4], pa.int32()).buffers()[1]), pa.py_buffer(b"axxb")]

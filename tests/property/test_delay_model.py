@@ -1,4 +1,4 @@
-"""Delayed messages against a plain list: whoever parks, cancels or delivers, and wherever the clock jumps."""
+"""Delayed messages against a plain list: any process parks, cancels or delivers, and the clock jumps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.support.examples import examples
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
-from warren.queue import done_bits, parking_order
-from warren.queue.delayed import Delayed
-from warren.queue.mover import LIST_S
+from warren.queue.delay import done_bits, due_index
+from warren.queue.delay.delay_worker import LIST_S
+from warren.queue.delay.handles import Delayed
 from warren.queue.store import Store
 from warren.queue.topic import Topic
 
@@ -32,10 +33,10 @@ class DelayMachine(RuleBasedStateMachine):
         super().__init__()
         self.small = pytest.MonkeyPatch()
         self.small.setattr(done_bits, "BITS_PER_FILE", 32)
-        self.small.setattr(parking_order, "TAIL_ROWS_MAX", 4)
-        self.small.setattr(parking_order, "TAIL_NUMBERS_MAX", 12)
-        self.small.setattr(parking_order, "FILES_MAX", 2)
-        self.small.setattr(parking_order, "MERGE_ROWS", 3)
+        self.small.setattr(due_index, "TAIL_ROWS_MAX", 4)
+        self.small.setattr(due_index, "TAIL_NUMBERS_MAX", 12)
+        self.small.setattr(due_index, "FILES_MAX", 2)
+        self.small.setattr(due_index, "MERGE_ROWS", 3)
 
     def teardown(self) -> None:
         self.small.undo()
@@ -108,7 +109,7 @@ class DelayMachine(RuleBasedStateMachine):
         self.clock.pass_ns(int(LIST_S * 1000) * MS + MS)
 
     def move_now(self, opener: int) -> None:
-        """Whoever becomes the mover delivers all that is due; the other one nothing."""
+        """The process that becomes the mover delivers all due messages, and the other one none."""
         before = self.bodies()
         for _ in range(50):
             if self.stores[opener].mover.run() > 0:
@@ -160,4 +161,4 @@ class DelayMachine(RuleBasedStateMachine):
 
 
 TestDelayMachine = DelayMachine.TestCase
-TestDelayMachine.settings = settings(max_examples=40, stateful_step_count=30)
+TestDelayMachine.settings = settings(max_examples=examples(40), stateful_step_count=30)

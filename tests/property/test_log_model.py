@@ -13,14 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.examples import examples
+from tests.support.fakes import quick_log
 from tests.support.simulated_clock import SimulatedClock
-from tests.unit.fakes import quick_log
 from warren.errors import NumberRetired, UnsupportedByVersion
-from warren.message import Message
+from warren.message import Edge, Message
 from warren.storage import END, START, Log, QueueReader
-from warren.storage.index import FIRST_KEY
-from warren.storage.reader import Place
-from warren.storage.tags import TagFilter
+from warren.storage.disk.index import FIRST_KEY
+from warren.storage.format.tags import TagFilter
 
 BLOCK_SIZE = 4096
 TAGS = ("", "eu", "eu.de", "eu.fr", "us.ny", "ü.ö")
@@ -282,9 +282,9 @@ class LogBesideList(RuleBasedStateMachine):
     def read(self, start: int, limit: int, tag: str | None, bound: int | None) -> None:
         for number in (self.first + start, len(self.messages) // 2 + start, len(self.messages) + start):
             if number < self.first:
-                with pytest.raises(NumberRetired) as told:
+                with pytest.raises(NumberRetired) as caught:
                     self.log.read(number)
-                assert (told.value.number, told.value.first) == (number, self.first)
+                assert (caught.value.number, caught.value.first) == (number, self.first)
                 continue
             for log in (self.log, self.follower):
                 found = log.read(number, limit=limit, tag=tag, bytes_max=bound)
@@ -380,7 +380,7 @@ class LogBesideList(RuleBasedStateMachine):
         standing.committed = standing.position
 
     @rule(name=st.sampled_from(READERS), to=st.sampled_from([START, END]) | st.integers(0, 400))
-    def seek(self, name: str, to: int | Place) -> None:
+    def seek(self, name: str, to: int | Edge) -> None:
         standing = self._reader(name)
         assert standing.reader is not None
         end = len(self.messages)
@@ -388,7 +388,7 @@ class LogBesideList(RuleBasedStateMachine):
         standing.position = standing.reader.seek(to)
 
         places = {START: self.first, END: end}
-        assert standing.position == (places[to] if isinstance(to, Place) else min(to, end))
+        assert standing.position == (places[to] if isinstance(to, Edge) else min(to, end))
 
     @rule(name=st.sampled_from(READERS), tag=st.sampled_from(FILTERS[1:]))
     def change_filter(self, name: str, tag: str) -> None:
@@ -416,4 +416,4 @@ class Version1BesideList(LogBesideList):
 
 TestVersion1 = Version1BesideList.TestCase
 TestVersion2 = LogBesideList.TestCase
-TestVersion1.settings = TestVersion2.settings = settings(max_examples=25, stateful_step_count=40)
+TestVersion1.settings = TestVersion2.settings = settings(max_examples=examples(25), stateful_step_count=40)

@@ -1,4 +1,4 @@
-"""A queue file against a plain list: the same messages in the same order, whoever opens it and whatever the time is."""
+"""A queue file against a plain list: the same messages in the same order, for every opener and at any time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.examples import examples
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
-from warren.queue.file_queue import FileQueue, open_file
+from warren.queue.standalone.file_queue import FileQueue, open_file
 
 PATH = "/jobs.bunny"
 MS = 1_000_000
@@ -127,4 +128,4 @@ class QueueFileMachine(RuleBasedStateMachine):
 
 
 TestQueueFileMachine = QueueFileMachine.TestCase
-TestQueueFileMachine.settings = settings(max_examples=60, stateful_step_count=30)
+TestQueueFileMachine.settings = settings(max_examples=examples(60), stateful_step_count=30)

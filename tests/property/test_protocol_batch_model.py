@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.kafka_batches import CLIENT_TIME_MS, batch_of
-from warren.protocol.record_batch import split
-from warren.storage.columns import Columns
-from warren.storage.kafka_batch import records_of
-from warren.storage.kafka_columns import KafkaColumns
-from warren.storage.kafka_records import Places, places_one_by_one, places_together
-from warren.storage.layout import SECTION_BODY_ENDS, SECTION_HEADERS_ENDS, SECTION_KEY_ENDS
+from warren.protocol.kafka.record_batch import split
+from warren.storage.format.columns import Columns
+from warren.storage.format.kafka_batch import records_of
+from warren.storage.format.kafka_columns import KafkaColumns
+from warren.storage.format.kafka_records import RecordPlaces, places_one_by_one, places_together
+from warren.storage.format.layout import SECTION_BODY_ENDS, SECTION_HEADERS_ENDS, SECTION_KEY_ENDS
 
 BLOBS = st.none() | st.binary(max_size=200) | st.sampled_from([b"", b"same", bytes(9000)])
 NAMES = st.text(max_size=20).filter(lambda name: not name.startswith("warren."))
@@ -60,8 +61,8 @@ def check(batch: bytes, records: list[Any]) -> None:
             assert columns.blobs(kind).to_list() == Columns.blobs(columns, kind).to_list()
 
 
-def same_places(ours: Places, others: Places) -> None:
-    for name, one, other in zip(Places._fields, ours, others, strict=True):
+def same_places(ours: RecordPlaces, others: RecordPlaces) -> None:
+    for name, one, other in zip(RecordPlaces._fields, ours, others, strict=True):
         np.testing.assert_array_equal(one, other, name)
 
 
@@ -72,19 +73,19 @@ def expected_headers(value: bytes | None, pairs: list[Any]) -> dict[str, bytes]:
     return headers
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(RECORDS, st.integers(0, 4))
 def test_records_of_aiokafka_are_read_as_they_were_sent(records: list[Any], compression: int) -> None:
     check(batch_of(records, compression=compression), records)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(RECORDS, st.sampled_from([0, 1]))
 def test_records_of_kafka_python_are_read_as_they_were_sent(records: list[Any], compression: int) -> None:
     check(batch_of_kafka_python(records, compression), records)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(EVEN, st.integers(0, 4))
 def test_records_of_one_size_are_read_as_they_were_sent(shape: tuple[int, int, bool], compression: int) -> None:
     count, size, has_key = shape
@@ -93,22 +94,20 @@ def test_records_of_one_size_are_read_as_they_were_sent(shape: tuple[int, int, b
     check(batch_of(records, compression=compression), records)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(RECORDS, st.data())
-def test_records_that_were_tampered_with_are_told_or_read_in_both_ways_alike(
-    records: list[Any], data: st.DataObject
-) -> None:
+def test_damaged_records_are_read_or_refused_alike_by_both_readers(records: list[Any], data: st.DataObject) -> None:
     area = bytearray(records_of(batch_of(records), len(records)))
     place = data.draw(st.integers(0, len(area) - 1))
     area[place] = data.draw(st.integers(0, 255))
     count = data.draw(st.sampled_from([len(records), len(records), len(records) + 1, 1]))
 
     try:
-        one_by_one: Places | None = places_one_by_one(bytes(area), count)
+        one_by_one: RecordPlaces | None = places_one_by_one(bytes(area), count)
     except (ValueError, IndexError):
         one_by_one = None
     try:
-        together: Places | None = places_together(bytes(area), count)
+        together: RecordPlaces | None = places_together(bytes(area), count)
     except (ValueError, IndexError):
         together = None
 

@@ -9,17 +9,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.examples import examples
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
 from warren.clock import steady_us
 from warren.errors import LeaseLost
 from warren.message import Message
-from warren.queue import ledger
-from warren.queue.group_settings import GroupSettings
-from warren.queue.leases import Backoff
-from warren.queue.queue_group import LOOK_S, QueueGroup
+from warren.queue.leases.lease_state import Backoff
+from warren.queue.leases.queue_group import LOOK_S, QueueGroup
+from warren.queue.state import ledger
+from warren.queue.state.group_settings import GroupSettings
 from warren.queue.store import Store
-from warren.storage.read import ScanRoom
+from warren.storage.read.messages import ScanRoom
 
 MS = 1000
 PARTITIONS = 2
@@ -424,4 +425,4 @@ class QueueGroupMachine(RuleBasedStateMachine):
 
 
 TestQueueGroupMachine = QueueGroupMachine.TestCase
-TestQueueGroupMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestQueueGroupMachine.settings = settings(max_examples=examples(60), stateful_step_count=40)

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.compression import Compression
+from tests.support.examples import examples
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
-from warren.config import Compression
 from warren.storage import Log
-from warren.storage.format import FORMATS
-from warren.storage.layout import aligned
-from warren.storage.record import Damage, DiskMessage, Packed, unpack_headers
+from warren.storage.format.layout import aligned
+from warren.storage.format.record import Damage, DiskMessage, Packed, unpack_headers
+from warren.storage.format.versions import FORMATS
 
 COMPRESSIONS: list[Compression] = ["none", "zstd", "lz4"]
 
@@ -104,7 +105,7 @@ def test_a_single_record_comes_back(fields: Fields, offset: int, number: int, ti
 
 
 @given(fields=v2_fields, data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_byte_of_a_record_changes_unnoticed(fields: Fields, data: st.DataObject) -> None:
     packed = FORMATS[2].pack_single(fields.body, tag=fields.tag, key=fields.key, headers=fields.headers, id=fields.id)
     whole = FORMATS[2].stamp(packed, 0, 7, 9)
@@ -124,7 +125,7 @@ def test_no_byte_of_a_record_changes_unnoticed(fields: Fields, data: st.DataObje
     columns=st.sets(st.sampled_from(["tags", "keys", "ids", "headers", "corr_offsets"])),
     single=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_batches_and_single_messages_come_back_mixed(
     batches: list[list[Fields]], compression: Compression, columns: set[str], single: bool
 ) -> None:

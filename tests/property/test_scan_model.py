@@ -11,12 +11,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.kafka_batches import packed_rows
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.simulated_clock import SimulatedClock
 from warren.message import NO_CORR_OFFSET, NO_HEADERS
 from warren.storage import Log
-from warren.storage.tags import TagFilter
+from warren.storage.format.tags import TagFilter
 
 COLUMNS = ("number", "offset", "timestamp", "id", "tag", "key", "headers", "corr_offset", "body")
 TAGS = ("", "eu.de", "eu.fr", "us", "é")
@@ -241,22 +242,22 @@ def queries(draw: st.DrawFn, model: Model) -> Query:
     return Query(start, end, columns, draw(st.sampled_from(FILTERS)), since, until)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.data(),
     st.lists(STEPS, min_size=1, max_size=8),
     st.sampled_from(["none", "none", "zstd", "lz4"]),
     st.sampled_from([128 << 10, 256 << 10, 1 << 20]),
 )
-def test_a_log_is_what_its_model_is(data: st.DataObject, steps: list[Step], compression: str, block_size: int) -> None:
+def test_a_log_matches_its_model(data: st.DataObject, steps: list[Step], compression: str, block_size: int) -> None:
     with tempfile.TemporaryDirectory() as path:
         world = World(path, compression=compression, block_size=block_size, version=2)
         check(world, data, steps)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data(), st.lists(STEPS, min_size=1, max_size=4))
-def test_a_log_of_version_1_is_what_its_model_is(data: st.DataObject, steps: list[Step]) -> None:
+def test_a_log_of_version_1_matches_its_model(data: st.DataObject, steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as path:
         world = World(path, compression="none", block_size=128 << 10, version=1)
         check(world, data, steps)

@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from warren.broker.kafka_errors import Code
-from warren.broker.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
-from warren.storage.layout import KafkaBatchHead
+from tests.support.examples import examples
+from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
+from warren.broker.services.kafka_errors import Code
+from warren.storage.format.layout import KafkaBatchHead
 
 PRODUCERS = st.integers(0, 2)
 COUNTS = st.integers(1, 4)
@@ -73,9 +74,9 @@ class Sending(RuleBasedStateMachine):
     @precondition(lambda self: self.log)
     @rule(overlap=st.integers(0, 8))
     def restart(self, overlap: int) -> None:
-        end, told = self.note
+        end, state = self.note
         self.sequences = Sequences()
-        self.sequences.restore(told)
+        self.sequences.restore(state)
         for number in range(max(0, end - overlap), len(self.log)):
             self.sequences.learn(self.log[number], number)
 
@@ -92,5 +93,5 @@ class Sending(RuleBasedStateMachine):
             assert all(head in stored for head in made if head not in self.unacknowledged[producer])
 
 
-Sending.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Sending.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 TestSending = Sending.TestCase

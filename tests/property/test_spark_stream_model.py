@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from tests.unit.spark_reads import Query
-from tests.unit.stores import quick_store
+from tests.support.examples import examples
+from tests.support.spark_reads import Query
+from tests.support.stores import quick_store
 
 limits: st.SearchStrategy[ReadLimit] = st.one_of(
     st.just(ReadAllAvailable()),
@@ -107,4 +108,4 @@ class StreamModel(RuleBasedStateMachine):
 
 
 TestStreamModel = StreamModel.TestCase
-TestStreamModel.settings = settings(max_examples=60, stateful_step_count=25)
+TestStreamModel.settings = settings(max_examples=examples(60), stateful_step_count=25)

@@ -11,17 +11,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.support.examples import examples
 from tests.support.mortal_filesystem import MortalFileSystem
 from tests.support.simulated_clock import SimulatedClock
-from tests.unit.stores import quick_store
+from tests.support.stores import quick_store
 from warren.errors import NotOwner
-from warren.message import Message
-from warren.queue.assignment import share
-from warren.queue.stream_group import StreamGroup
+from warren.message import Edge, Message
+from warren.queue.stream.membership import share
+from warren.queue.stream.stream_group import StreamGroup
 from warren.queue.topic import Topic
 from warren.storage import END, START
-from warren.storage.reader import Place
-from warren.storage.tags import TagFilter
+from warren.storage.format.tags import TagFilter
 
 TAGS = ("", "eu", "eu.de", "eu.fr", "us.ny")
 FILTERS = (None, "eu.*", "eu.#", "asia")
@@ -90,7 +90,7 @@ class GroupBesideLists(RuleBasedStateMachine):
     @precondition(lambda self: self.processes)
     def kill(self, place: int) -> None:
         process = self.processes.pop(place % len(self.processes))
-        # Kept: whoever is killed does not clean up.
+        # Kept, because a killed process does not clean up.
         self.dead += [process, *(member for member in self.members if member.process is process)]
         self.members = [member for member in self.members if member.process is not process]
         assert isinstance(process.filesystem, MortalFileSystem)
@@ -241,7 +241,7 @@ class GroupBesideLists(RuleBasedStateMachine):
 
     @rule(place=places, to=st.sampled_from([START, END]) | places)
     @precondition(lambda self: self.members)
-    def seek(self, place: int, to: int | Place) -> None:
+    def seek(self, place: int, to: int | Edge) -> None:
         member = self._member(place)
 
         numbers = member.group.seek(to)
@@ -308,4 +308,4 @@ class GroupBesideLists(RuleBasedStateMachine):
 
 
 TestStreamGroups = GroupBesideLists.TestCase
-TestStreamGroups.settings = settings(max_examples=40, stateful_step_count=40)
+TestStreamGroups.settings = settings(max_examples=examples(40), stateful_step_count=40)

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warren.errors import MalformedFilter
-from warren.storage.tags import TagFilter
+from warren.storage.format.tags import TagFilter
 
 LEVELS = st.sampled_from(["a", "b", "ab", "é", "+"])
 PATTERN_LEVELS = LEVELS | st.just("*")
@@ -37,15 +37,8 @@ def model(text: str, tag: str) -> bool:
 @given(FILTERS, TAGS)
 @example("a.#", "a")
 @example("*", "")
-def test_a_filter_matches_what_the_model_matches(text: str, tag: str) -> None:
+def test_a_filter_matches_the_tags_that_the_model_matches(text: str, tag: str) -> None:
     assert TagFilter.parse(text).matches(tag) == model(text, tag)
-
-
-@given(FILTERS, st.lists(TAGS))
-def test_many_tags_match_as_each_of_them(text: str, tags: list[str]) -> None:
-    wanted = TagFilter.parse(text)
-
-    assert wanted.matches_any(tags) == [wanted.matches(tag) for tag in tags]
 
 
 @given(st.text(alphabet="ab.*#;", max_size=8))

@@ -13,8 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from tests.support.examples import examples
 from tests.support.simulated_clock import SimulatedClock
-from tests.unit.transaction_stores import bodies, open_store
+from tests.support.transaction_stores import bodies, open_store
 from warren.errors import (
     NoSuchTransaction,
     TransactionAborted,
@@ -134,7 +135,7 @@ class TransactionsBesideLists(RuleBasedStateMachine):
             else:
                 expected.tx.put(topic, given[0])
         except TransactionExists:
-            # Too much for memory, and somebody else's id in the journal.
+            # Too large for memory, and the id of another process in the journal.
             assert self._is_ousted(expected)
             expected.state = "aborted"
             return
@@ -302,4 +303,4 @@ class TransactionsBesideLists(RuleBasedStateMachine):
 
 
 TestTransactionsBesideLists = TransactionsBesideLists.TestCase
-TestTransactionsBesideLists.settings = settings(max_examples=30, stateful_step_count=20)
+TestTransactionsBesideLists.settings = settings(max_examples=examples(30), stateful_step_count=20)

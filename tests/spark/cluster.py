@@ -19,8 +19,8 @@ import pyspark
 
 from tests.spark.quick_start import OPTIONS
 from tests.tidy.source import ROOT, SOURCE
-from warren.spark.java import find_java
-from warren.spark.java_home import java_home
+from warren.spark.runtime.java import find_java
+from warren.spark.runtime.java_home import java_home
 
 SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 MASTER: Final = "org.apache.spark.deploy.master.Master"

@@ -20,7 +20,7 @@ TIMEOUT_S: Final = 400
 def where(spark: SparkSession) -> Any:
     """The processes of the cluster that ran a task, and where they have Warren from."""
 
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
 
         import warren
@@ -28,7 +28,7 @@ def where(spark: SparkSession) -> Any:
         for _ in batches:
             yield pa.record_batch({"file": [warren.__file__], "parent": [os.getppid()]})
 
-    rows = spark.range(8, numPartitions=8).mapInArrow(told, "file string, parent long").collect()
+    rows = spark.range(8, numPartitions=8).mapInArrow(describe, "file string, parent long").collect()
     return {"files": sorted({row.file for row in rows}), "parents": sorted({row.parent for row in rows})}
 
 

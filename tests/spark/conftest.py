@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every JVM of these tests starts quickly, whoever starts it. What that takes is kept for the next run."""
+    """Every JVM of these tests starts quickly, whichever process starts it. The archive is kept for the next run."""
     cache: pytest.Cache | None = getattr(request.config, "cache", None)
     folder = tmp_path_factory.mktemp("quick-start") if cache is None else cache.mkdir("spark-classes")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A pipeline in a process of its own, for a test that kills it: says how far it is, and starts when it is told to."""
+"""A pipeline in a process of its own, for a test that kills it: it prints its progress, and starts on a signal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 import warren.spark
-from warren.spark.pipelines.runner import silence
+from warren.spark.pipelines.run import silence
 
 PIPELINE: Final = {
     "pipeline": {"name": "copy"},

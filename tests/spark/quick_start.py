@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.tidy.source import ROOT, SOURCE
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
 
 OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for minutes is not worth being compiled twice: a third less is spent on starting it."""
@@ -22,7 +22,7 @@ LOOK_S: Final = 0.2
 
 
 def quick_options(folder: Path) -> str:
-    """Options for a JVM, with the archive of classes in `folder`, which whoever finds none there makes.
+    """Options for a JVM, with the archive of classes in `folder`, which the first process makes.
 
     A JVM that is not the one which made the archive says nothing and does without it.
     """

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.archives import reasons
+from tests.support.archives import reasons
 from warren.spark.archive import archive, retire, verify
 from warren.spark.archive.errors import ArchiveGap
 from warren.spark.archive.manifest import load_manifest
-from warren.spark.tasks import TaskFailed
+from warren.spark.runtime.tasks import TaskFailed
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_archive_and_log_are_one_table_while_messages_move_from_one_to_the_other
         assert (last.topic, bytes(last.value), last.key, last.tag, last.id) == ("orders", b"y", None, None, None)
 
 
-def test_damage_and_gaps_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_and_gaps_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     store, directory = tmp_path / "s", tmp_path / "a"
     with Store(store, keeps=False) as opened:
         topic = opened.topic("orders", block_size=8192)
@@ -86,7 +86,7 @@ def test_damage_and_gaps_are_told(spark: SparkSession, tmp_path: Path) -> None:
         checked = verify(spark, str(directory), str(store))
 
     assert reasons(checked)[0] == "the file is missing"
-    assert checked.verified_ends() == {("orders", 0): 0}
+    assert [(each.topic, each.partition, each.verified_end) for each in checked.partitions] == [("orders", 0, 0)]
 
 
 def test_a_task_that_fails_leaves_the_archive_as_it_was(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ import pytest
 import warren
 from tests.spark import cluster_jobs
 from tests.spark.cluster import LOOK_S, LOOPBACK, Cluster, running_cluster
-from warren.spark.catalog import Catalog
-from warren.spark.shipping import package_zip, submit_command
+from warren.spark.runtime.shipping import package_zip, submit_command
+from warren.spark.store_access.files import FileCatalog
 
 MESSAGES: Final = 3000
 AT_ONCE: Final = 150
@@ -71,9 +71,9 @@ def submitted(cluster: Cluster, *jobs: list[str]) -> subprocess.Popen[str]:
 
 def answer(driver: subprocess.Popen[str]) -> Any:
     """What the jobs found."""
-    told, complained = driver.communicate(timeout=JOB_S_MAX)
+    output, complained = driver.communicate(timeout=JOB_S_MAX)
     assert driver.returncode == 0, complained
-    return json.loads(told.splitlines()[-1])
+    return json.loads(output.splitlines()[-1])
 
 
 def written(path: str, topic: str) -> list[bytes]:
@@ -144,7 +144,7 @@ def kill_executors(cluster: Cluster, driver: subprocess.Popen[str], path: str) -
 
 def copied(path: str) -> int:
     """How many messages are in the topic copies."""
-    catalog = Catalog(path)
+    catalog = FileCatalog(path)
     count = 0
     for partition in range(catalog.settings("copies").partitions):
         with catalog.log("copies", partition) as log:

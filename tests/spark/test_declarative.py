@@ -15,7 +15,7 @@ import pytest
 import warren
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT, SOURCE
-from warren.spark.java_home import use_java
+from warren.spark.runtime.java_home import use_java
 
 PROJECT: Final = ROOT / "examples/declarative"
 
@@ -60,7 +60,7 @@ def large_orders(store: Path) -> list[tuple[str, float]]:
 
 
 @pytest.mark.timeout(600)
-def test_a_pipeline_reads_and_writes_topics_and_goes_on_where_it_was(project: Path, tmp_path: Path) -> None:
+def test_a_pipeline_reads_and_writes_topics_and_continues_at_its_position(project: Path, tmp_path: Path) -> None:
     store = tmp_path / "data"
     with warren.open(str(store)) as opened:
         opened.topic("orders").put_many(

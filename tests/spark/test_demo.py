@@ -21,7 +21,7 @@ def run_demo(folder: Path) -> str:
     return found.stdout
 
 
-def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
+def test_the_demo_runs_from_orders_to_archive(tmp_path: Path) -> None:
     shown = run_demo(tmp_path)
 
     assert f"{ORDERS:,} orders" in shown

@@ -6,6 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from tests.tidy.documents import fenced, needs_spark
 from tests.tidy.source import ROOT
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ def test_a_topic_is_a_table(spark: SparkSession, tmp_path: Path) -> None:
     assert rows[0]["revenue"] > rows[-1]["revenue"]
 
 
-def test_a_pipeline_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_continues_at_its_position(spark: SparkSession, tmp_path: Path) -> None:
     rows = example("streaming_sql").main(spark, tmp_path)
 
     counts = {(row["minute"][11:16], row["page"]): row["visits"] for row in rows}
@@ -44,7 +47,7 @@ def test_a_batch_that_is_written_twice_is_there_once(spark: SparkSession, tmp_pa
     assert found == {"booked": [b"5", b"120", b"40", b"999", b"7"], "checked": [b"120", b"999"]}
 
 
-def test_what_is_archived_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_archived_messages_are_read_back(spark: SparkSession, tmp_path: Path) -> None:
     found = example("archive_and_replay").main(spark, tmp_path)
 
     assert found["archived first"] + found["archived then"] == found["in the table"] == 1500
@@ -65,15 +68,24 @@ def test_the_revenue_pipeline_counts_every_good_order_and_puts_the_others_aside(
     }
 
 
-def test_the_revenue_pipeline_is_the_one_that_is_installed() -> None:
-    installed = ROOT / "src/warren/spark/pipelines/revenue.toml"
-
-    assert (EXAMPLES / "revenue" / "revenue.toml").read_text() == installed.read_text()
-
-
 def test_every_lesson_has_a_readme_and_is_in_the_list() -> None:
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__"}
 
     listed = (EXAMPLES / "README.md").read_text()
     assert all(f"[{name}]" in listed for name in folders)
     assert all((EXAMPLES / name / "README.md").exists() for name in folders - {"declarative"})
+
+
+def test_the_example_of_the_readme_counts_the_messages_of_the_first_one(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = fenced((ROOT / "README.md").read_text(), "python")
+    (query,) = (example for example in others if needs_spark(example))
+
+    for example in (first, query):
+        # A relative path starts where the JVM of the shared session was started.
+        exec(example.replace('"data"', repr(str(tmp_path / "data"))), {})
+
+    shown = capsys.readouterr().out
+    assert "|eu.de|    1|" in shown
+    assert "|eu.fr|    2|" in shown

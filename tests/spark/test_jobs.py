@@ -11,12 +11,12 @@ import pytest
 from warren.errors import BadInput
 from warren.message import Message
 from warren.spark.archive import archive, retire, verify
-from warren.spark.compact import NotEmpty, compact
-from warren.spark.dead_letters import redrive, summary
-from warren.spark.replay import replay
-from warren.spark.rewriting import TIME_HEADER
-from warren.spark.selection import Selection
-from warren.spark.stats import stats
+from warren.spark.jobs.compact import NotEmpty, compact
+from warren.spark.jobs.dead_letters import redrive, summary
+from warren.spark.jobs.replay import replay
+from warren.spark.jobs.rewrite import TIME_HEADER
+from warren.spark.jobs.selection import Selection
+from warren.spark.jobs.stats import stats
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def carried(message: Message) -> tuple[object, ...]:
     return message.key, message.tag, message.id, dict(message.headers), message.body
 
 
-def test_statistics_count_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_statistics_count_all_messages(spark: SparkSession, tmp_path: Path) -> None:
     with Store(tmp_path, keeps=False) as store:
         store.topic("orders", partitions=2).put_many([b"x" * 10] * 1000, tags=["eu", "us"] * 500)
         store.topic("orders").put(json.dumps({"made": "2020-01-01T00:00:00Z"}).encode())

@@ -52,21 +52,21 @@ def put(store: Path, *bodies: bytes) -> None:
         opened.topic("words").put_many(bodies)
 
 
-def test_a_run_tells_its_progress_ends_with_a_signal_and_says_in_one_line_what_stops_it(tmp_path: Path) -> None:
+def test_a_run_prints_progress_ends_with_a_signal_and_reports_errors_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "letters.toml"
     file.write_text(FILE)
     put(tmp_path / "data", b"a", b"warren")
 
     endless = run(file, "--json")
     assert endless.stdout is not None
-    told = json.loads(endless.stdout.readline())
+    progress = json.loads(endless.stdout.readline())
     endless.send_signal(signal.SIGTERM)
     endless.communicate(timeout=120)
     put(tmp_path / "data", b"\xff")
     stopped = run(file, "--trigger", "available-now")
     _, complaint = stopped.communicate(timeout=240)
 
-    assert (told["pipeline"], told["batch"], told["messages"], told["behind"]) == ("letters", 0, 2, 0)
+    assert (progress["pipeline"], progress["batch"], progress["messages"], progress["behind"]) == ("letters", 0, 2, 0)
     assert endless.returncode == 0
     with warren.open(tmp_path / "data", keeps=False) as opened:
         rows = [(message.key, json.loads(message.body)) for message in opened.topic("lengths").since(0)]

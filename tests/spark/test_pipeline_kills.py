@@ -27,7 +27,7 @@ KILLS: Final = 20
 MESSAGES: Final = 4000
 BROKEN_EVERY: Final = 37
 BATCHES_MAX: Final = 3
-"""A driver is killed after it has told of so many batches at most; or of none."""
+"""A driver is killed after at most so many reported batches, or before the first."""
 DELAY_S_MAX: Final = 1.5
 DEATHS_MAX: Final = 5
 """So many drivers may die of their own: Spark gives its Python workers ten seconds to start, which may be too few."""

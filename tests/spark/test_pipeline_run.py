@@ -15,7 +15,7 @@ from warren.errors import BadPipeline, NoSuchTopic, NotAStore, PipelineBusy, Pip
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from warren.spark.pipelines.runner import Running
+    from warren.spark.pipelines.run import Running
 
 WAIT_S = 120.0
 ORDERS = {"topics": ["orders"], "format": "json", "schema": "id long not null, country string, amount double"}
@@ -49,7 +49,7 @@ def run(spark: SparkSession, store: Path, sink: dict[str, Any], steps: Sequence[
     return running
 
 
-def test_each_run_goes_on_where_the_last_one_ended(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_run_continues_after_the_last_one(spark: SparkSession, tmp_path: Path) -> None:
     store, rows = tmp_path / "store", tmp_path / "rows"
     put(store, order(0), order(1), partitions=2)
     sink = {"parquet": str(rows)}
@@ -89,7 +89,7 @@ def test_a_message_that_does_not_parse_stops_the_pipeline_with_a_sentence(spark:
 
     assert str(stopped.value) == (
         "pipeline 'p' stopped: message 1 of partition 0 of topic orders: the value is not JSON; a step with "
-        "dead_letter puts such messages aside; what it finished is kept, and the next run goes on from there"
+        "dead_letter puts such messages aside; finished batches are kept, and the next run continues after them"
     )
 
 
@@ -128,7 +128,9 @@ def test_a_query_that_spark_fails_by_chance_is_started_again_and_not_for_ever(
         assert not running.is_active
 
 
-def test_what_cannot_start_says_why_and_leaves_nothing_running(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_that_cannot_start_reports_why_and_leaves_nothing_running(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     put(tmp_path, order(0))
     console = {"console": True}
 
@@ -169,7 +171,7 @@ def test_the_example_of_the_documents_counts_each_order_once(spark: SparkSession
     assert sum(total for (_, country), total in totals.items() if country == "fr") == 2.0
 
 
-def test_what_does_not_parse_is_put_aside_once_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_unparsable_messages_are_set_aside_once_and_the_rest_continues(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, order(0), b"{", b'{"id": "x"}', order(1))
     steps = [{"dead_letter": "orders.dead"}, {"sql": "select id from input"}]
     sink = {"topic": "ids", "format": "json"}

@@ -19,7 +19,7 @@ def definition(*, steps: list[dict[str, Any]] | None = None, **source: Any) -> D
     return Definition.of(tables, directory="/etc/pipelines")
 
 
-def test_what_the_file_says_becomes_options() -> None:
+def test_the_file_becomes_options() -> None:
     from warren.spark.pipelines.source import options
 
     full = definition(
@@ -86,5 +86,5 @@ def test_only_the_columns_that_are_wanted_are_read() -> None:
     assert schema(definition(**json, columns=["value"], steps=letters)).names == ["value"]
     assert schema(definition(**json, columns=["key"])).names == ["topic", "partition", "offset", "key", "value"]
     assert options(definition(topics=["a"], columns=["headers"]), {"path": "/data"})["includeHeaders"] == "true"
-    with pytest.raises(BadPipeline, match=r"source.columns: a message has no 'tags', but topic, "):
+    with pytest.raises(BadPipeline, match=r"source.columns: a message has no 'tags'; it has topic, "):
         schema(definition(topics=["a"], columns=["tags"]))

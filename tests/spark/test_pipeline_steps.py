@@ -39,7 +39,7 @@ def messages(spark: SparkSession, *values: bytes | None) -> DataFrame:
 
 
 def test_values_become_columns_beside_those_of_the_message(spark: SparkSession) -> None:
-    from warren.spark.pipelines.parsing import with_columns
+    from warren.spark.pipelines.parse import with_columns
 
     frame = with_columns(messages(spark, b'{"id": 7, "country": "de", "amount": 1.5}'), definition())
 
@@ -50,7 +50,7 @@ def test_values_become_columns_beside_those_of_the_message(spark: SparkSession) 
 
 
 def test_csv_becomes_columns_and_text_becomes_text(spark: SparkSession) -> None:
-    from warren.spark.pipelines.parsing import with_columns
+    from warren.spark.pipelines.parse import with_columns
 
     as_csv = definition(source={"format": "csv"})
     as_text = definition(source={"format": "text", "schema": None})
@@ -65,7 +65,7 @@ def test_csv_becomes_columns_and_text_becomes_text(spark: SparkSession) -> None:
 @pytest.mark.parametrize("format", ["json", "csv", "text"])
 def test_a_message_that_does_not_fit_stops_the_query_and_is_named(spark: SparkSession, format: str) -> None:
     from warren.spark.pipelines.failure import reason_of
-    from warren.spark.pipelines.parsing import with_columns
+    from warren.spark.pipelines.parse import with_columns
 
     good = {"json": b'{"id": 7}', "csv": b"7,de,1.5", "text": b"fine"}[format]
     frame = with_columns(messages(spark, good, b"\xff"), definition(source=source_of(format)))
@@ -84,8 +84,8 @@ def source_of(format: str) -> dict[str, Any]:
 
 
 def test_a_message_that_does_not_fit_becomes_a_dead_letter_with_the_reason(spark: SparkSession) -> None:
-    from warren.spark.pipelines.letters import letters
-    from warren.spark.pipelines.parsing import with_columns
+    from warren.spark.pipelines.dead_letters import letters
+    from warren.spark.pipelines.parse import with_columns
 
     reasons = {
         b'{"id": 1, "country": "de", "amount": "lots"}': "amount is not double",
@@ -119,7 +119,7 @@ def test_a_message_that_does_not_fit_becomes_a_dead_letter_with_the_reason(spark
 def test_headers_that_leave_no_room_for_the_reason_go(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from warren.spark.pipelines.letters import letters
+    from warren.spark.pipelines.dead_letters import letters
 
     large = F.array(F.struct(F.lit("x").alias("key"), F.repeat(F.lit("x"), 65_000).cast("binary").alias("value")))
     frame = messages(spark, b"").withColumn("headers", large)
@@ -129,8 +129,8 @@ def test_headers_that_leave_no_room_for_the_reason_go(spark: SparkSession) -> No
     assert len(row.headers) == 6
 
 
-def test_a_csv_value_that_does_not_fit_is_told_with_its_columns(spark: SparkSession) -> None:
-    from warren.spark.pipelines.letters import letters
+def test_a_csv_value_that_does_not_fit_is_reported_with_its_columns(spark: SparkSession) -> None:
+    from warren.spark.pipelines.dead_letters import letters
 
     defined = definition(source={"format": "csv"}, step=[{"dead_letter": "orders.dead"}])
 
@@ -173,9 +173,9 @@ def test_each_step_sees_the_one_before_and_those_with_names(spark: SparkSession,
         ),
         ({"sql": "selct offset from input"}, "step 1: Syntax error at or near 'selct'"),
         ({"sql": "select * from gone"}, "step 1: The table or view `gone` cannot be found"),
-        ({"python": "no_such_steps:f"}, "step 1.python: No module named 'no_such_steps'; modules are found in "),
+        ({"python": "no_such_steps:f"}, "step 1.python: No module named 'no_such_steps'; modules are imported from "),
         ({"python": "json:f"}, "step 1.python: module 'json' has no function 'f'"),
-        ({"python": "builtins:type"}, "step 1.python: builtins:type gave type, and not a DataFrame"),
+        ({"python": "builtins:type"}, "step 1.python: builtins:type returned type, not a DataFrame"),
     ],
 )
 def test_a_step_that_makes_no_sense_is_named(spark: SparkSession, step: dict[str, Any], sentence: str) -> None:
@@ -200,7 +200,7 @@ def test_a_row_becomes_a_message_of_json(spark: SparkSession) -> None:
     assert (row.key, row.tag, row.id) == ("de", "1", "7")
 
 
-def test_a_message_goes_on_as_it_is_or_with_another_key(spark: SparkSession) -> None:
+def test_a_message_is_passed_on_unchanged_or_with_another_key(spark: SparkSession) -> None:
     from warren.spark.pipelines.sink import to_messages
 
     binary = definition(sink={"topic": "out", "format": "binary"})
@@ -217,8 +217,8 @@ def test_a_message_goes_on_as_it_is_or_with_another_key(spark: SparkSession) -> 
 @pytest.mark.parametrize(
     ("sink", "sentence"),
     [
-        ({"format": "text"}, 'sink.format: "text" takes the column `value`, and there are a, b; name one so'),
-        ({"format": "json", "key": "c"}, "sink.key: there is no column 'c'; there are a, b"),
+        ({"format": "text"}, 'sink.format: "text" needs a column `value`; the columns are a, b; rename one'),
+        ({"format": "json", "key": "c"}, "sink.key: there is no column 'c'; the columns are a, b"),
     ],
 )
 def test_a_column_that_is_missing_is_named(spark: SparkSession, sink: dict[str, Any], sentence: str) -> None:

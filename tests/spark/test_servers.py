@@ -16,7 +16,7 @@ from tests.broker.running import RunningBroker, running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT
 from warren.broker.settings import BrokerSettings
-from warren.spark.dead_letters import redrive, summary
+from warren.spark.jobs.dead_letters import redrive, summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,12 +94,12 @@ def test_a_password_lets_in_and_is_in_no_plan_and_no_error(spark: SparkSession, 
 
         assert frame.count() == 1
         assert "sesame" not in plan
-        with pytest.raises(PySparkException, match="does not let 'spark' in") as failure:
+        with pytest.raises(PySparkException, match="refuses user 'spark'") as failure:
             spark.read.format("warren").options(**{**given, "password": SECRET + "s"}).load().count()
         assert "sesame" not in str(failure.value)
 
 
-def test_a_broker_that_is_not_there_is_told_with_the_host_and_what_must_be_so(spark: SparkSession) -> None:
+def test_an_unreachable_broker_is_reported_with_the_host_and_advice(spark: SparkSession) -> None:
     frame = spark.read.format("warren").options(servers="127.0.0.1:1", topics="orders", timeout="0.2").load()
 
     with pytest.raises(PySparkException, match=r"gets no answer from the broker at 127.0.0.1:1: .*every worker must"):

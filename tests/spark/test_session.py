@@ -25,14 +25,14 @@ def test_a_job_runs_in_python_workers(spark: SparkSession) -> None:
 
 
 def test_workers_are_met_over_unix_sockets_by_the_same_python(spark: SparkSession) -> None:
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
         import sys
 
         for _ in batches:
             yield pa.record_batch({"by": [os.environ["PYTHON_UNIX_DOMAIN_ENABLED"]], "python": [sys.executable]})
 
-    found = spark.range(1).mapInArrow(told, "by string, python string").first()
+    found = spark.range(1).mapInArrow(describe, "by string, python string").first()
 
     assert found is not None
     assert (found.by.lower(), found.python) == ("true", sys.executable)

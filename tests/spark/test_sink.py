@@ -56,7 +56,7 @@ def test_a_frame_is_written_with_all_its_columns(spark: SparkSession, tmp_path: 
     assert staged(tmp_path / "store") == []
 
 
-def test_what_was_read_is_written_and_json_makes_values_of_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_were_read_are_written_and_json_encodes_columns(spark: SparkSession, tmp_path: Path) -> None:
     with warren.open(tmp_path / "store", keeps=False) as store:
         store.topic("source", partitions=2).put_many([b"%d" % number for number in range(50)], tag="t", partition=1)
     options = {"path": str(tmp_path / "store"), "topics": "source", "includeHeaders": "true"}
@@ -86,7 +86,7 @@ def test_what_was_read_is_written_and_json_makes_values_of_columns(spark: SparkS
         ("repeat('x', 2000) value", {}, "append", "a row for topic 'orders': body of 2000 bytes"),
     ],
 )
-def test_what_cannot_be_written_is_told_and_leaves_nothing(
+def test_a_failed_write_raises_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, expression: str, options: dict[str, str], mode: str, reason: str
 ) -> None:
     with warren.open(tmp_path / "store", keeps=False) as store:

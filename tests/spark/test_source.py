@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
 
-from tests.unit.stores import quick_store
+from tests.support.stores import quick_store
 from warren.queue.store import Store
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
@@ -122,7 +122,7 @@ def test_sql_reads_a_topic_as_a_view(spark: SparkSession, store: Store) -> None:
         spark.catalog.dropTempView("orders_view")
 
 
-def test_what_is_wrong_is_told_in_words(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_errors_are_readable_sentences(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     fill(store)
 
     with pytest.raises(AnalysisException, match="did you mean 'startingOffsets'"):
@@ -131,11 +131,11 @@ def test_what_is_wrong_is_told_in_words(spark: SparkSession, store: Store, tmp_p
         table(spark, store, topics="nope").collect()
     with pytest.raises(AnalysisException, match="did you mean 'offset'"):
         table(spark, store, "ofset long").collect()
-    with pytest.raises(AnalysisException, match=r"on the host .* it is not there"):
+    with pytest.raises(AnalysisException, match=r"on the host .* it does not exist"):
         spark.read.format("warren").option("topics", "orders").load(str(tmp_path / "nothing")).collect()
 
 
-def test_damage_reaches_whoever_asked(spark: SparkSession, store: Store) -> None:
+def test_damage_reaches_the_caller(spark: SparkSession, store: Store) -> None:
     fill(store, partitions=1)
     block = Path(store.topic("orders").partition(0).inspect().blocks[0].path)
     data = bytearray(block.read_bytes())
@@ -146,7 +146,7 @@ def test_damage_reaches_whoever_asked(spark: SparkSession, store: Store) -> None
         table(spark, store).collect()
 
 
-def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_a_stream_continues_where_it_stopped(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     fill(store)
     stream = Stream(spark, store, tmp_path)
 
@@ -162,7 +162,7 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, store: Store, tm
         assert group.positions()[0] == 1000
 
 
-def test_a_stream_tells_what_was_lost(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_a_stream_reports_lost_messages(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     log = store.topic("orders", block_size=4096).partition(0)
     log.append(b"first")
     stream = Stream(spark, store, tmp_path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from tests.support.kafka_batches import batch_of
-from warren.storage.checksum import crc32c
-from warren.storage.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KAFKA_LENGTH_END, KafkaBatchHead
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_CHECKED_AT, KAFKA_LENGTH_END, KafkaBatchHead
 
 
 def broken_batch(count: int = 3, *, compression: int = 0) -> bytes:

@@ -7,8 +7,8 @@ from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from warren.storage.kafka_batch import pack_kafka
-from warren.storage.record import Packed
+from warren.storage.format.kafka_batch import pack_kafka
+from warren.storage.format.record import Packed
 
 Pair = tuple[str, bytes | None]
 CLIENT_TIME_MS = 1_600_000_000_000

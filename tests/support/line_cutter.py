@@ -14,7 +14,7 @@ ENGINE_DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(warren.__
 LINES_BETWEEN_WRITE_BACKS: Final = 400
 HALF_STORED_CHANCE: Final = 0.5
 PURE: Final = (
-    "blobs.py",
+    "slices.py",
     "block.py",
     "checksum.py",
     "columns.py",
@@ -23,18 +23,18 @@ PURE: Final = (
     "layout.py",
     "parts.py",
     "paths.py",
-    "read.py",
+    "messages.py",
     "record.py",
-    "runs.py",
+    "single_runs.py",
     "tags.py",
-    "trains.py",
+    "batch_runs.py",
     "verification.py",
-    "view.py",
+    "log_view.py",
     "walk.py",
     "zbus.py",
 )
 """Modules that change nothing on a disk: a cut within them is a cut before the line that follows them."""
-OF_THE_PROCESS: Final = ("residents.py",)
+OF_THE_PROCESS: Final = ("open_files.py",)
 """What outlives a log: a machine without power has no process that goes on with it."""
 
 UNWATCHED: Final = frozenset((*PURE, *OF_THE_PROCESS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from warren.errors import SyncFailed
-from warren.storage.filesystem import SystemFile, SystemFileSystem
+from warren.storage.disk.filesystem import SystemFile, SystemFileSystem
 
 
 class MoodyFile(SystemFile):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.moody_filesystem import MoodyFileSystem
-from warren.storage.filesystem import SystemLock
+from warren.storage.disk.filesystem import SystemLock
 
 
 class MortalFileSystem(MoodyFileSystem):

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to, or when somebody sleeps on it."""
+"""A clock that moves only when the test moves it, or when a caller sleeps on it."""
 
 from __future__ import annotations
 

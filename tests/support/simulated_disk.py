@@ -75,7 +75,7 @@ class FrozenDisk:
         return disk
 
     def after_process_kill(self, seed: int = 0) -> SimulatedFileSystem:
-        """The disk as the next process finds it: the same bytes, synced or not, and nobody holds a lock."""
+        """Returns the disk for the next process: the same bytes, synced or not, and no held locks."""
         disk = SimulatedFileSystem(seed=seed, map_capacity=self.map_capacity, size_max=self.size_max)
         disk._boots = self.boots
         disk._directories = {path: directory.copy() for path, directory in self.directories.items()}

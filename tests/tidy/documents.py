@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,36 @@ class Field(NamedTuple):
 def fenced(document: str, language: str) -> list[str]:
     """The blocks of code in `language`."""
     return [text for name, text in FENCE.findall(document) if name == language]
+
+
+def bullets(document: str) -> list[str]:
+    """The items of the document's lists, each in one line."""
+    return [" ".join(item.split()) for item in re.findall(r"^- (.*(?:\n  .*)*)", document, re.MULTILINE)]
+
+
+def needs_broker(example: str) -> bool:
+    """Whether `example` connects to a broker: then it runs with the tests of the client."""
+    return "localhost:9092" in example
+
+
+def needs_spark(example: str) -> bool:
+    """Whether `example` starts Spark: then it runs with the tests on Spark."""
+    return "warren.spark" in example
+
+
+def glossary(document: str) -> list[str]:
+    """The words that `document` explains: those in bold in the first column of its tables."""
+    cells = re.findall(r"^\| (\*\*.*?) \|", document, re.MULTILINE)
+    return [word for cell in cells for word in re.findall(r"\*\*([^*]+)\*\*", cell)]
+
+
+def without_common_words(document: str) -> str:
+    """Returns a document without the words of other systems that are in brackets behind ours, for readers who search.
+
+    In the glossary that is any word behind the one that is explained, elsewhere the word for a block.
+    """
+    document = re.sub(r"^(\| \*\*[^|(]*)\([^)|]*\) \|", r"\1|", document, flags=re.MULTILINE)
+    return re.sub(r"\b(blocks?)\s\(segments?\)", r"\1", document)
 
 
 def make_targets(makefile: str) -> set[str]:
@@ -77,6 +108,25 @@ def byte_layout(layout: Struct, names: Sequence[str], start: int) -> list[Field]
         fields.append(Field(start, size, name))
         start += size
     return fields
+
+
+def joined_names(source: str) -> set[str]:
+    """The parts of file names that the Python module `source` gives to `os.path.join`."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    parts = [part for call in calls if ast.unparse(call.func) == "os.path.join" for part in call.args]
+    return {text for part in parts for text in _texts(part)}
+
+
+def _texts(expression: ast.expr) -> list[str]:
+    """The text that `expression` has outside of its variables, and outside of their format."""
+    match expression:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.JoinedStr(values=parts):
+            return [text for part in parts for text in _texts(part)]
+        case ast.BinOp(left=left, right=right):
+            return _texts(left) + _texts(right)
+    return []
 
 
 def _is_path(text: str) -> bool:

@@ -26,8 +26,15 @@ ONLY_IN: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-PACKERS: Final = frozenset({"warren.storage.layout", "warren.protocol.codec"})
+PACKERS: Final = frozenset({"warren.storage.format.layout", "warren.protocol.primitives"})
 PACKING: Final = frozenset({"Struct", "pack", "pack_into", "unpack", "unpack_from", "iter_unpack"})
+
+TLS_CONTEXTS: Final = frozenset({"warren.client.net.tls", "warren.broker.security.tls"})
+"""One module makes the contexts of clients, one those of servers, so that both are as strict everywhere."""
+MAKES_CONTEXT: Final = frozenset(
+    {"ssl.SSLContext", "ssl.create_default_context", "SSLContext", "create_default_context"}
+)
+FORMAT_VERSIONS: Final = (1, 2)
 
 MUTABLE_CALLS: Final = frozenset(
     {"list", "dict", "set", "bytearray", "defaultdict", "deque", "Counter", "OrderedDict", "WeakValueDictionary"}
@@ -40,6 +47,48 @@ def parse_layers(document: str) -> Layers:
     block = re.search(r"^```layers\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
     assert block is not None, "the document has no ```layers block"
     return [frozenset(name.strip() for name in line.split("|")) for line in block[1].splitlines()]
+
+
+def parse_room_orders(document: str) -> Mapping[str, Layers]:
+    """Returns the order of the rooms inside each package: the blocks that name a package, as in `layers storage`."""
+    blocks = re.findall(r"^```layers (\w+)\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
+    return {
+        package: [frozenset(name.strip() for name in line.split("|")) for line in block.splitlines()]
+        for package, block in blocks
+    }
+
+
+def room_of(name: str, height: Mapping[str, float]) -> str:
+    """Returns the room or the single module below its package that a dotted module name belongs to.
+
+    A room inside a room, such as `kafka/groups`, counts by itself if the order names it.
+    """
+    parts = name.split(".")[2:]
+    inner = "/".join(parts[:2])
+    return inner if inner in height else parts[0]
+
+
+def imports_against_the_order(modules: Sequence[Module], package: str, layers: Layers) -> list[str]:
+    """Returns what modules of `package` import from a room that is not below their own. Imports for types count."""
+    height = {name: float(len(layers) - depth) for depth, line in enumerate(layers) for name in line}
+    names = {module.name for module in modules}
+    start = f"warren.{package}."
+    wrong = []
+    for module in modules:
+        if not module.name.startswith(start):
+            continue
+        room = room_of(module.name, height)
+        if room not in height:
+            wrong.append(f"{module.name}: {room} is in no line of the order of {package}")
+            continue
+        for line, target in imports(module):
+            imported = target if target in names else target.rpartition(".")[0]
+            if not imported.startswith(start):
+                continue
+            other = room_of(imported, height)
+            if other != room and height.get(other, 0.0) >= height[room]:
+                wrong.append(f"{module.name}:{line} imports {target}, which is not below {room}")
+    return wrong
 
 
 def upward_imports(module: Module, layers: Layers) -> list[str]:
@@ -87,6 +136,42 @@ def misplaced_packing(module: Module) -> list[str]:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in packing
     ]
+
+
+def misplaced_tls(module: Module) -> list[str]:
+    """Returns the lines on which `module` makes a TLS context although it is not one of TLS_CONTEXTS."""
+    if module.name in TLS_CONTEXTS:
+        return []
+    return [
+        f"{module.name}:{node.lineno} makes a TLS context; {', '.join(sorted(TLS_CONTEXTS))} do"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKES_CONTEXT
+    ]
+
+
+def version_branches(module: Module) -> list[str]:
+    """Lists where `module`, outside of `storage`, decides by a format version instead of asking what the log can do."""
+    if module.layer == "storage":
+        return []
+    branches = [
+        f"{module.name}:{node.lineno} asks for a format version: ask `log.format` what it can do"
+        for node in ast.walk(module.tree)
+        if (isinstance(node, ast.Compare) and _compares_version(node))
+        or (isinstance(node, ast.Subscript) and ast.unparse(node).startswith("FORMATS[") and _is_version(node.slice))
+    ]
+    return branches + [f"{module.name} uses a version's own module" for _, used in imports(module) if "zbus" in used]
+
+
+def _compares_version(node: ast.Compare) -> bool:
+    operands = [node.left, *node.comparators]
+    is_version = any(ast.unparse(each).rpartition(".")[2].endswith("version") for each in operands)
+    return is_version and any(map(_is_version, operands))
+
+
+def _is_version(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return any(map(_is_version, node.elts))
+    return isinstance(node, ast.Constant) and node.value in FORMAT_VERSIONS
 
 
 def module_state(module: Module) -> list[str]:

@@ -1,18 +1,20 @@
-"""The rules of how a module is written: short, told in one sentence, and named for what it is."""
+"""The rules of how a module is written: short, with one sentence that says what it is, and named by a noun."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tests.tidy.source import Module
 
 MODULE_LINES_MAX: Final = 500
 FUNCTION_LINES_MAX: Final = 60
-INLINED: Final = frozenset({"warren.storage.shortcut"})
+INLINED: Final = frozenset({"warren.storage.append.append"})
 """Where calls were taken out of the way on purpose, because a benchmark says so: one function may be long there."""
+GENERATED: Final = frozenset({"warren.protocol.kafka_messages", "warren.protocol.native_messages"})
+"""Written by `make messages`: these may be long, because they are read one class at a time and not edited."""
 NAMELESS: Final = frozenset({"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"})
 MAY_PRINT: Final = frozenset({"cli"})
 
@@ -27,6 +29,8 @@ def missing_docstring(module: Module) -> list[str]:
 
 def too_long(module: Module) -> list[str]:
     """The module, and each of its functions, that is over its limit of lines."""
+    if module.name in GENERATED:
+        return []
     lines = len(module.text.splitlines())
     found = [f"{module.name} has {lines} lines, over {MODULE_LINES_MAX}"] if lines > MODULE_LINES_MAX else []
     for node in ast.walk(module.tree):
@@ -83,6 +87,13 @@ def forbidden_words(text: str) -> list[str]:
     """The forbidden words in `text`, also as parts of snake_case and CamelCase names."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text)
     return [word for word in words if word.lower() in FORBIDDEN_WORDS]
+
+
+def without_code(words: Iterable[str], modules: Iterable[Module]) -> list[str]:
+    """Those of `words` that no name in `modules` contains, in the singular or the plural."""
+    names = {name for module in modules for _, name in _given_names(module)}
+    spelled = "\n".join(" ".join(re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)).lower() for name in names)
+    return [word for word in words if not re.search(rf"\b{word}s?\b", spelled)]
 
 
 def _given_names(module: Module) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -14,14 +15,18 @@ from tests.tidy.documents import (
     byte_layout,
     byte_table,
     fenced,
+    joined_names,
     make_targets,
     mentioned_paths,
     mentioned_targets,
     missing_paths,
+    needs_broker,
+    needs_spark,
     rows,
 )
 from tests.tidy.source import PACKAGE, ROOT, SOURCE
-from warren.storage import layout
+from warren.queue.state import paths
+from warren.storage.format import layout
 
 README = (ROOT / "README.md").read_text()
 FORMATS = (ROOT / "docs/formats.md").read_text()
@@ -56,15 +61,21 @@ def test_the_readme_names_only_targets_that_exist() -> None:
     assert {"help", "setup", "run", "test", "check", "format", "bench", "bench-spark", "crash"} <= targets
 
 
+def test_contributing_states_the_cost_of_every_target() -> None:
+    targets = make_targets((ROOT / "Makefile").read_text())
+    table = rows((ROOT / "CONTRIBUTING.md").read_text(), "What each target costs", "command", "time")
+
+    assert {command.removeprefix("make ") for command, time in table if time} == targets
+
+
 ON_SPARK = "spark.md"
-"""Its examples take a Spark, and build on each other: they run with the tests on Spark."""
-ON_THE_NETWORK = "client.md"
-"""Its examples take a broker: they run with the tests of the client."""
+"""Its examples build on each other: one test runs them together, with the tests on Spark."""
 EXAMPLES = [
     (path.name, example)
     for path in DOCUMENTS
-    if path.name not in (ON_SPARK, ON_THE_NETWORK)
+    if path.name != ON_SPARK
     for example in fenced(path.read_text(), "python")
+    if not needs_broker(example) and not needs_spark(example)
 ]
 
 
@@ -76,7 +87,7 @@ def test_an_example_runs_and_prints(example: str, tmp_path: Path) -> None:
     assert "print(" not in example or done.stdout
 
 
-def test_the_first_example_shows_what_it_says(tmp_path: Path) -> None:
+def test_the_first_example_prints_its_comments(tmp_path: Path) -> None:
     done = run_example(fenced(README, "python")[0], tmp_path)
 
     assert done.stdout.splitlines()[0] == "b'10 carrots' b'3 turnips' b'1 leek'"
@@ -85,7 +96,7 @@ def test_the_first_example_shows_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_that_a_document_names_exists(document: Path) -> None:
-    folders = [ROOT, document.parent, PACKAGE, PACKAGE / "storage", PACKAGE / "queue"]
+    folders = [ROOT, document.parent, PACKAGE, *(folder for folder in PACKAGE.rglob("*") if folder.is_dir())]
 
     assert missing_paths(document.read_text(), folders) == []
 
@@ -104,21 +115,36 @@ def test_a_table_of_values_is_that_of_the_layout(title: str, column: str, prefix
     assert rows(FORMATS, title, "value", column) == constants(prefix)
 
 
+def test_every_file_of_a_store_is_in_the_list_of_the_formats() -> None:
+    (listed,) = fenced(FORMATS.partition("\n## Files of a store\n")[2], "")
+
+    names = joined_names(inspect.getsource(paths))
+
+    assert {"users.json", "rights.json", "security.lock", "broker", ".owner"} <= names
+    assert sorted(name for name in names if name not in listed) == []
+
+
 def test_the_documents_are_found() -> None:
     assert {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "formats.md", "glossary.md"} <= {
         path.name for path in DOCUMENTS
     }
-    assert len(fenced(README, "python")) == 2
+    assert [(needs_broker(example), needs_spark(example)) for example in fenced(README, "python")] == [
+        (False, False),
+        (False, False),
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
 
 
-def test_a_target_that_does_not_exist_is_seen() -> None:
+def test_a_missing_target_is_detected() -> None:
     document = "Just `make coffee`, then\n```sh\nmake iced-tea   # and wait\n```\nand make do."
 
     assert mentioned_targets(document) == {"coffee", "iced-tea"}
     assert make_targets("VENV := .venv\ntest-all: check ## all\n\t@echo tea: hot\n.PHONY: help\n") == {"test-all"}
 
 
-def test_a_file_that_does_not_exist_is_seen(tmp_path: Path) -> None:
+def test_a_missing_file_is_detected(tmp_path: Path) -> None:
     document = "See `here.py`, `docs/gone.md`, [there](there.md#top) and [away](https://example.org/x.md), not `a.b`."
     (tmp_path / "here.py").touch()
 
@@ -126,7 +152,13 @@ def test_a_file_that_does_not_exist_is_seen(tmp_path: Path) -> None:
     assert missing_paths(document, [tmp_path]) == ["docs/gone.md", "there.md"]
 
 
-def test_an_example_that_fails_is_seen(tmp_path: Path) -> None:
+def test_the_names_that_a_module_joins_are_found_without_variables_and_their_format() -> None:
+    source = 'os.path.join(a, "jobs", b + ".lock", f"{first:020d}-{end}.run")\nopen("other")'
+
+    assert joined_names(source) == {"jobs", ".lock", "-", ".run"}
+
+
+def test_a_failing_example_is_detected(tmp_path: Path) -> None:
     assert run_example("from warren.storage import Logg", tmp_path).returncode == 1
 
 
@@ -141,7 +173,7 @@ def test_an_example_that_fails_is_seen(tmp_path: Path) -> None:
         "no table",
     ],
 )
-def test_a_wrong_table_of_bytes_is_seen(table: str) -> None:
+def test_a_wrong_table_of_bytes_is_detected(table: str) -> None:
     right = byte_layout(layout.COLUMNS_HEAD, ("version", "flag"), 0)
 
     assert right == [Field(0, 4, "version"), Field(4, 4, "flag")]

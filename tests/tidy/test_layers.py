@@ -10,9 +10,11 @@ from tests.tidy.layers import (
     environment_reads,
     misplaced_imports,
     misplaced_packing,
+    misplaced_tls,
     module_state,
     parse_layers,
     upward_imports,
+    version_branches,
 )
 from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
 
@@ -31,16 +33,19 @@ def test_imports_point_downwards_only() -> None:
     assert [found for module in MODULES for found in upward_imports(module, LAYERS)] == []
 
 
-@pytest.mark.parametrize("check", [misplaced_imports, misplaced_packing, module_state, environment_reads])
+@pytest.mark.parametrize(
+    "check", [misplaced_imports, misplaced_packing, misplaced_tls, module_state, environment_reads, version_branches]
+)
 def test_every_module_keeps_the_rules(check: Check) -> None:
     assert [found for module in MODULES for found in check(module)] == []
 
 
 def test_the_layers_are_those_of_the_design() -> None:
-    assert [sorted(line) for line in LAYERS][-4:] == [
+    assert [sorted(line) for line in LAYERS][-5:] == [
         ["registry", "storage"],
-        ["config"],
-        ["clock", "message"],
+        ["limits"],
+        ["api"],
+        ["clock", "message", "settings"],
         ["errors"],
     ]
 
@@ -59,28 +64,35 @@ def test_the_layers_are_those_of_the_design() -> None:
         (points_downwards, "warren.attic", "import os"),
         (misplaced_imports, "warren.storage.log", "import asyncio"),
         (misplaced_imports, "warren.queue.topic", "from socket import socket"),
-        (misplaced_imports, "warren.protocol.codec", "import asyncio.streams"),
-        (misplaced_imports, "warren.storage.scan", "import pyspark.sql"),
-        (misplaced_imports, "warren.storage.scan", "from aiokafka.record import memory_records"),
+        (misplaced_imports, "warren.protocol.primitives", "import asyncio.streams"),
+        (misplaced_imports, "warren.storage.arrow.scan", "import pyspark.sql"),
+        (misplaced_imports, "warren.storage.arrow.scan", "from aiokafka.record import memory_records"),
         (misplaced_imports, "warren.broker.server", "import kafka.protocol"),
         (misplaced_imports, "warren.broker.server", "from kio.schema.produce.v9 import request"),
         (misplaced_imports, "warren.registry.local", "from kazoo.client import KazooClient"),
-        (misplaced_imports, "warren.storage.writer", "from time import time_ns"),
-        (misplaced_packing, "warren.storage.record", "from struct import Struct\nHEAD = Struct('<Q')"),
-        (misplaced_packing, "warren.storage.record", "def f():\n    from struct import pack\n    pack('<Q', 1)"),
-        (misplaced_packing, "warren.storage.record", "import struct\nHEAD = struct.Struct('<Q')"),
+        (misplaced_imports, "warren.storage.append.writer", "from time import time_ns"),
+        (misplaced_packing, "warren.storage.format.record", "from struct import Struct\nHEAD = Struct('<Q')"),
+        (misplaced_packing, "warren.storage.format.record", "def f():\n    from struct import pack\n    pack('<Q', 1)"),
+        (misplaced_packing, "warren.storage.format.record", "import struct\nHEAD = struct.Struct('<Q')"),
         (misplaced_packing, "warren.broker.server", "import struct\nstruct.pack('<Q', 1)"),
+        (misplaced_tls, "warren.spark.source", "import ssl\ncontext = ssl.create_default_context()"),
+        (misplaced_tls, "warren.gateway.server", "from ssl import SSLContext\ncontext = SSLContext(1)"),
         (module_state, "warren.storage.log", "open_logs = {}"),
         (module_state, "warren.storage.log", "OPEN_LOGS = []"),
         (module_state, "warren.storage.log", "open_logs: Final = set()"),
         (module_state, "warren.storage.log", "open_logs: dict[str, int] = dict()"),
         (module_state, "warren.storage.log", "LOGS = collections.defaultdict(list)"),
         (module_state, "warren.storage.log", "_count = 0\ndef f():\n    global _count\n    _count += 1"),
-        (environment_reads, "warren.config", "import os\nDEBUG = os.environ.get('DEBUG')"),
-        (environment_reads, "warren.config", "import os\nclass A:\n    debug = os.getenv('DEBUG')"),
-        (environment_reads, "warren.config", "import os\ndef f(debug=os.environ): ..."),
-        (environment_reads, "warren.config", "from os import environ\nif environ: ..."),
-        (environment_reads, "warren.config", "import os\n@decorate(os.environ)\ndef f(): ..."),
+        (environment_reads, "warren.limits", "import os\nDEBUG = os.environ.get('DEBUG')"),
+        (environment_reads, "warren.limits", "import os\nclass A:\n    debug = os.getenv('DEBUG')"),
+        (environment_reads, "warren.limits", "import os\ndef f(debug=os.environ): ..."),
+        (environment_reads, "warren.limits", "from os import environ\nif environ: ..."),
+        (environment_reads, "warren.limits", "import os\n@decorate(os.environ)\ndef f(): ..."),
+        (version_branches, "warren.queue.topic", "if log.version == 1: ..."),
+        (version_branches, "warren.queue.topic", "is_new = 2 <= self.settings.version"),
+        (version_branches, "warren.queue.topic", "if format_version in (1, 2): ..."),
+        (version_branches, "warren.queue.topic", "FORMATS[2].pack_single(b'')"),
+        (version_branches, "warren.queue.topic", "from warren.storage.format import zbus"),
     ],
 )
 def test_a_broken_rule_is_found(check: Check, name: str, text: str) -> None:
@@ -100,13 +112,18 @@ def test_a_broken_rule_is_found(check: Check, name: str, text: str) -> None:
         (misplaced_imports, "warren.broker.server", "import asyncio, socket"),
         (misplaced_imports, "warren.spark.source", "import pyspark"),
         (misplaced_imports, "warren.registry.zookeeper", "import kazoo.client"),
-        (misplaced_packing, "warren.storage.layout", "from struct import Struct\nHEAD = Struct('<Q')"),
-        (misplaced_packing, "warren.storage.index", "from struct import Struct\ndef f(head: Struct): ..."),
-        (misplaced_packing, "warren.storage.record", "from struct import error"),
+        (misplaced_packing, "warren.storage.format.layout", "from struct import Struct\nHEAD = Struct('<Q')"),
+        (misplaced_packing, "warren.storage.disk.index", "from struct import Struct\ndef f(head: Struct): ..."),
+        (misplaced_packing, "warren.storage.format.record", "from struct import error"),
+        (misplaced_tls, "warren.client.net.tls", "import ssl\ncontext = ssl.create_default_context()"),
+        (misplaced_tls, "warren.gateway.server", "import ssl\ndef f(context: ssl.SSLContext): ..."),
         (module_state, "warren.states", "TRANSITIONS: Final[dict[int, int]] = {1: 2}\n__all__ = ['A']\nNAMES = ('a',)"),
         (module_state, "warren.states", "class A:\n    def f(self):\n        names = []"),
-        (environment_reads, "warren.config", "import os\ndef f():\n    return os.environ"),
-        (environment_reads, "warren.config", "import os\nf = lambda: os.environ"),
+        (environment_reads, "warren.limits", "import os\ndef f():\n    return os.environ"),
+        (environment_reads, "warren.limits", "import os\nf = lambda: os.environ"),
+        (version_branches, "warren.storage.log", "if version == 1: ..."),
+        (version_branches, "warren.queue.topic", "if log.format.keeps_markers: FORMATS[version]"),
+        (version_branches, "warren.broker.kafka.fetch", "if call.version >= TOPIC_IDS_FROM: ..."),
     ],
 )
 def test_a_kept_rule_is_not_complained_about(check: Check, name: str, text: str) -> None:

@@ -38,7 +38,7 @@ EVERY = [
     (UnknownVersion("/x", 9), "/x has format version 9; this release reads versions 1 and 2", {"version": 9}),
     (
         CorruptRecord("/x", 7, "no sense"),
-        "/x is damaged at byte 7: no sense; `warren log verify` tells more",
+        "/x is damaged at byte 7: no sense; `warren log verify` shows more",
         {"path": "/x", "position": 7, "reason": "no sense"},
     ),
     (NumberRetired(3, 8), "message 3 was retired; the log now starts at 8", {"number": 3, "first": 8}),
@@ -55,14 +55,12 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("error", "sentence", "facts"), EVERY, ids=[type(error).__name__ for error, _, _ in EVERY])
-def test_an_error_says_what_to_do_and_has_the_facts(
-    error: WarrenError, sentence: str, facts: dict[str, object]
-) -> None:
+def test_an_error_has_advice_and_facts(error: WarrenError, sentence: str, facts: dict[str, object]) -> None:
     assert str(error) == sentence
     assert {name: getattr(error, name) for name in facts} == facts
 
 
-def test_what_the_caller_did_wrong_is_a_value_error() -> None:
+def test_a_mistake_of_the_caller_is_a_value_error() -> None:
     for kind in (BadInput, TooLarge, MalformedFilter, UnsupportedByVersion):
         assert issubclass(kind, ValueError)
         assert not issubclass(kind, StorageError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -10,14 +11,16 @@ import warren.aio.groups
 import warren.aio.producer
 import warren.aio.store
 import warren.aio.topic
+from warren import api
 from warren.client.groups import QueueWorker, StreamMember
 from warren.client.log import RemoteLog
 from warren.client.store import RemoteStore
 from warren.client.topic import RemoteTopic
 from warren.client.transaction import RemoteProducer, RemoteTransaction
-from warren.queue.queue_group import QueueGroup
-from warren.queue.stream_group import StreamGroup
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.stream.stream_group import StreamGroup
 from warren.queue.topic import Topic
+from warren.storage.format.columns import Batch
 from warren.storage.log import Log
 from warren.transaction.producer import Producer
 from warren.transaction.store import Store
@@ -25,7 +28,9 @@ from warren.transaction.transaction import Transaction
 
 RESIDENT = {"after_fork", "file_count", "rest"}
 INSIDE = {
-    Store: RESIDENT | {"check_open", "check_writable", "new_settings", "note_owner", "opened_topic", "refresh_topic"},
+    Store: RESIDENT
+    | {"check_open", "check_writable", "new_settings", "note_owner", "opened_topic", "refresh_topic", "settle"}
+    | {"undecided"},
     Topic: {"check_body", "check_bodies", "clock", "differs", "filesystem", "logs", "route", "see_partitions"}
     | {"check_takes_puts", "take_settings"},
     Transaction: {"append", "commit_numbers", "forget", "limits_of", "needs_no_journal", "put_kafka", "spill"}
@@ -35,8 +40,18 @@ INSIDE = {
     | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions"}
     | {"read_within", "unread"},
     QueueGroup: RESIDENT | {"finish", "give_back", "held", "hold", "still_leased", "take_within"},
-    Log: {"append_packed", "block_of", "check_writable", "flag", "markers", "number_at", "packed", "read_page"}
-    | {"page", "recovered_us", "recovery", "standing", "stored"},
+    Log: {
+        "append_packed",
+        "append_record",
+        "block_of",
+        "check_writable",
+        "flag",
+        "format",
+        "markers",
+        "number_at",
+        "packed",
+    }
+    | {"page", "read_page", "recovered_us", "recovery", "settle", "standing", "stored"},
 }
 """For other modules of Warren."""
 OF_FILES = {
@@ -48,6 +63,17 @@ OF_FILES = {
 }
 MARKED = {"append_many", "append_arrow"}
 """They take a marker, which clients make themselves."""
+UNPACK = re.compile(r"Unpack\[(\w+Options)\]")
+GROUP_OPTIONS = dict.fromkeys(api.GroupOptions.__annotations__, "by the group")
+BATCHING_OPTIONS = dict.fromkeys(api.BatchingOptions.__annotations__, "by the batching")
+DEFAULTS: dict[str, object] = {
+    **GROUP_OPTIONS,
+    **BATCHING_OPTIONS,
+    **Batch._field_defaults,
+    **api.MessageFields._field_defaults,
+    "partition": None,
+    "reply_to": "",
+}
 REMOTE = [
     (Store, RemoteStore),
     (Topic, RemoteTopic),
@@ -76,7 +102,7 @@ def for_users(kind: type) -> set[str]:
 
 
 @pytest.mark.parametrize(("here", "there"), REMOTE, ids=lambda kind: kind.__name__)
-def test_a_client_has_what_the_embedded_one_has(here: type, there: type) -> None:
+def test_a_client_has_the_methods_of_the_embedded_object(here: type, there: type) -> None:
     assert for_users(here) - names(there) == set()
 
     for name in for_users(here) - MARKED:
@@ -84,11 +110,23 @@ def test_a_client_has_what_the_embedded_one_has(here: type, there: type) -> None
             assert arguments(here, name) == arguments(there, name), name
 
 
-def arguments(kind: type, name: str) -> list[tuple[str, object, object]]:
+def arguments(kind: type, name: str) -> tuple[list[object], set[object]]:
+    """The positional parameters in order, and those by keyword; `Unpack` stands for the options that it names."""
     parameters = inspect.signature(getattr(kind, name)).parameters.values()
-    return [(each.name, each.kind, each.default) for each in parameters]
+    positional: list[object] = []
+    keywords: set[object] = set()
+    for each in parameters:
+        unpacked = UNPACK.fullmatch(str(each.annotation))
+        if unpacked is not None:
+            options = getattr(api, unpacked[1]).__annotations__
+            keywords |= {(option, DEFAULTS[option]) for option in options}
+        elif each.kind is inspect.Parameter.KEYWORD_ONLY:
+            keywords.add((each.name, each.default))
+        else:
+            positional.append((each.name, each.kind, each.default))
+    return positional, keywords
 
 
 @pytest.mark.parametrize(("here", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_a_twin_has_what_the_other_has(here: type, twin: type) -> None:
+def test_an_asyncio_twin_has_the_methods_of_its_synchronous_object(here: type, twin: type) -> None:
     assert for_users(here) - names(twin) == set()

@@ -3,9 +3,8 @@
 from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
-from warren.aio.handover_queue import HandoverQueue, handover
+from warren.aio.local_queues import HandoverQueue, MemoryQueue, handover, memory
 from warren.aio.log import Log
-from warren.aio.memory_queue import MemoryQueue, memory
 from warren.aio.producer import Producer
 from warren.aio.store import Store, Transaction, connect, open
 from warren.aio.topic import Topic

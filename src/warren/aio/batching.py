@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Unpack
 
-from warren.aio.bridge import Bridge, Twin
+from warren.aio.thread_bridge import Bridge, ClosingTwin, Twin
+from warren.api.values import MessageOptions
 from warren.clock import Duration
-from warren.config import BATCHING_WAIT_S_DEFAULT, WAIT_S_MAX
 from warren.errors import BufferFull
+from warren.limits import WAIT_S_MAX
 from warren.message import Place
 from warren.queue import batching
-from warren.queue.gathered_batch import GatheredBatch, PutFuture
+from warren.queue.batching import BATCHING_WAIT_S_DEFAULT, GatheredBatch, PutFuture
 
 
-class Batching(Twin):
+class Batching(ClosingTwin):
     """Gathers puts of tasks of one event loop. Closed, with all written, at the end of an `async with` block."""
 
     sync: batching.Batching
@@ -28,14 +28,19 @@ class Batching(Twin):
         self._waiting: dict[GatheredBatch, list[tuple[int, asyncio.Future[Place]]]] = {}
 
     async def put(
-        self, topic: str | Twin, body: bytes, *, wait: Duration = BATCHING_WAIT_S_DEFAULT, **fields: Any
+        self,
+        topic: str | Twin,
+        body: bytes,
+        *,
+        wait: Duration = BATCHING_WAIT_S_DEFAULT,
+        **options: Unpack[MessageOptions],
     ) -> asyncio.Future[Place]:
         """As `Batching.put`: `future = await puts.put("orders", b"…")`, and later `place = await future`."""
-        found = await self._topic(topic) if isinstance(topic, str) else topic.sync
+        target = await self._topic(topic) if isinstance(topic, str) else topic.sync
         try:
-            future = self.sync.put(found, body, wait=0.0, **fields)
+            future = self.sync.put(target, body, wait=0.0, **options)
         except BufferFull:
-            late = await self._bridge.sliced(self._put, found, body, fields, seconds=wait)
+            late = await self._bridge.sliced(self._put, target, body, options, seconds=wait)
             if late is None:
                 raise
             future = late
@@ -46,14 +51,14 @@ class Batching(Twin):
             self._topics[name] = await self._bridge.call(self.sync.store.topic, name)
         return self._topics[name]
 
-    def _put(self, topic: Any, body: bytes, fields: dict[str, Any], wait: float) -> PutFuture | None:
+    def _put(self, topic: Any, body: bytes, options: MessageOptions, wait: float) -> PutFuture | None:
         try:
-            return self.sync.put(topic, body, wait=wait, **fields)
+            return self.sync.put(topic, body, wait=wait, **options)
         except BufferFull:
             return None
 
     def _awaited(self, future: PutFuture) -> asyncio.Future[Place]:
-        """The future as one of the event loop, which is told once of a whole batch."""
+        """Returns a future of the event loop for `future`. The futures of a batch share one callback to the loop."""
         loop, batch = asyncio.get_running_loop(), future.batch
         mine: asyncio.Future[Place] = loop.create_future()
         waiting = self._waiting.setdefault(batch, [])
@@ -80,16 +85,8 @@ class Batching(Twin):
         """As `Batching.close`."""
         return await self._bridge.sliced(self.sync.close, seconds=wait)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Any) -> None:
-    # A loop that is closed has nobody left to be told.
+    # If the loop is closed, no task awaits the puts any more.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)

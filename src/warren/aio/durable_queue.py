@@ -6,10 +6,10 @@ import asyncio
 from queue import Empty, Full
 from typing import Any
 
-from warren.aio.bridge import Twin, passed
+from warren.aio.thread_bridge import Twin, passed
 from warren.clock import Duration
-from warren.config import WAIT_S_MAX
-from warren.queue import durable_queue
+from warren.limits import WAIT_S_MAX
+from warren.queue.standalone import durable_queue
 
 
 class DurableQueue(Twin):
@@ -30,13 +30,13 @@ class DurableQueue(Twin):
             raise asyncio.QueueFull from error
 
     async def get(self) -> Any:
-        """Remove the oldest item and return it. Where there is none, waits for one.
+        """Removes the oldest item and returns it. If there is none, waits for one.
 
-        What a task had got that is cancelled meanwhile is put in again, at the end.
+        If the task is cancelled after it got an item, the item is put into the queue again, at its end.
         """
-        while not (found := await self._bridge.wait(self.sync.poll, seconds=WAIT_S_MAX, undo=self._put_back)):
+        while not (item := await self._bridge.wait(self.sync.poll, seconds=WAIT_S_MAX, undo=self._put_back)):
             pass
-        return found[0]
+        return item[0]
 
     def _put_back(self, got: tuple[Any] | None) -> None:
         if got is not None:
@@ -44,14 +44,14 @@ class DurableQueue(Twin):
             self.sync.task_done()
 
     async def get_nowait(self) -> Any:
-        """Remove the oldest item and return it; `asyncio.QueueEmpty` where there is none."""
+        """Removes the oldest item and returns it. Raises `asyncio.QueueEmpty` if there is none."""
         try:
             return await self._bridge.call(self.sync.get_nowait)
         except Empty as error:
             raise asyncio.QueueEmpty from error
 
     async def join(self) -> None:
-        """Wait until every item was got and is done with, in whatever process."""
+        """Waits until every item was got and is done, by any process."""
         while not await self._bridge.wait(self.sync.finish, seconds=WAIT_S_MAX):
             pass
 

@@ -1,18 +1,19 @@
-"""The asyncio twins of those who consume: stream groups, queue groups and broadcast."""
+"""The asyncio twins of the consumers: stream groups, queue groups and broadcast."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, overload
+from typing import TYPE_CHECKING, Final, overload
 
-from warren.aio.bridge import Twin, passed
+from warren.aio.thread_bridge import ClosingTwin, Twin, passed
 from warren.clock import Duration
-from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import LeaseLost
+from warren.limits import READ_LIMIT_DEFAULT
 from warren.message import Message
-from warren.queue import broadcast, queue_group, stream_group
+from warren.queue import broadcast
+from warren.queue.leases import queue_group
+from warren.queue.stream import stream_group
 
 if TYPE_CHECKING:
     from warren.aio.topic import Topic
@@ -20,32 +21,17 @@ if TYPE_CHECKING:
 ITERATION_WAIT_S: Final = 60.0
 
 
-class _Consumer(Twin):
-    """Closed at the end of an `async with` block."""
-
-    async def close(self) -> None:
-        await self._bridge.call(self.sync.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-class StreamGroup(_Consumer):
+class StreamGroup(ClosingTwin):
     """A member of a stream group. One task at a time."""
 
     sync: stream_group.StreamGroup
 
     async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
-        """As `StreamGroup.read`. What a task that is cancelled had read is read again."""
+        """As `StreamGroup.read`. If the task is cancelled, what it had read is read again."""
         return await self._bridge.wait(self.sync.read, limit, seconds=wait, undo=self.sync.unread)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Message after message, without end. `commit` commits up to the message that was given last."""
+        """Yields messages without end. `commit` commits up to the last one yielded."""
         while True:
             for message in await self.read(1, ITERATION_WAIT_S):
                 yield message
@@ -60,16 +46,16 @@ class StreamGroup(_Consumer):
 
     @property
     def id(self) -> str:
-        """The id of this member."""
+        """Returns the id of this member."""
         return self.sync.id
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that this member owns; over the network, those that it owned when it read last."""
+        """Returns the partitions that this member owns; of a remote store, those that it owned at its last read."""
         return self.sync.owned()
 
 
-class QueueGroup(_Consumer):
+class QueueGroup(ClosingTwin):
     """A member of a queue group. Any task may take."""
 
     sync: queue_group.QueueGroup
@@ -81,14 +67,14 @@ class QueueGroup(_Consumer):
     async def take(
         self, limit: int | None = None, wait: Duration = 0.0, *, renew: bool = True
     ) -> Message | list[Message] | None:
-        """As `QueueGroup.take`. What a task that is cancelled had taken is given back."""
+        """As `QueueGroup.take`. If the task is cancelled, the messages that it had taken are given back."""
         count = 1 if limit is None else limit
-        found: list[Message] = await self._bridge.wait(
+        messages: list[Message] = await self._bridge.wait(
             self.sync.take, count, seconds=wait, undo=self._give_back, renew=renew
         )
         if limit is None:
-            return found[0] if found else None
-        return found
+            return messages[0] if messages else None
+        return messages
 
     def _give_back(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -96,7 +82,7 @@ class QueueGroup(_Consumer):
                 self.sync.nack(message, delay=0.0, reason="the task that took it was cancelled")
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Message after message, without end; each is to be acknowledged."""
+        """Yields messages without end. The caller acknowledges each of them."""
         while True:
             message = await self.take(wait=ITERATION_WAIT_S)
             if message is not None:
@@ -126,11 +112,11 @@ class Broadcast(Twin):
     sync: broadcast.Broadcast
 
     async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
-        """As `Broadcast.read`. What a task that is cancelled had read is gone for this listener."""
+        """As `Broadcast.read`. If the task is cancelled, this listener does not get again what the task had read."""
         return await self._bridge.wait(self.sync.read, limit, seconds=wait)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Everything from now on."""
+        """Yields every message from now on, without end."""
         while True:
             for message in await self.read(wait=ITERATION_WAIT_S):
                 yield message

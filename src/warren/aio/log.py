@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
-from warren.aio.bridge import Twin, iterated, passed
+from warren.aio.thread_bridge import Twin, iterated, passed
 from warren.clock import Duration
 from warren.message import Message
 from warren.storage import log
@@ -31,15 +31,15 @@ class Log(Twin):
     find_time = passed(log.Log.find_time)
 
     async def first(self) -> int:
-        """The number of the first message that is still there."""
+        """Returns the number of the first message that retention has left."""
         return await self._bridge.call(lambda: self.sync.first)
 
     async def end(self) -> int:
-        """The number that the next message will get."""
+        """Returns the number that the next message will get."""
         return await self._bridge.call(lambda: self.sync.end)
 
     async def wait(self, number: int, seconds: Duration) -> bool:
-        """Wait until message `number` is there, at most `seconds`; whether it is."""
+        """Waits up to `seconds` until message `number` exists. Returns whether it does."""
         return bool(await self._bridge.wait(self.sync.read_page, number, limit=1, tag=None, seconds=seconds))
 
     def backwards(self, number: int | None = None) -> AsyncIterator[Message]:

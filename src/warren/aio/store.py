@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from warren.aio.batching import Batching
-from warren.aio.bridge import Bridge, Twin, passed
 from warren.aio.durable_queue import DurableQueue
+from warren.aio.groups import QueueGroup, StreamGroup
 from warren.aio.producer import Producer
+from warren.aio.thread_bridge import Bridge, Twin, passed, sync_of
 from warren.aio.topic import Topic
-from warren.queue.batching import BatchingOptions
+from warren.api.values import BatchingOptions, MessageOptions, PutManyOptions, When
+from warren.clock import Duration
+from warren.limits import TRANSACTION_TIMEOUT_S_DEFAULT
+from warren.message import Message
 from warren.transaction import store, transaction
 from warren.transaction.states import State
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class Transaction(Twin):
@@ -28,22 +35,41 @@ class Transaction(Twin):
         return self.sync.id
 
     async def state(self) -> State:
-        """Where it stands now."""
+        """Returns the present state."""
         return await self._bridge.call(lambda: self.sync.state)
 
-    put = passed(transaction.Transaction.put)
-    put_many = passed(transaction.Transaction.put_many)
-    put_columns = passed(transaction.Transaction.put_columns)
+    async def put(
+        self,
+        topic: str | Topic,
+        body: bytes,
+        *,
+        delay: Duration | None = None,
+        deliver_at: When | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        """As `Transaction.put`."""
+        await self._bridge.call(self.sync.put, sync_of(topic), body, delay=delay, deliver_at=deliver_at, **options)
+
+    async def put_many(self, topic: str | Topic, bodies: Sequence[bytes], **options: Unpack[PutManyOptions]) -> None:
+        """As `Transaction.put_many`."""
+        await self._bridge.call(self.sync.put_many, sync_of(topic), bodies, **options)
+
+    async def put_columns(
+        self, topic: str | Topic, batch: pyarrow.RecordBatch, *, partition: int | None = None
+    ) -> None:
+        """As `Transaction.put_columns`."""
+        await self._bridge.call(self.sync.put_columns, sync_of(topic), batch, partition=partition)
+
     prepare = passed(transaction.Transaction.prepare)
     abort = passed(transaction.Transaction.abort)
 
-    async def commit(self, *arguments: Any) -> None:
-        """Without a group: commit the transaction. With one: commit its positions with the transaction."""
-        await self._bridge.call(self.sync.commit, *map(_sync, arguments))
+    async def commit(self, group: StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
+        """As `Transaction.commit`: of the transaction, or with a group, of its positions with the transaction."""
+        await self._bridge.call(self.sync.commit, sync_of(group), positions)
 
-    async def ack(self, group: Any, messages: Any) -> None:
-        """Acknowledge messages of a queue group with the transaction."""
-        await self._bridge.call(self.sync.ack, _sync(group), messages)
+    async def ack(self, group: QueueGroup, messages: Message | Sequence[Message]) -> None:
+        """As `Transaction.ack`."""
+        await self._bridge.call(self.sync.ack, sync_of(group), messages)
 
     async def __aenter__(self) -> Self:
         await self._bridge.call(self.sync.__enter__)
@@ -53,10 +79,6 @@ class Transaction(Twin):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._bridge.call(self.sync.__exit__, kind, error, trace)
-
-
-def _sync(value: Any) -> Any:
-    return value.sync if isinstance(value, Twin) else value
 
 
 class Store(Twin):
@@ -84,9 +106,14 @@ class Store(Twin):
         """As `Store.queue`."""
         return DurableQueue(await self._bridge.call(self.sync.queue, name, maxsize, **settings), self._bridge)
 
-    async def transaction(self, **options: Any) -> Transaction:
+    async def transaction(
+        self,
+        timeout: Duration = TRANSACTION_TIMEOUT_S_DEFAULT,
+        id: str | None = None,
+        prepared_timeout: Duration | None = None,
+    ) -> Transaction:
         """As `Store.transaction`: `async with await store.transaction() as tx`."""
-        return Transaction(await self._bridge.call(self.sync.transaction, **options), self._bridge)
+        return Transaction(await self._bridge.call(self.sync.transaction, timeout, id, prepared_timeout), self._bridge)
 
     def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
         """As `Store.batching`: `async with store.batching() as puts`."""
@@ -107,7 +134,7 @@ class Store(Twin):
     abort_prepared = passed(store.Store.abort_prepared)
 
     async def close(self) -> None:
-        """Close all topics."""
+        """Closes all topics, and ends the threads of the store."""
         await self._bridge.call(self.sync.close)
         self._bridge.close(repr(self.sync))
 
@@ -150,17 +177,17 @@ class Opening:
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
-    """The store in the directory `path`, made where there is none: `async with warren.aio.open("data") as store`."""
+    """Returns the store in the directory `path`, or a new one: `async with warren.aio.open("data") as store`."""
     return Opening(functools.partial(store.open, path, **options), Bridge)
 
 
 def connect(address: str, **options: Any) -> Opening:
-    """The store behind the broker at `address`: `async with warren.aio.connect("host:9092") as store`.
+    """Returns the store behind the broker at `address`: `async with warren.aio.connect("host:9092") as store`.
 
     The options are those of `warren.connect`.
     """
-    # Imported here: whoever works on files of their own needs no network.
-    from warren.aio.remote import RemoteBridge
+    # Imported here because a program that opens only stores of its own needs no network.
+    from warren.aio.remote_bridge import RemoteBridge
     from warren.client.store import connect
 
     return Opening(functools.partial(connect, address, **options), RemoteBridge)

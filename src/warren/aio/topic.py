@@ -6,20 +6,18 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack, overload
 
-from warren.aio.bridge import Twin, iterated, passed
 from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.log import PAGE, Log
+from warren.aio.thread_bridge import Twin, iterated, passed
+from warren.api.values import GroupOptions, PutManyOptions, PutOptions, Where
 from warren.clock import Duration
 from warren.message import Message, Place, TopicReceipt
 from warren.queue import topic
-from warren.queue.delayed import Delayed, Scheduled
-from warren.queue.group_settings import GroupSettings
-from warren.queue.groups import GroupOptions
-from warren.queue.letters import Letter
-from warren.queue.message_fields import Columns, Fields
-from warren.queue.positions import Where
+from warren.queue.delay.handles import Delayed, Scheduled
+from warren.queue.leases.dead_letter_views import Letter
 from warren.queue.request import ask
-from warren.queue.settings import TopicSettings
+from warren.queue.state.group_settings import GroupSettings
+from warren.queue.state.settings import TopicSettings
 
 
 class Topic(Twin):
@@ -43,15 +41,15 @@ class Topic(Twin):
 
     @overload
     async def put(
-        self, body: bytes, *, delay: None = None, deliver_at: None = None, **fields: Unpack[Fields]
+        self, body: bytes, *, delay: None = None, deliver_at: None = None, **options: Unpack[PutOptions]
     ) -> TopicReceipt: ...
     @overload
     async def put(
-        self, body: bytes, *, delay: Duration, deliver_at: None = None, **fields: Unpack[Fields]
+        self, body: bytes, *, delay: Duration, deliver_at: None = None, **options: Unpack[PutOptions]
     ) -> Delayed: ...
     @overload
     async def put(
-        self, body: bytes, *, delay: None = None, deliver_at: datetime | float | int, **fields: Unpack[Fields]
+        self, body: bytes, *, delay: None = None, deliver_at: datetime | float | int, **options: Unpack[PutOptions]
     ) -> Delayed: ...
     async def put(self, body: bytes, **options: Any) -> TopicReceipt | Delayed:
         """As `Topic.put`."""
@@ -60,11 +58,11 @@ class Topic(Twin):
 
     @overload
     async def put_many(
-        self, bodies: Sequence[bytes], *, delay: None = None, deliver_at: None = None, **columns: Unpack[Columns]
+        self, bodies: Sequence[bytes], *, delay: None = None, deliver_at: None = None, **options: Unpack[PutManyOptions]
     ) -> Sequence[Place]: ...
     @overload
     async def put_many(
-        self, bodies: Sequence[bytes], *, delay: Duration, deliver_at: None = None, **columns: Unpack[Columns]
+        self, bodies: Sequence[bytes], *, delay: Duration, deliver_at: None = None, **options: Unpack[PutManyOptions]
     ) -> list[Delayed]: ...
     @overload
     async def put_many(
@@ -73,7 +71,7 @@ class Topic(Twin):
         *,
         delay: None = None,
         deliver_at: datetime | float | int,
-        **columns: Unpack[Columns],
+        **options: Unpack[PutManyOptions],
     ) -> list[Delayed]: ...
     async def put_many(self, bodies: Sequence[bytes], **options: Any) -> Sequence[Place] | list[Delayed]:
         """As `Topic.put_many`."""
@@ -91,10 +89,10 @@ class Topic(Twin):
     ) -> Message:
         """As `Topic.request`."""
         question = await self._bridge.call(ask, self.sync, body, timeout, key, tag, headers)
-        found = await self._bridge.wait(
+        answers = await self._bridge.wait(
             question.log.read_page, question.number, limit=1, tag=question.filter, seconds=timeout
         )
-        return question.answer(found)
+        return question.answer(answers)
 
     cancel = passed(topic.Topic.cancel)
 

@@ -6,52 +6,52 @@ import asyncio
 import base64
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from warren.broker.budget import Budget
-from warren.broker.call import Answer, Call, Later
-from warren.broker.dispatch import HANDLERS
-from warren.broker.door import Door
-from warren.broker.failed_logs import FailedLogs
-from warren.broker.groups.coordinator import Coordinator
-from warren.broker.groups.positions import Positions
-from warren.broker.hidden_paths import without_paths
-from warren.broker.limited_log import LimitedLog
-from warren.broker.limits import Limits
-from warren.broker.long_polls import LongPolls
-from warren.broker.metrics import Metrics
-from warren.broker.own.appending import Appends
-from warren.broker.own.looks import Looks
-from warren.broker.own.sessions import Session, Sessions
-from warren.broker.own.transaction_memory import TransactionMemory
-from warren.broker.pauses import Pauses
-from warren.broker.places import Places
-from warren.broker.producers import Producers
-from warren.broker.progress import Progress
+from warren.broker.kafka.groups.coordinator import Coordinator
+from warren.broker.kafka.groups.positions import Positions
+from warren.broker.kafka.producers.known import Producers
+from warren.broker.kafka.transactions.registry import Transactions
+from warren.broker.native.append import Appends
+from warren.broker.native.poll_sharing import PollSharing
+from warren.broker.native.sessions import Session, Sessions
+from warren.broker.native.transaction_memory import TransactionMemory
+from warren.broker.net.places import ConnectionPlaces
+from warren.broker.net.progress import Progress
 from warren.broker.quotas.allotment import Allotment
 from warren.broker.quotas.file import QuotasFile
 from warren.broker.quotas.quotas import Quotas
 from warren.broker.security.logged_in import LoggedIn
 from warren.broker.security.logins import Logins
 from warren.broker.security.rights import Rights, RightsFile
-from warren.broker.security.sasl import refusal_to_stranger
 from warren.broker.security.users import Users
-from warren.broker.settings import BrokerSettings
-from warren.broker.standings import Standings
-from warren.broker.topics import Topics
-from warren.broker.transactions.registry import Transactions
-from warren.broker.turns import Turns
-from warren.broker.unpacking import Unpacking
-from warren.config import BROKER_THREADS, QUOTAS_LOOK_S, STRANGERS_PART
-from warren.errors import UnsupportedRequest
-from warren.protocol.deliver_at import NAME
+from warren.broker.services.append_queue import AppendQueue
+from warren.broker.services.batch_checks import Unpacking
+from warren.broker.services.failed_logs import FailedLogs
+from warren.broker.services.hidden_paths import without_paths
+from warren.broker.services.limited_log import LimitedLog
+from warren.broker.services.long_polls import LongPolls
+from warren.broker.services.memory_budget import Budget
+from warren.broker.services.metrics import Metrics
+from warren.broker.services.open_topics import OpenTopics
+from warren.broker.services.pauses import Pauses
+from warren.broker.services.status import Standings
+from warren.broker.services.topics import Topics
+from warren.broker.services.turns import Turns
+from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.queue.topic import Topic
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
-    from warren.broker.connection import Connection
+    from warren.broker.net.connection import Connection
+
+STRANGERS_PART: Final = 4
+"""If users have to log in, connections that have not logged in yet get one of so many places."""
+QUOTAS_LOOK_S: Final = 0.5
+"""How soon a change of quotas by another process is seen."""
+BROKER_THREADS: Final = 8
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,24 +60,22 @@ LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class Broker:
-    """One store on the network. Made and used on the event loop; what blocks is done by `in_thread` or the door.
+    """One store on the network. Made and used on the event loop; blocking work is for `in_thread` or the append queue.
 
-    Other processes may have the same store open: the broker keeps nobody out.
+    Other processes may have the same store open.
     """
 
-    def __init__(self, store: Store, settings: BrokerSettings, limits: Limits, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, store: Store, settings: BrokerSettings, limits: BrokerLimits, tasks: asyncio.TaskGroup) -> None:
         self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
         self.metrics = Metrics(store.clock.steady_s)
-        self.wanted_name = b"" if settings.deliver_at == "none" else NAME
-        """What is looked for in batches, to see whether a record of them is to be delayed."""
-        self.topics, self.standings = Topics(store), Standings(self)
+        self.topics, self.standings = Topics(store), Standings(store, self.in_thread, tasks)
         self.budget = Budget(limits.memory_size_max)
         self.long_polls = LongPolls(tasks)
-        self.door = Door(self.long_polls.ring, self.metrics)
+        self.append_queue = AppendQueue(self.long_polls.ring, self.metrics)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
         self.transactions = Transactions(self)
         self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks, self.budget), Positions()
-        self.sessions, self.appends, self.looks = Sessions(self._end, self.budget), Appends(), Looks()
+        self.sessions, self.appends, self.poll_sharing = Sessions(self._end, self.budget), Appends(), PollSharing()
         self.transaction_memory = TransactionMemory(self.budget)
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
         self.users = Users(store.path, store.filesystem, store.clock)
@@ -88,20 +86,21 @@ class Broker:
         self.failed_logins = LimitedLog("logins that failed")
         quotas = QuotasFile(store.path, store.filesystem, store.clock)
         self.quotas = Quotas(quotas, settings.quotas, store.clock.steady_s)
-        self.allotment = Allotment(self)
+        self.allotment = Allotment(store, self.quotas, limits, self.in_thread)
         tasks.create_task(self._watch_quotas())
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
         self.progress = Progress(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
-        self.unpacking, self.failed_logs = Unpacking(self.budget), FailedLogs(self)
+        self.unpacking = Unpacking(self.budget)
+        self.failed_logs, self.open_topics = FailedLogs(store, self.in_thread), OpenTopics(store, self.in_thread)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
         self.turns, self.pauses = Turns(store.clock.steady_s), Pauses(store.clock.steady_s)
         # One thread: each that computes makes the event loop wait for the interpreter, some milliseconds a turn.
         self._aside = ThreadPoolExecutor(1, "warren-aside")
 
     def _asked_rights(self) -> Rights | None:
-        """Whom to ask what somebody may do; None where everybody may do everything."""
+        """Returns the rights to check requests against; None if every user may do everything."""
         if not self.settings.rights:
             return None
         file = RightsFile(self.store.path, self.store.filesystem, self.store.clock)
@@ -109,12 +108,12 @@ class Broker:
         def begin(rights: Rights) -> None:
             self.tasks.create_task(rights.refresh(self.in_thread))
 
-        return Rights(file, self.settings.super_users, asyncio.get_running_loop().time, begin)
+        return Rights(file, frozenset(self.settings.super_users), asyncio.get_running_loop().time, begin)
 
-    def _places(self) -> Places[Connection]:
+    def _places(self) -> ConnectionPlaces[Connection]:
         """The places of connections. If users log in, strangers share a part of them."""
         limits = self.limits
-        return Places(
+        return ConnectionPlaces(
             limits.connections_max,
             self._drop,
             unsettled_max=max(1, limits.connections_max // STRANGERS_PART) if self.settings.sasl else None,
@@ -128,13 +127,13 @@ class Broker:
         connection.abort()
 
     async def _watch_quotas(self) -> None:
-        """Sees what other processes change. Nothing that is asked for often looks by itself."""
+        """Reads changes of quotas by other processes from time to time, so that no request has to."""
         while True:
             await asyncio.sleep(QUOTAS_LOOK_S)
             self.quotas.refresh()
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more connection."""
+        """Returns whether the connection gets a place. Logs why if it does not."""
         if self.is_stopping:
             return False
         if self.quotas.is_set and not self.quotas.admits(connection.peer.host):
@@ -150,66 +149,51 @@ class Broker:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """The connection is no more."""
+        """Forgets a connection that has ended."""
         self.connections.leave(connection)
         self.logged_in.discard(connection)
         self.sessions.leave(connection.peer)
 
     def _end(self, session: Session) -> None:
-        """Nobody comes back to what the session holds."""
+        """Closes what a session holds, in a thread, because its client does not come back."""
         try:
             self._threads.submit(session.close)
         except RuntimeError:
-            # The last threads are gone with the broker: what is held is closed here and now.
+            # The threads have ended because the broker closes: what the session holds is closed in place.
             session.close()
 
-    def answer(self, call: Call) -> Answer | Awaitable[Answer] | Later:
-        """The answer to a request, now or later; UnsupportedRequest where nobody has one."""
-        handler = HANDLERS.get(call.request.api_key)
-        if handler is None:
-            raise UnsupportedRequest(call.request.api_key, call.request.version)
-        if self.settings.sasl:
-            refusal = refusal_to_stranger(call)
-            if refusal is not None:
-                return refusal
-        return handler(call)
-
-    def told(self, whom: object, error: BaseException | str) -> str:
-        """What a client is told of an error, without paths of the server. Those are logged."""
+    def client_message(self, whom: object, error: BaseException | str) -> str:
+        """Returns the message of an error as a client gets it, without paths of the server. Logs it if it had some."""
         sentence = str(error)
-        told = without_paths(self.store.path, sentence)
-        if told != sentence:
-            self.failures.tell("told %s: %s", whom, sentence)
-        return told
-
-    def serves(self, api_key: int) -> bool:
-        """Whether somebody answers requests of this key."""
-        return api_key in HANDLERS
+        text = without_paths(self.store.path, sentence)
+        if text != sentence:
+            self.failures.tell("error sent to %s: %s", whom, sentence)
+        return text
 
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What `work` gives, done by a thread: for what waits for the disk."""
+        """Calls `work` in a thread, for work that waits for the disk, and returns its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: work(*arguments, **named))
 
     async def opened_topic(self, name: str) -> Topic:
-        """The topic `name`; NoSuchTopic if there is none.
+        """Returns the topic `name`. Raises NoSuchTopic if there is none.
 
-        If this process has it not open yet, a thread opens it, because that takes long if it has many partitions.
+        If this process has not opened it yet, a thread opens it, because that takes long if it has many partitions.
         """
         if self.store.opened_topic(name) is None and self.store.has_topic(name):
             await self.in_thread(self.store.existing_topic, name)
         return self.topics.find(name)
 
     async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What `work` gives, done by the one thread that computes for requests which are too long for the event loop.
+        """Calls `work` in the one thread for computations that are too long for the event loop, and returns its result.
 
-        It must not touch what belongs to the event loop.
+        It must not touch objects that belong to the event loop.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._aside, lambda: work(*arguments, **named))
 
     def stop(self) -> None:
-        """Take no more requests: what was taken is answered."""
+        """Accepts no more requests. Those that were accepted are answered."""
         self.is_stopping = True
         self.stop_by_s = asyncio.get_running_loop().time() + self.limits.stop_s_max
         self.long_polls.stop()
@@ -218,7 +202,7 @@ class Broker:
             connection.stop()
 
     def close(self) -> None:
-        """Let go of everything but the store."""
+        """Closes everything but the store."""
         for connection in list(self.connections):
             connection.abort()
         self.denials.close()
@@ -227,7 +211,7 @@ class Broker:
         self.failed_logins.close()
         self.sessions.close()
         self.transactions.stop()
-        self.door.close()
+        self.append_queue.close()
         self.producers.close()
         self._threads.shutdown()
         self.logins.close()

@@ -1,38 +1,137 @@
-"""Serving: the listener, and stopping so that everything that was taken is answered."""
+"""Server: a broker as a process, its listener, and a stop that answers every request that was accepted."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
+import importlib.util
 import logging
 import os
+import signal
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
-from warren.broker.background import Background
 from warren.broker.broker import Broker
-from warren.broker.connection import Connection
-from warren.broker.limits import Limits
-from warren.broker.settings import BrokerSettings
-from warren.config import BROKER_BACKLOG, TLS_HANDSHAKE_S_MAX
-from warren.errors import CannotListen, StoreServed, WarrenError
-from warren.queue import store_paths
+from warren.broker.configuration import Configuration
+from warren.broker.dispatch import answer
+from warren.broker.net.connection import Connection
+from warren.broker.net.malloc import Heap, keep_memory
+from warren.broker.net.places import BROKER_BACKLOG, is_loopback
+from warren.broker.net.tasks import Background
+from warren.broker.security.tls import TLS_HANDSHAKE_S_MAX, tls_context
+from warren.broker.settings import BrokerLimits, BrokerSettings
+from warren.errors import CannotListen, OpenToAll, StoreServed, WarrenError
+from warren.queue.state import paths
 from warren.transaction.store import Store
 
 LOGGER: Final = logging.getLogger("warren.broker")
 LOOK_S: Final = 0.01
-Beside = Callable[[Broker], AbstractAsyncContextManager[None]]
-"""Something that serves beside the broker, in its event loop, from its start to its end."""
+SideServer = Callable[[Broker], AbstractAsyncContextManager[None]]
+"""Another server in the event loop of the broker, such as that of HTTP. It starts after the broker and ends last."""
+SideServerFactory = Callable[[Configuration, ssl.SSLContext | None], SideServer]
+"""Makes the side server from the configuration of the broker."""
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+COLLECT_AT: Final = (20_000, 5, 1_000)
+"""The thresholds of Python's garbage collector. It examines the youngest objects when 20,000 more were made than freed,
+and the next generation every fifth time. A collection stops all threads, for about 10 ms at 100,000 objects, which the
+second generation does not exceed."""
+SWITCH_S: Final = 0.0005
+"""How long a thread may run while another one waits for the interpreter."""
+
+
+# --- The process ---
+
+
+def run(store: Store, configuration: Configuration, side_server_factory: SideServerFactory | None = None) -> None:
+    """Serves until SIGTERM or SIGINT, answers what was accepted, and returns. A second signal ends the process."""
+    check_address(configuration)
+    tls = tls_context(**configuration.section("tls"))
+    side_server = no_side_server if side_server_factory is None else side_server_factory(configuration, tls)
+    _settle_down()
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        runner.run(_run(store, configuration, tls, side_server))
+
+
+def _settle_down() -> None:
+    """Sets the interpreter up for serving: no collection of what is loaded now, and short turns of threads."""
+    # Scans need Arrow. Loading it later would stop all threads, for a quarter of a second from a slow disk.
+    importlib.import_module("warren.storage.arrow.scan")
+    # With hundreds of requests under way, a collector that examines all modules each time takes a tenth of the CPU.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AT)
+    keep_memory()
+    # Otherwise a thread that has synced waits until the event loop has answered every request before it.
+    sys.setswitchinterval(SWITCH_S)
+
+
+def check_address(configuration: Configuration) -> None:
+    """Raises OpenToAll if other machines could reach the broker and clients need not log in."""
+    hosts = [configuration["broker.host"]]
+    if configuration["http.port"] is not None:
+        hosts.append(configuration["http.host"])
+    has_names = configuration["security.sasl"] or configuration["tls.client_ca"]
+    for host in hosts:
+        if not is_loopback(host) and not has_names and not configuration["broker.insecure"]:
+            raise OpenToAll(host or "every address")
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Returns uvloop if it is installed; None for the event loop of Python."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext | None, side_server: SideServer) -> None:
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        stopping.set()
+        for each in SIGNALS:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        # Logged last: from this line on, a second signal ends the process.
+        LOGGER.info("%s: stopping", name)
+
+    for each in SIGNALS:
+        loop.add_signal_handler(each, stop, each.name)
+    await serve(
+        store,
+        configuration["broker.host"],
+        configuration["broker.port"],
+        stopping=stopping,
+        settings=configuration.settings(),
+        limits=configuration.limits(),
+        tls=tls,
+        advertised=configuration.advertised(),
+        side_server=side_server,
+        started=_watch_heap,
+    )
+    LOGGER.info("stopped")
+
+
+def _watch_heap(broker: Broker) -> None:
+    broker.tasks.create_task(Heap().watch(lambda: broker.budget.size, broker.in_thread))
+
+
+# --- Serving ---
 
 
 class _Stopped(Exception):
-    """Ends what still waits in the task group of a broker that has stopped."""
+    """Ends the tasks of a broker that has stopped."""
 
 
 @asynccontextmanager
-async def nothing_beside(broker: Broker) -> AsyncIterator[None]:
-    """The broker is alone."""
+async def no_side_server(broker: Broker) -> AsyncIterator[None]:
+    """No other server runs in the event loop of the broker."""
     yield
 
 
@@ -43,27 +142,29 @@ async def serve(
     *,
     stopping: asyncio.Event,
     settings: BrokerSettings | None = None,
-    limits: Limits | None = None,
+    limits: BrokerLimits | None = None,
     tls: ssl.SSLContext | None = None,
     advertised: tuple[str, int] | None = None,
-    beside: Beside = nothing_beside,
+    side_server: SideServer = no_side_server,
     started: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
-    """Serve `store` until `stopping` is set; then finish what was accepted, at most as long as the limits say.
+    """Serves `store` until `stopping` is set; then finishes what was accepted, for `limits.stop_s_max` at most.
 
-    `started` is told when connections are taken; port 0 takes any that is free. Clients are told to connect to
-    `advertised`, or to where the broker listens. What serves `beside` it ends last. StoreServed where another broker
-    serves the store, and CannotListen where the address cannot be had.
+    Calls `started` when connections are accepted; port 0 takes a free one. The broker announces `advertised` to clients
+    as its address, or, if that is None, the address that it listens on. Raises StoreServed if another broker serves the
+    store, and CannotListen if the address cannot be used.
     """
     failure: Exception | None = None
     with _served_alone(store):
         try:
             async with Background() as tasks:
-                broker = Broker(store, settings or BrokerSettings(), limits or Limits(), tasks)
+                broker = Broker(store, settings or BrokerSettings(), limits or BrokerLimits(), tasks)
                 try:
+                    # Before the first connection: later, a request might have to wait for topics of many partitions.
+                    await broker.open_topics.look()
                     listener = await _listen(broker, host, port, tls)
                     broker.advertised = advertised or listener.sockets[0].getsockname()[:2]
-                    await _serve(broker, listener, stopping, beside, started)
+                    await _serve(broker, listener, stopping, side_server, started)
                 finally:
                     broker.close()
                 raise _Stopped
@@ -77,7 +178,7 @@ async def serve(
 
 @contextmanager
 def _served_alone(store: Store) -> Iterator[None]:
-    lock = store.filesystem.lock(store_paths.broker_lock(store.path))
+    lock = store.filesystem.lock(paths.broker_lock(store.path))
     try:
         if not lock.try_acquire():
             raise StoreServed(store.path, lock.holder())
@@ -93,7 +194,12 @@ async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | No
     handshake_s = None if tls is None else TLS_HANDSHAKE_S_MAX
     try:
         return await loop.create_server(
-            lambda: Connection(broker), host, port, ssl=tls, backlog=BROKER_BACKLOG, ssl_handshake_timeout=handshake_s
+            partial(Connection, broker, partial(answer, broker)),
+            host,
+            port,
+            ssl=tls,
+            backlog=BROKER_BACKLOG,
+            ssl_handshake_timeout=handshake_s,
         )
     except OSError as error:
         number = error.errno or 0
@@ -105,7 +211,7 @@ async def _serve(
     broker: Broker,
     listener: asyncio.Server,
     stopping: asyncio.Event,
-    beside: Beside,
+    side_server: SideServer,
     started: Callable[[Broker], None],
 ) -> None:
     broker.tasks.create_task(broker.progress.watch())
@@ -113,10 +219,11 @@ async def _serve(
     if broker.settings.sasl:
         broker.tasks.create_task(broker.logged_in.watch())
     broker.tasks.create_task(broker.failed_logs.watch())
+    broker.tasks.create_task(broker.open_topics.watch())
     broker.tasks.create_task(broker.pauses.watch())
     LOGGER.info("serving %s on %s:%d", broker.store.path, *listener.sockets[0].getsockname()[:2])
     try:
-        async with beside(broker):
+        async with side_server(broker):
             started(broker)
             try:
                 await stopping.wait()
@@ -128,7 +235,7 @@ async def _serve(
 
 
 async def _finish(broker: Broker) -> None:
-    """Answer what was taken, as long as the limits say."""
+    """Waits until every request that was accepted is answered, for `limits.stop_s_max` at most."""
     loop = asyncio.get_running_loop()
     broker.stop()
     while broker.connections and loop.time() < broker.stop_by_s:

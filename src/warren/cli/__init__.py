@@ -1,1 +1,1 @@
-"""The command line: what a person asks of a log, and how the answer looks."""
+"""The program `warren`: its commands, their options, and what they print."""

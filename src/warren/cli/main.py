@@ -1,16 +1,15 @@
-"""The program `warren`: which commands there are."""
+"""The program `warren`: the list of its commands."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from warren import __version__
-from warren.cli import (
+from warren.cli.commands import (
     acl,
     archive,
-    compact,
     dead,
     demo,
     doctor,
@@ -30,7 +29,13 @@ from warren.cli import (
     topic,
     user,
 )
-from warren.cli.failure import FailureGroup
+from warren.cli.running.errors import FailureGroup
+
+MESSAGES: Final = "Messages"
+STORE: Final = "Topics and files"
+BROKER: Final = "Broker"
+SPARK: Final = "Jobs on Spark"
+FIRST_STEPS: Final = "First steps"
 
 app = typer.Typer(
     cls=FailureGroup,
@@ -39,27 +44,27 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command("put")(put.put)
-app.command("take")(take.take)
-app.command("read")(read.read)
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(dead.app, name="dead")
-app.add_typer(scheduled.app, name="scheduled")
-app.add_typer(log.app, name="log")
-app.add_typer(store_repair.app, name="store")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(archive.app, name="archive")
-app.command("serve")(serve.serve)
-app.command("ping")(ping.ping)
-app.add_typer(user.app, name="user")
-app.add_typer(acl.app, name="acl")
-app.add_typer(quota.app, name="quota")
-app.command("stats")(stats.stats)
-app.command("replay")(replay.replay)
-app.command("compact")(compact.compact)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
+app.command("put", rich_help_panel=MESSAGES)(put.put)
+app.command("take", rich_help_panel=MESSAGES)(take.take)
+app.command("read", rich_help_panel=MESSAGES)(read.read)
+app.add_typer(topic.app, name="topic", rich_help_panel=STORE)
+app.add_typer(group.app, name="group", rich_help_panel=STORE)
+app.add_typer(dead.app, name="dead", rich_help_panel=MESSAGES)
+app.add_typer(scheduled.app, name="scheduled", rich_help_panel=MESSAGES)
+app.add_typer(log.app, name="log", rich_help_panel=STORE)
+app.add_typer(store_repair.app, name="store", rich_help_panel=STORE)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=SPARK)
+app.add_typer(archive.app, name="archive", rich_help_panel=SPARK)
+app.command("serve", rich_help_panel=BROKER)(serve.serve)
+app.command("ping", rich_help_panel=BROKER)(ping.ping)
+app.add_typer(user.app, name="user", rich_help_panel=BROKER)
+app.add_typer(acl.app, name="acl", rich_help_panel=BROKER)
+app.add_typer(quota.app, name="quota", rich_help_panel=BROKER)
+app.command("stats", rich_help_panel=SPARK)(stats.stats)
+app.command("replay", rich_help_panel=SPARK)(replay.replay)
+app.command("compact", rich_help_panel=SPARK)(replay.compact)
+app.command("demo", rich_help_panel=FIRST_STEPS)(demo.demo)
+app.command("doctor", rich_help_panel=FIRST_STEPS)(doctor.doctor)
 
 
 @app.callback(invoke_without_command=True)
@@ -73,5 +78,5 @@ def options(
 
 
 def main() -> None:
-    """Run the program with the arguments of the process."""
+    """Runs the program with the arguments of the process."""
     app()

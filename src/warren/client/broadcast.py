@@ -6,34 +6,32 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from warren.client.calls import same
-from warren.client.steps import Steps, stepwise
+from warren.api.values import Where
+from warren.client.net.call_steps import Steps, stepwise
+from warren.client.net.session import same
 from warren.clock import Duration, microseconds
-from warren.config import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.errors import BadInput, FellBehind
-from warren.message import Message
-from warren.protocol.kafka_codec import Fields
-from warren.protocol.own_api import position_values, positions_of
-from warren.protocol.own_records import messages_of
-from warren.protocol.own_schemas import OwnKey
-from warren.queue.positions import Where
-from warren.queue.rotation import checked_limit, checked_wait_s
-from warren.storage.reader import END, START, Place
-from warren.storage.tags import TagFilter
+from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
+from warren.message import END, START, Edge, Message
+from warren.protocol.native.calls import positions_of, wire_positions
+from warren.protocol.native.records import messages_of
+from warren.protocol.native_messages import ReadRequest, ReadResponse
+from warren.queue.stream.rotation import checked_limit, checked_wait_s
+from warren.storage.format.tags import TagFilter
 
 if TYPE_CHECKING:
-    from warren.client.topic import RemoteTopic
+    from warren.client.remote_view import RemoteTopicView
 
 
 class RemoteBroadcast:
     """One listener: it gets every message that passes its filter, ordered within each partition. One thread at a time.
 
-    It starts where each partition ends, or at `start`: a place or time for all partitions, or a number for each that
-    is named. Iterating ends when nothing came for `wait` seconds; with None it never does.
+    It starts at the end of each partition, or at `start`: a place or time for all partitions, or a number for each that
+    is named. An iteration ends when no message came for `wait` seconds; if `wait` is None, it never ends.
     """
 
     def __init__(
-        self, topic: RemoteTopic, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: Duration | None
+        self, topic: RemoteTopicView, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: Duration | None
     ) -> None:
         self._topic, self._tag = topic, tag
         if tag is not None:
@@ -47,7 +45,7 @@ class RemoteBroadcast:
             for partition in start:
                 self._topic.partition(partition)
             return {part.partition: start.get(part.partition, part.end) for part in shown}
-        if isinstance(start, Place):
+        if isinstance(start, Edge):
             return {part.partition: part.first if start is START else part.end for part in shown}
         if isinstance(start, bool) or not isinstance(start, int | float | datetime):
             raise BadInput(f"{start!r}: expected a number, a time, START or END")
@@ -57,33 +55,33 @@ class RemoteBroadcast:
 
     @stepwise
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> Steps[list[Message]]:
-        """Up to `limit` messages; where there is none, waits up to `wait` seconds for one.
+        """Returns up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
-        FellBehind where retention removed what came next: the call after it goes on with the first message still there.
+        Raises FellBehind if retention removed the next message. The next call goes on with the first one that is left.
         """
-        values = {
-            "topic": str(self._topic.name),
-            "tag": self._tag,
-            "limit": checked_limit(limit),
-            "positions": position_values(self._positions),
-        }
+        request = ReadRequest(
+            topic=str(self._topic.name),
+            tag=self._tag,
+            limit=checked_limit(limit),
+            positions=wire_positions(self._positions),
+        )
 
-        def is_done(answer: Fields) -> bool:
+        def is_done(answer: ReadResponse) -> bool:
             # The last one that was read comes first: each partition has its turn.
-            found = positions_of(answer.positions)
-            moved = [partition for partition in found if found[partition] != self._positions[partition]]
-            rest = [partition for partition in found if partition not in moved]
-            self._positions = {partition: found[partition] for partition in [*rest, *moved]}
+            positions = positions_of(answer.positions)
+            moved = [partition for partition in positions if positions[partition] != self._positions[partition]]
+            rest = [partition for partition in positions if partition not in moved]
+            self._positions = {partition: positions[partition] for partition in [*rest, *moved]}
             # Partitions that were added are heard from their first message on.
-            self._positions |= dict.fromkeys(range(len(found), answer.partition_count), 0)
-            values["positions"] = position_values(self._positions)
+            self._positions |= dict.fromkeys(range(len(positions), answer.partition_count), 0)
+            request.positions = wire_positions(self._positions)
             return bool(answer.messages.records)
 
         try:
             calls = self._topic.store.calls
             # The broker looks through so many bytes at once; what passes the filter may lie behind them.
             answer = yield from calls.waiting(
-                OwnKey.READ, values, checked_wait_s(wait), is_done, repeat=same, is_more=lambda found: found.is_more
+                request, checked_wait_s(wait), is_done, repeat=same, is_more=lambda answer: answer.is_more
             )
         except FellBehind as error:
             self._positions[error.partition] = error.first

@@ -7,58 +7,84 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, overload
+from typing import Any, Final, Generic, Self, TypeVar, overload
 
+from warren.api.values import Where
 from warren.client.handle import Handle
-from warren.client.steps import Steps, run, stepwise
+from warren.client.net.call_steps import Steps, run, stepwise
+from warren.client.net.session import retried
+from warren.client.remote_view import RemoteTopicView
 from warren.clock import Duration, microseconds, seconds_of
-from warren.config import READ_LIMIT_DEFAULT
 from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NotOwner, StoreClosed, WarrenError
-from warren.message import Message, named
-from warren.protocol.kafka_codec import Fields, Values
-from warren.protocol.own_api import ANY, position_values, positions_of, setting_values, settings_of
-from warren.protocol.own_records import messages_of
-from warren.protocol.own_schemas import OwnKey
-from warren.queue.group_settings import LEASE_S_MAX, SETTING_NAMES, GroupSettings
+from warren.limits import READ_LIMIT_DEFAULT
+from warren.message import Edge, Message, named
+from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
+from warren.protocol.native.records import messages_of
+from warren.protocol.native_messages import (
+    CommitGroupRequest,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    OpenGroupRequest,
+    ReadGroupRequest,
+    ReadGroupResponse,
+    RedriveRequest,
+    SeeGroupResponse,
+    SeekGroupRequest,
+    SettleRequest,
+    TakeRequest,
+    TakeResponse,
+    WireLeases,
+)
+from warren.queue.group_description import GroupDescription, GroupPartition
 from warren.queue.groups import setting_value
-from warren.queue.positions import Where
-from warren.queue.rotation import checked_limit, checked_wait_s
-from warren.queue.waiting import checked_delay_s
-from warren.storage.reader import Place
+from warren.queue.state.group_settings import GROUP_OPTIONS, LEASE_S_MAX, GroupSettings
+from warren.queue.state.waits import checked_delay_s
+from warren.queue.stream.rotation import checked_limit, checked_wait_s
 
-if TYPE_CHECKING:
-    from warren.client.topic import RemoteTopic
-
+T = TypeVar("T", bound=RemoteTopicView)
 ITERATION_WAIT_S: Final = 1.0
 ITERATION_LIMIT: Final = 100
 
 
-def open_group(topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> StreamMember | QueueWorker:
-    """A member of the group `name` of a topic of a broker, which is made where there is none."""
-    given = group_options(options)
-    return QueueWorker(topic, name, given) if mode == "queue" else StreamMember(topic, name, mode, given)
+def open_group(topic: T, name: str, mode: str, options: Mapping[str, Any]) -> StreamMember | QueueWorker[T]:
+    """Returns a member of the group `name` of a topic of a broker. Makes the group if there is none."""
+    settings = group_options(options)
+    return QueueWorker(topic, name, settings) if mode == "queue" else StreamMember(topic, name, mode, settings)
 
 
 def group_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a group in the form in which they are sent. Raises BadInput for one that does not exist."""
-    for option in options:
-        if option not in SETTING_NAMES:
-            raise BadInput(f"unknown option {option!r}; a group has mode, {', '.join(SETTING_NAMES)}")
+    """Returns the options of a group in the form in which they are sent. Raises BadInput for an unknown one."""
+    GROUP_OPTIONS.check_names(options)
     return {option: setting_value(option, value) for option, value in options.items()}
+
+
+def group_description(topic: str, group: str, seen: SeeGroupResponse) -> GroupDescription:
+    """Returns a group as the broker describes it to a client that has not joined it."""
+    settings = GroupSettings(**settings_of(seen.settings))
+    following, ends, lag = positions_of(seen.positions), positions_of(seen.ends), positions_of(seen.lag)
+    is_stream = settings.mode == "stream"
+    return GroupDescription(
+        topic=topic,
+        group=group,
+        settings=settings,
+        members=list(seen.members) if is_stream else None,
+        leased=None if is_stream else seen.in_flight,
+        partitions=[
+            GroupPartition(partition=number, next=following.get(number), end=end, behind=lag[number])
+            for number, end in ends.items()
+        ],
+    )
 
 
 class Member:
     """What members of groups of both modes have in common. Any thread may use them."""
 
-    def __init__(self, topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, topic: RemoteTopicView, name: str, mode: str, options: Mapping[str, Any]) -> None:
         self.topic, self.name = topic, name
-        values = {
-            "topic": str(topic.name),
-            "group": name,
-            "mode": mode,
-            "settings": setting_values(options),
-        }
-        self.handle = Handle(topic.store.calls, OwnKey.OPEN_GROUP, values)
+        settings = wire_settings(options)
+        self.handle = Handle(
+            topic.store.calls, lambda number: OpenGroupRequest(number, str(topic.name), name, mode, settings)
+        )
         self.settings = GroupSettings(**settings_of(self.handle.opened.settings))
         self._is_closed = False
 
@@ -68,19 +94,19 @@ class Member:
         if self._is_closed:
             raise GroupClosed(self.topic.name, self.name)
 
-    def _messages(self, answer: Fields) -> list[Message]:
+    def _messages(self, answer: ReadGroupResponse | TakeResponse) -> list[Message]:
         return messages_of(answer.messages, self.topic.name)
 
-    def _described(self, **asked: Any) -> Fields:
+    def _described(self, *, is_dead_wanted: bool = False) -> DescribeGroupResponse:
         self._check_open()
-        return self.handle.call(OwnKey.DESCRIBE_GROUP, asked)
+        return self.handle.call(DescribeGroupRequest(self.handle.number, is_dead_wanted))
 
     def lag(self) -> dict[int, int]:
-        """By partition, how many messages were put that the group is not done with, with those its filter omits."""
+        """Returns, by partition, how many messages the group is not done with, with those that its filter omits."""
         return positions_of(self._described().lag)
 
     def close(self) -> None:
-        """Leave the group. Closing twice does no harm."""
+        """Leaves the group. Closing twice does no harm."""
         if not self._is_closed:
             self._is_closed = True
             self.handle.close()
@@ -98,7 +124,7 @@ class Member:
 
 
 def _later(messages: Sequence[Message], more: Sequence[Message]) -> list[Message]:
-    """Those of `more` that follow on `messages`: a member that joined anew in between is given some again."""
+    """Returns those of `more` that follow on `messages`. A member that joined again in between gets some again."""
     last = {message.partition: message.number for message in messages}
     return [message for message in more if message.number > last.get(message.partition, -1)]
 
@@ -106,11 +132,11 @@ def _later(messages: Sequence[Message], more: Sequence[Message]) -> list[Message
 class StreamMember(Member):
     """A member of a stream group at a broker. Any thread may use it.
 
-    Where all connections were lost it joins anew: what was read and not committed is then read again, by whoever owns
-    the partition.
+    If all connections are lost, it joins again. The owner of each partition, this member or another, then reads again
+    what was read and not committed.
     """
 
-    def __init__(self, topic: RemoteTopic, name: str, mode: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, topic: RemoteTopicView, name: str, mode: str, options: Mapping[str, Any]) -> None:
         super().__init__(topic, name, mode, options)
         self._serials = itertools.count()
         self._mutex = threading.RLock()
@@ -126,8 +152,9 @@ class StreamMember(Member):
 
     @stepwise
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> Steps[list[Message]]:
-        """Up to `limit` messages of the partitions that this member owns, ordered within each partition.
+        """Returns up to `limit` messages of the partitions that this member owns, ordered within each partition.
 
+        If there is none, waits up to `wait` seconds for one.
         Raises MessageTooLarge if the next one fits into no answer of the broker: `seek` goes past it.
         """
         checked_limit(limit)
@@ -155,9 +182,9 @@ class StreamMember(Member):
         return messages
 
     def _reading(self, limit: int, wait_s: float) -> Steps[list[Message]]:
-        values = {"limit": limit, "serial": next(self._serials)}
+        request = ReadGroupRequest(self.handle.number, serial=next(self._serials), limit=limit)
         answer = yield from self.handle.waiting(
-            OwnKey.READ_GROUP, values, wait_s, lambda found: bool(found.messages.records), repeat=_read_again
+            request, wait_s, lambda answer: bool(answer.messages.records), repeat=retried
         )
         self._owned = list(answer.owned)
         messages = self._messages(answer)
@@ -166,7 +193,7 @@ class StreamMember(Member):
         return messages
 
     def __iter__(self) -> Iterator[Message]:
-        """Message after message, without end, until the member is closed. `commit` commits up to the one given last."""
+        """Yields messages without end, until the member is closed. `commit` commits up to the last one yielded."""
         while not self._is_closed:
             with self._mutex:
                 message = self._ahead.pop() if self._ahead else None
@@ -174,21 +201,21 @@ class StreamMember(Member):
                 yield message
                 continue
             try:
-                found = run(self._reading(ITERATION_LIMIT, ITERATION_WAIT_S))
+                messages = run(self._reading(ITERATION_LIMIT, ITERATION_WAIT_S))
             except (GroupClosed, StoreClosed):
                 return
             with self._mutex:
-                self._ahead = found[::-1]
+                self._ahead = messages[::-1]
 
     def unread(self, messages: Sequence[Message]) -> None:
-        """These, which the latest `read` gave, are given again."""
+        """Gives these messages, which the latest `read` returned, to the next `read` again."""
         with self._mutex:
             self._ahead += reversed(messages)
 
     # --- Committing and going elsewhere ---
 
     def given(self) -> dict[int, int] | None:
-        """By partition how far messages were given; None where all that was read was."""
+        """Returns, by partition, up to which number messages were given; None if all that were read were given."""
         with self._mutex:
             if not self._ahead:
                 return None
@@ -197,45 +224,49 @@ class StreamMember(Member):
         return {partition: kept.get(partition, number) for partition, number in read.items()}
 
     def commit(self, positions: Mapping[int, int] | None = None) -> dict[int, int]:
-        """What was read is done with, or what comes before `positions`; by partition, what was committed."""
+        """Commits what was read, or what comes before `positions`. Returns, by partition, what was committed."""
         self._check_open()
-        wanted = self.given() if positions is None else positions
-        values = {"positions": None if wanted is None else position_values(wanted)}
-        done = positions_of(self.handle.call(OwnKey.COMMIT_GROUP, values, repeat=None).positions)
+        ends = self.given() if positions is None else positions
+        positions_sent = None if ends is None else wire_positions(ends)
+        request = CommitGroupRequest(handle=self.handle.number, positions=positions_sent)
+        done = positions_of(self.handle.call(request, repeat=None).positions)
         self._read_in = None
         return done
 
     def check_read(self) -> None:
-        """NotOwner where this member has joined anew since it read: others may have read the same."""
+        """Raises NotOwner if this member has joined again since it read, because others may have read the same."""
         if self._read_in not in (None, self.handle.openings):
             raise NotOwner(self.topic.name, self.name, self._owned)
 
     def claimed(self) -> None:
-        """What was read is part of a transaction."""
+        """Notes that what was read is part of a transaction."""
         self._read_in = None
 
     def seek(self, to: Where, partition: int | None = None) -> dict[int, int]:
-        """Go to a number, to the first message at or after a time, to START or to END; by partition, the number."""
+        """Moves to a number, to the first message at or after a time, to START or to END.
+
+        Returns the number by partition.
+        """
         self._check_open()
-        values: dict[str, Any] = {"partition": ANY if partition is None else partition}
-        if isinstance(to, Place):
-            values |= {"to": to.value}
+        request = SeekGroupRequest(handle=self.handle.number, partition=ANY if partition is None else partition)
+        if isinstance(to, Edge):
+            request.to = to.value
         elif isinstance(to, bool) or not isinstance(to, int | float | datetime):
             raise BadInput(f"{to!r}: expected a number, a time, START or END")
         elif isinstance(to, int):
-            values |= {"to": "number", "where": to}
+            request.to, request.where = "number", to
         else:
-            values |= {"to": "time", "where": microseconds(to)}
-        numbers = positions_of(self.handle.call(OwnKey.SEEK_GROUP, values, repeat=None).positions)
+            request.to, request.where = "time", microseconds(to)
+        numbers = positions_of(self.handle.call(request, repeat=None).positions)
         self._untold = None
         with self._mutex:
             self._ahead = [message for message in self._ahead if message.partition not in numbers]
         return numbers
 
     def rewind(self) -> None:
-        """What was read and not committed is read again."""
+        """Moves back, so that what was read and not committed is read again."""
         self._check_open()
-        self.handle.call(OwnKey.SEEK_GROUP, {"to": "rewind"}, repeat=None)
+        self.handle.call(SeekGroupRequest(handle=self.handle.number, to="rewind"), repeat=None)
         self._untold = None
         self._read_in = None
         with self._mutex:
@@ -245,40 +276,41 @@ class StreamMember(Member):
 
     @property
     def id(self) -> str:
-        """The id of this member."""
-        return str(self.handle.opened.member)
+        """Returns the id of this member."""
+        return self.handle.opened.member
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that this member owns now."""
+        """Returns the partitions that this member owns now."""
         return list(self._described().owned)
 
     def owned(self) -> list[int]:
-        """The same as of the last read, without asking the broker."""
+        """Returns the partitions that this member owned at the last read, without asking the broker."""
         return self._owned
 
     def members(self) -> list[str]:
-        """The ids of all members of the group that live."""
+        """Returns the ids of all live members of the group."""
         return list(self._described().members)
 
     def positions(self) -> dict[int, int]:
-        """By partition, the number that the group gives next."""
+        """Returns, by partition, the number of the message that the group gives next."""
         return positions_of(self._described().positions)
 
     def position(self, partition: int) -> int:
-        """The number that the group gives next in one partition."""
+        """Returns the number of the message that the group gives next in one partition."""
         self.topic.partition(partition)
         return self.positions()[partition]
 
 
-class QueueWorker(Member):
+class QueueWorker(Member, Generic[T]):
     """A worker of a queue group at a broker. Any thread may use it.
 
     What it took and has not settled is given to others when the client is closed or gone.
     """
 
-    def __init__(self, topic: RemoteTopic, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, topic: T, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(topic, name, "queue", options)
+        self.topic: T = topic
 
     @overload
     def take(self, limit: None = None, wait: Duration = 0.0, *, renew: bool = True) -> Message | None: ...
@@ -300,10 +332,9 @@ class QueueWorker(Member):
         count = 1 if limit is None else checked_limit(limit)
         try:
             answer = yield from self.handle.waiting(
-                OwnKey.TAKE,
-                {"limit": count},
+                TakeRequest(handle=self.handle.number, limit=count),
                 checked_wait_s(wait),
-                lambda found: bool(found.messages.records),
+                lambda answer: bool(answer.messages.records),
                 repeat=None,
             )
         except MessageTooLarge as error:
@@ -330,7 +361,7 @@ class QueueWorker(Member):
         return ()
 
     def __iter__(self) -> Iterator[Message]:
-        """Message after message, without end, until the group or its store is closed. Each is yours to acknowledge."""
+        """Yields messages without end, until the group or its store is closed. The caller acknowledges each of them."""
         while not self._is_closed:
             try:
                 message = self.take(wait=ITERATION_WAIT_S)
@@ -340,29 +371,29 @@ class QueueWorker(Member):
                 yield message
 
     def ack(self, message: Message) -> None:
-        """The message is done with, for good. LeaseLost where it is leased no more."""
+        """Marks the message as done, for good. Raises LeaseLost if this worker no longer holds its lease."""
         self.ack_many((message,))
 
     def ack_many(self, messages: Sequence[Message]) -> None:
-        """These messages are done with, with one commit for all."""
+        """Marks these messages as done, with one commit for all."""
         self._settle("ack", messages)
 
     def nack(self, message: Message, delay: Duration | None = None, reason: str = "") -> None:
-        """The message failed: it is handed out again after `delay` seconds, or after the group's backoff."""
+        """Gives a message that failed back. A worker gets it again after `delay` seconds, or the group's backoff."""
         self._settle("nack", (message,), ANY if delay is None else checked_delay_s(delay), reason)
 
     def reject(self, message: Message, reason: str = "") -> None:
-        """The message is not to be handed out again: it becomes a dead letter, with the reason."""
+        """Makes the message a dead letter, with the reason. No worker gets it again."""
         self._settle("reject", (message,), reason=reason)
 
     def extend(self, message: Message, seconds: Duration) -> None:
-        """The lease runs out `seconds` from now. Raises LeaseLost if the message is not leased as it was taken."""
+        """Lets the lease run out `seconds` from now. Raises LeaseLost if this worker no longer holds it."""
         self.extend_many((message,), seconds)
 
     def extend_many(self, messages: Sequence[Message], seconds: Duration) -> None:
-        """The leases of these messages run out `seconds` from now, and are not renewed any more.
+        """Lets the leases of these messages run out `seconds` from now. The client renews them no more.
 
-        Raises LeaseLost if some are no longer leased as they were taken; the others are extended nevertheless.
+        Raises LeaseLost if this worker no longer holds some of them; the others are extended nevertheless.
         """
         lease_s: object = seconds_of(seconds)
         if not isinstance(lease_s, int | float) or not 0 <= lease_s <= LEASE_S_MAX:
@@ -372,21 +403,20 @@ class QueueWorker(Member):
 
     def _settle(self, action: str, messages: Sequence[Message], seconds: float = ANY, reason: str = "") -> None:
         self._check_open()
-        values = {
-            "action": action,
-            "places": place_values(self.topic, messages),
-            "seconds": float(seconds),
-            "reason": reason,
-        }
-        self.handle.call(OwnKey.SETTLE, values, repeat=None)
+        leases, handle = wire_leases(self.topic, messages), self.handle.number
+        request = SettleRequest(handle=handle, action=action, places=leases, seconds=float(seconds), reason=reason)
+        self.handle.call(request, repeat=None)
 
     @property
-    def dead(self) -> RemoteTopic:
-        """The topic of the dead letters, made where there is none."""
+    def dead(self) -> T:
+        """Returns the topic of the dead letters. Makes it if there is none."""
         return self.topic.store.topic(self._described(is_dead_wanted=True).dead)
 
     def redrive(self, limit: int | None = None, *, numbers: Mapping[int, Sequence[int]] | None = None) -> int:
-        """Put this group's dead letters, or up to `limit` more of them, back where they came from; how many."""
+        """Puts this group's dead letters, or up to `limit` more of them, back where they came from.
+
+        Returns how many.
+        """
         self._check_open()
         if limit is not None and numbers is not None:
             raise BadInput("give either limit or numbers")
@@ -395,29 +425,26 @@ class QueueWorker(Member):
         places = [(partition, number) for partition, each in (numbers or {}).items() for number in each]
         if numbers is not None and not places:
             return 0
-        values = {
-            "limit": ANY if limit is None else limit,
-            "places": {"partitions": [place[0] for place in places], "numbers": [place[1] for place in places]},
-        }
-        return int(self.handle.call(OwnKey.REDRIVE, values, repeat=None).count)
+        request = RedriveRequest(
+            handle=self.handle.number,
+            limit=ANY if limit is None else limit,
+            places=WireLeases([place[0] for place in places], [place[1] for place in places]),
+        )
+        return self.handle.call(request, repeat=None).count
 
     def in_flight(self) -> int:
-        """How many messages somebody has: leased, or held by a transaction."""
-        return int(self._described().in_flight)
+        """Returns how many messages workers have: leased, or held by a transaction."""
+        return self._described().in_flight
 
 
-def place_values(topic: RemoteTopic, messages: Sequence[Message]) -> Values:
-    """Which messages are meant; BadInput for what is of another topic."""
+def wire_leases(topic: RemoteTopicView, messages: Sequence[Message]) -> WireLeases:
+    """Returns the names of the messages as they are sent. Raises BadInput for a message of another topic."""
     message: Any
     for message in messages:
         if not isinstance(message, Message) or message.topic != topic.name:
             raise BadInput(f"{message!r} is no message of topic {str(topic.name)!r}")
-    return {
-        "partitions": [message.partition for message in messages],
-        "numbers": [message.number for message in messages],
-        "attempts": [message.attempt for message in messages],
-    }
-
-
-def _read_again(values: Values) -> Values:
-    return {**values, "is_retry": True}
+    return WireLeases(
+        [message.partition for message in messages],
+        [message.number for message in messages],
+        [message.attempt for message in messages],
+    )

@@ -1,56 +1,57 @@
-"""Handle: something that a client has open at the broker, and opens again where its connections ended."""
+"""Handle: an object that a client has open at the broker, and opens again if its connections were lost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Generic, TypeVar
 
-from warren.client.calls import Calls, Repeat, same
-from warren.client.steps import Steps, run
+from warren.client.net.call_steps import Steps, run
+from warren.client.net.session import Calls, Repeat, same
 from warren.errors import ConnectionLost, NoSuchHandle, StoreClosed
-from warren.protocol.kafka_codec import Fields
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.native_messages import CloseHandleRequest
+from warren.protocol.wire_struct import NativeResponse, WaitingRequest, WireRequest
+
+Opened = TypeVar("Opened", bound=NativeResponse)
+R = TypeVar("R", bound=NativeResponse)
 
 
-class Handle:
-    """One thing at the broker. Any thread may call.
+class Handle(Generic[Opened]):
+    """One object at the broker that a client has open. Any thread may call.
 
-    Where the broker has let go of it, because all connections of the client were lost, it is opened anew by the next
-    call. What that means for what was not committed is for the one whose handle this is.
+    If the broker has closed it, because all connections of the client were lost, the next call opens it again. The
+    owner of the handle decides what that means for what was not committed. `Opened` is the answer to its opening.
     """
 
-    def __init__(self, calls: Calls, key: OwnKey, values: dict[str, Any]) -> None:
+    def __init__(self, calls: Calls, opening: Callable[[int], WireRequest[Opened]]) -> None:
+        """`opening` makes the request that opens the object by a number, which further requests name."""
         self.calls, self.number = calls, calls.new_handle()
-        self._key, self._values = key, values
+        self._opening = opening(self.number)
         self.openings = 0
         """How often it was opened: what the broker knew of it before, it knows no more."""
         self.opened = self._open()
 
-    def _open(self) -> Fields:
-        opened = self.calls.call(self._key, {**self._values, "handle": self.number}, repeat=same)
+    def _open(self) -> Opened:
+        opened = self.calls.call(self._opening, repeat=same)
         self.openings += 1
         return opened
 
-    def call(self, key: OwnKey, values: dict[str, Any], *, repeat: Repeat | None = same) -> Fields:
-        """The answer to a call that names the handle."""
-        asked = {**values, "handle": self.number}
-        return run(self._trying(lambda: self.calls.calling(key, asked, repeat=repeat)))
+    def call(self, request: WireRequest[R], *, repeat: Repeat | None = same) -> R:
+        """Returns the answer to a request that names the handle."""
+        return run(self._trying(lambda: self.calls.calling(request, repeat=repeat)))
 
     def waiting(
         self,
-        key: OwnKey,
-        values: dict[str, Any],
+        request: WaitingRequest[R],
         wait_s: float,
-        is_done: Callable[[Fields], bool],
+        is_done: Callable[[R], bool],
         *,
         repeat: Repeat | None = same,
-    ) -> Steps[Fields]:
-        """The steps of one that waits at the broker."""
-        asked = {**values, "handle": self.number}
-        return self._trying(lambda: self.calls.waiting(key, asked, wait_s, is_done, repeat=repeat))
+    ) -> Steps[R]:
+        """Returns the steps of a call that names the handle, and waits at the broker."""
+        return self._trying(lambda: self.calls.waiting(request, wait_s, is_done, repeat=repeat))
 
-    def _trying(self, attempt: Callable[[], Steps[Fields]]) -> Steps[Fields]:
+    def _trying(self, attempt: Callable[[], Steps[R]]) -> Steps[R]:
         deadline_s = self.calls.clock.steady_s() + self.calls.timeout_s
         while True:
             try:
@@ -61,6 +62,6 @@ class Handle:
                 self.opened = self._open()
 
     def close(self) -> None:
-        """The broker closes it, if it can be reached; otherwise it does so by itself."""
+        """Closes the handle at the broker. If the broker cannot be reached, it closes the handle with the session."""
         with suppress(ConnectionLost, NoSuchHandle, StoreClosed):
-            self.calls.call(OwnKey.CLOSE_HANDLE, {"handle": self.number}, repeat=same)
+            self.calls.call(CloseHandleRequest(self.number), repeat=same)

@@ -6,18 +6,17 @@ import math
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from warren.client.calls import same
 from warren.client.handle import Handle
-from warren.client.steps import Steps, run, stepwise
+from warren.client.net.call_steps import Steps, run, stepwise
+from warren.client.net.session import same
 from warren.clock import Duration
-from warren.protocol.kafka_codec import Fields
-from warren.protocol.own_api import ANY, setting_values
-from warren.protocol.own_schemas import OwnKey
-from warren.queue.codec import Codec, read_item
-from warren.queue.waiting import Deadline, checked_count, checked_delay_s
+from warren.protocol.native.calls import ANY, wire_settings
+from warren.protocol.native_messages import OpenQueueRequest, UseQueueRequest, UseQueueResponse
+from warren.queue.standalone.codec import Codec, read_item
+from warren.queue.state.waits import Deadline, checked_count, checked_delay_s
 
 if TYPE_CHECKING:
-    from warren.client.store import RemoteStore
+    from warren.client.remote_view import RemoteStoreView
 
 T = TypeVar("T")
 CHANGES: Final = frozenset(("put", "get", "done"))
@@ -27,13 +26,13 @@ CHANGES: Final = frozenset(("put", "get", "done"))
 class RemoteQueue(Generic[T]):
     """A queue in the store of a broker. Any thread may put and get.
 
-    An item is in the queue when `put` returns, and out of it, for good, when the broker has given it: a client that
-    dies at that moment, or finds that its broker has, takes the item along. Use a queue group where it must not be.
+    An item is in the queue when `put` returns, and out of it, for good, when the broker has given it to a client. If
+    that client or the broker dies at that moment, the item is lost. Use a queue group if it must not be.
     """
 
     def __init__(
         self,
-        store: RemoteStore,
+        store: RemoteStoreView[object],
         name: str,
         maxsize: int,
         codec: Codec,
@@ -41,15 +40,16 @@ class RemoteQueue(Generic[T]):
     ) -> None:
         self.name, self.maxsize = name, checked_count("maxsize", maxsize, -math.inf, math.inf)
         self._codec = codec
-        values = {"queue": name, "maxsize": maxsize, "settings": setting_values(settings)}
-        self._handle = Handle(store.calls, OwnKey.OPEN_QUEUE, values)
+        sent = wire_settings(settings)
+        self._handle = Handle(store.calls, lambda number: OpenQueueRequest(number, name, maxsize, sent))
 
     def _using(
         self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: Duration | None = None
-    ) -> Steps[Fields]:
+    ) -> Steps[UseQueueResponse]:
         delay_us = ANY if delay is None else round(checked_delay_s(delay) * 1_000_000)
-        values, repeat = {"action": action, "item": item, "delay": delay_us}, None if action in CHANGES else same
-        return self._handle.waiting(OwnKey.USE_QUEUE, values, wait_s, lambda found: bool(found.is_done), repeat=repeat)
+        request = UseQueueRequest(handle=self._handle.number, action=action, item=item, delay=delay_us)
+        repeat = None if action in CHANGES else same
+        return self._handle.waiting(request, wait_s, lambda answer: answer.is_done, repeat=repeat)
 
     def _wait_s(self, block: bool, timeout: Duration | None) -> float:
         return Deadline(self._handle.calls.clock, block, timeout).left_s()
@@ -69,8 +69,8 @@ class RemoteQueue(Generic[T]):
     @stepwise
     def offer(self, item: T, wait: float, delay: Duration | None = None) -> Steps[bool]:
         """Adds an item if there is room within `wait` seconds. Returns whether there was."""
-        found = yield from self._using("put", wait, self._codec.dumps(item), delay)
-        return bool(found.is_done)
+        answer = yield from self._using("put", wait, self._codec.dumps(item), delay)
+        return answer.is_done
 
     def put_nowait(self, item: T, *, delay: Duration | None = None) -> None:
         """Adds an item. Raises Full if there is no room."""
@@ -83,42 +83,42 @@ class RemoteQueue(Generic[T]):
 
         Raises UnreadableItem if the codec cannot read the item. The broker has removed it; the error holds its bytes.
         """
-        found = self.poll(self._wait_s(block, timeout))
-        if found is None:
+        item = self.poll(self._wait_s(block, timeout))
+        if item is None:
             raise Empty
-        return found[0]
+        return item[0]
 
     @stepwise
     def poll(self, wait: float) -> Steps[tuple[T] | None]:
-        """Remove the oldest item, alone in a tuple; None where none comes within `wait` seconds."""
-        found = yield from self._using("get", wait)
-        return (read_item(self._codec, self.name, found.item),) if found.is_done else None
+        """Removes the oldest item and returns it in a tuple; None if none comes within `wait` seconds."""
+        answer = yield from self._using("get", wait)
+        return (read_item(self._codec, self.name, answer.item),) if answer.is_done else None
 
     def get_nowait(self) -> T:
-        """Remove the oldest item and return it; Empty where there is none."""
+        """Removes the oldest item and returns it. Raises Empty if there is none."""
         return self.get(block=False)
 
     # --- Tasks ---
 
     def task_done(self) -> None:
-        """An item that was got is done with; ValueError where none is left to be."""
+        """Marks an item that was got as done. Raises ValueError if this client has got none that is not done."""
         run(self._using("done"))
 
     def join(self, timeout: Duration | None = None) -> bool:
-        """Wait until every item was got and is done with, by whomever; whether that came in time."""
+        """Waits until every item was got and is done, by any client. Returns whether that was so in time."""
         return self.finish(self._wait_s(True, timeout))
 
     @stepwise
     def finish(self, wait: float) -> Steps[bool]:
-        """`join` for at most `wait` seconds."""
-        found = yield from self._using("join", wait)
-        return bool(found.is_done)
+        """Waits as `join` does, for at most `wait` seconds."""
+        answer = yield from self._using("join", wait)
+        return answer.is_done
 
     # --- How many there are ---
 
     def qsize(self) -> int:
-        """How many items are in the queue."""
-        return int(run(self._using("size")).count)
+        """Returns how many items are in the queue."""
+        return run(self._using("size")).count
 
     def empty(self) -> bool:
         return not self.qsize()

@@ -5,27 +5,35 @@ from __future__ import annotations
 import os
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from warren.client.calls import Calls, same
-from warren.client.login import Login
+from warren.api.values import BatchingOptions
+from warren.client.net.login import Login
+from warren.client.net.session import CLIENT_TIMEOUT_S_DEFAULT, Calls, same
+from warren.client.net.tls import tls_context
 from warren.client.queue import RemoteQueue
-from warren.client.tls import tls_context
 from warren.client.topic import RemoteTopic
 from warren.client.transaction import RemoteProducer, RemoteTransaction
 from warren.clock import Duration, seconds_of
-from warren.config import CLIENT_TIMEOUT_S_DEFAULT, TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.errors import BadInput, NoSuchTopic
-from warren.protocol.own_api import ANY, setting_values, settings_of
-from warren.protocol.own_schemas import OwnKey
-from warren.queue.batching import Batching, BatchingOptions
-from warren.queue.codec import Codec, codec_of
-from warren.queue.description import TopicDescription
-from warren.queue.names import checked_name
-from warren.queue.renewal import Renewals
-from warren.queue.settings import TopicSettings, check_known
+from warren.limits import TRANSACTION_TIMEOUT_S_DEFAULT
+from warren.protocol.native.calls import ANY, settings_of, wire_settings
+from warren.protocol.native_messages import (
+    CommitBatchRequest,
+    DeleteTopicRequest,
+    EndTransactionRequest,
+    ListTopicsRequest,
+    OpenTopicRequest,
+    RecoverRequest,
+)
+from warren.protocol.wire_struct import fields_of
+from warren.queue.batching import Batching
+from warren.queue.leases.renewal import Renewals
+from warren.queue.standalone.codec import Codec, codec_of
+from warren.queue.state.description import TopicDescription
+from warren.queue.state.settings import TOPIC_SETTINGS, TopicSettings, checked_name
 from warren.transaction.coordinator import Prepared, checked_application, checked_id, checked_ids, checked_version
 from warren.transaction.states import State
 
@@ -44,7 +52,7 @@ class RemoteStore:
 
     @property
     def id(self) -> str:
-        """The id of the store."""
+        """Returns the id of the store."""
         if not self.calls.store_id:
             self.topics()
         return self.calls.store_id
@@ -56,21 +64,21 @@ class RemoteStore:
     # --- Topics ---
 
     def topic(self, name: str, partitions: int | None = None, **settings: Any) -> RemoteTopic:
-        """The topic `name`, made where there is none: with one partition, if nothing else is said.
+        """Returns the topic `name`. Makes it if there is none, with one partition unless another number is given.
 
-        SettingsDiffer where it is there and has other settings than those given.
+        Raises SettingsDiffer if it exists and has other settings than those given.
         """
-        check_known(settings)
-        given = settings if partitions is None else {"partitions": partitions, **settings}
-        return self._opened(checked_name("topic", name), must_exist=False, settings=given)
+        TOPIC_SETTINGS.check_names(settings)
+        chosen = settings if partitions is None else {"partitions": partitions, **settings}
+        return self._opened(checked_name("topic", name), must_exist=False, settings=chosen)
 
     def existing_topic(self, name: str) -> RemoteTopic:
-        """The topic `name`; NoSuchTopic where there is none."""
+        """Returns the topic `name`. Raises NoSuchTopic if there is none."""
         return self._opened(checked_name("topic", name), must_exist=True, settings={})
 
     def _opened(self, name: str, *, must_exist: bool, settings: dict[str, Any]) -> RemoteTopic:
-        values = {"topic": name, "must_exist": must_exist, "settings": setting_values(settings)}
-        shown = self.calls.call(OwnKey.OPEN_TOPIC, values, repeat=same)
+        request = OpenTopicRequest(name, must_exist, settings=wire_settings(settings))
+        shown = self.calls.call(request, repeat=same)
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None:
@@ -80,7 +88,7 @@ class RemoteStore:
             return topic
 
     def has_topic(self, name: str) -> bool:
-        """Whether there is a topic of this name."""
+        """Returns whether there is a topic of this name."""
         try:
             self.existing_topic(name)
         except NoSuchTopic:
@@ -88,20 +96,20 @@ class RemoteStore:
         return True
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return list(self.calls.call(OwnKey.LIST_TOPICS, {}, repeat=same).topics)
+        """Returns the names of all topics, sorted."""
+        return list(self.calls.call(ListTopicsRequest(), repeat=same).topics)
 
     def describe(self, name: str) -> TopicDescription:
-        """What there is to know of a topic; NoSuchTopic where there is none."""
+        """Returns the settings, partitions and groups of a topic. Raises NoSuchTopic if there is none."""
         return self.existing_topic(name).describe()
 
-    def configure_topic(self, name: str, changes: dict[str, Any]) -> TopicSettings:
-        """Change settings of a topic; the settings it has now."""
+    def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
+        """Changes settings of a topic, and returns the new ones."""
         return self.existing_topic(name).configure(**changes)
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic with its messages, groups and what is parked for it, for everybody."""
-        self.calls.call(OwnKey.DELETE_TOPIC, {"topic": checked_name("topic", name)})
+        """Removes a topic for all clients, with its messages, its groups and the delayed messages parked for it."""
+        self.calls.call(DeleteTopicRequest(topic=checked_name("topic", name)))
         with self._mutex:
             self._topics.pop(name, None)
 
@@ -113,16 +121,16 @@ class RemoteStore:
         codec: str | Codec = "json",
         **settings: Any,
     ) -> RemoteQueue[Any]:
-        """The durable queue `name`, with the methods of `queue.Queue`, for all clients and processes.
+        """Returns the durable queue `name`, with the methods of `queue.Queue`, for all clients and processes.
 
         `codec` is "json", "bytes" or "pickle", or an object with `dumps` and `loads`, as for `Store.queue`. Reading a
         pickle runs code that its writer chose: use it only if you trust everyone who can open the queue.
         """
-        check_known(settings)
+        TOPIC_SETTINGS.check_names(settings)
         return RemoteQueue(self, checked_name("topic", name), maxsize, codec_of(codec), settings)
 
     def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
-        """Puts that are gathered and sent together in the background, each with a future of its own."""
+        """Returns a Batching, which gathers puts and sends them in the background. Each put has a future of its own."""
         return Batching(self, **options)
 
     # --- Transactions ---
@@ -133,72 +141,67 @@ class RemoteStore:
         id: str | None = None,
         prepared_timeout: Duration | None = None,
     ) -> RemoteTransaction:
-        """A transaction: what is put to it happens when it is committed, all of it or nothing.
+        """Returns a new transaction: what is put to it happens when it is committed, all of it or nothing.
 
-        It is aborted when it is still open after `timeout` seconds, or when this client is gone. Once prepared it waits
-        to be decided, for `prepared_timeout` seconds or for ever.
+        The broker aborts it if it is still open after `timeout` seconds, or if this client is gone. Once prepared, it
+        waits for a decision, for `prepared_timeout` seconds or, without them, for ever.
         """
         return RemoteTransaction(self, timeout, id, prepared_timeout)
 
     def commit(self, id: str) -> State:
-        """Commit a prepared transaction, whoever prepared it: "done". Once more does nothing."""
+        """Commits a prepared transaction of any client or process. Returns "done". Committing twice does no harm."""
         return self._decide(id, "commit")
 
     def abort(self, id: str) -> State:
-        """Abort a transaction that was prepared by anybody: "aborted". Once more does nothing."""
+        """Aborts a prepared transaction of any client or process. Returns "aborted". Aborting twice does no harm."""
         return self._decide(id, "abort")
 
     def transaction_state(self, id: str) -> State:
-        """Where a transaction stands; "unknown" where there is none, or it ended long ago."""
+        """Returns the state of a transaction; "unknown" if there is none, or it ended long ago."""
         return self._decide(id, "state")
 
     def _decide(self, id: str, action: str) -> State:
-        values = {"id": checked_id(id), "action": action}
-        return State(self.calls.call(OwnKey.END_TRANSACTION, values, repeat=same).state)
+        request = EndTransactionRequest(id=checked_id(id), action=action)
+        return State(self.calls.call(request, repeat=same).state)
 
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
-        """Commit prepared transactions together, as what `application` did to reach `version`: "done"."""
-        values = {
-            "application": checked_application(application),
-            "version": checked_version(version),
-            "ids": checked_ids(ids),
-        }
-        return State(self.calls.call(OwnKey.COMMIT_BATCH, values, repeat=same).state)
+        """Commits prepared transactions together, as what `application` did to reach `version`. Returns "done"."""
+        request = CommitBatchRequest(checked_application(application), checked_version(version), checked_ids(ids))
+        return State(self.calls.call(request, repeat=same).state)
 
     def commit_all(self, ids: Sequence[str]) -> State:
-        """Commit prepared transactions together, for nobody who would come back: "done"."""
-        values = {"application": None, "ids": checked_ids(ids)}
-        return State(self.calls.call(OwnKey.COMMIT_BATCH, values, repeat=same).state)
+        """Commits prepared transactions together, as `commit_batch` does, without an application. Returns "done"."""
+        return State(self.calls.call(CommitBatchRequest(None, ids=checked_ids(ids)), repeat=same).state)
 
     def abort_prepared(self, prefix: str, before: str | None = None) -> list[str]:
-        """Abort every prepared transaction whose id starts with `prefix`, and sorts before `before`; their ids."""
-        values = {"action": "abort_prepared", "name": checked_id(prefix), "before": before}
-        return list(self.calls.call(OwnKey.RECOVER, values, repeat=same).ids)
+        """Aborts the prepared transactions whose ids start with `prefix` and sort before `before`. Returns the ids."""
+        request = RecoverRequest("abort_prepared", checked_id(prefix), before)
+        return list(self.calls.call(request, repeat=same).ids)
 
     def last_version(self, application: str) -> int | None:
-        """The version of the last `commit_batch` of an application; None where there was none, or not for long."""
-        values = {"action": "last_version", "name": checked_application(application)}
-        version = int(self.calls.call(OwnKey.RECOVER, values, repeat=same).version)
+        """Returns the version of an application's last `commit_batch`; None if there was none, or it was long ago."""
+        request = RecoverRequest("last_version", checked_application(application))
+        version = self.calls.call(request, repeat=same).version
         return None if version == ANY else version
 
     @property
     def last_failure(self) -> str:
-        """Why something that was decided could not be carried out at the broker, the last time; empty for nothing."""
-        return str(self.calls.call(OwnKey.RECOVER, {"action": "last_failure"}, repeat=same).failure)
+        """Returns why the broker last failed to carry out a decision; empty if it never failed."""
+        return self.calls.call(RecoverRequest("last_failure"), repeat=same).failure
 
     def recover(self) -> list[Prepared]:
-        """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""
-        found = self.calls.call(OwnKey.RECOVER, {"action": "recover"}, repeat=same).prepared
-        return [Prepared(*(getattr(each, name) for name in Prepared._fields)) for each in found]
+        """Finishes what was left unfinished. Returns the transactions that wait for a decision, the oldest first."""
+        prepared = self.calls.call(RecoverRequest("recover"), repeat=same).prepared
+        return [Prepared(**fields_of(each)) for each in prepared]
 
     def producer(self, name: str) -> RemoteProducer:
-        """The producer `name`, which numbers its puts. ProducerBusy while it is open anywhere."""
+        """Returns the producer `name`, which numbers its puts. Raises ProducerBusy if it is open anywhere."""
         return RemoteProducer(self, name)
 
     # --- Ending ---
 
     def close(self) -> None:
-        """Close what is open at the broker. Closing twice does no harm."""
+        """Closes what is open at the broker, and the connections. Closing twice does no harm."""
         self.renewals.stop()
         self.calls.close()
 
@@ -227,7 +230,7 @@ def connect(
     password: str | None = None,
     mechanism: str | None = None,
 ) -> RemoteStore:
-    """A client that has reached its broker; `warren.connect` says the rest."""
+    """Returns a client that has reached its broker. `warren.connect` explains the options and errors."""
     if (user is None) != (password is None) or (user is None and mechanism is not None):
         raise BadInput("give both user and password, or neither")
     login = None if user is None or password is None else Login(user, password, mechanism)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack
 
-from warren.client.calls import Repeat, same
-from warren.client.groups import QueueWorker, StreamMember, place_values
+from warren import api
+from warren.api.values import ColumnOptions, FieldOptions, MessageFields, When
+from warren.client.groups import QueueWorker, StreamMember, wire_leases
 from warren.client.handle import Handle
+from warren.client.net.session import same
 from warren.clock import Duration, microseconds, seconds_of
 from warren.errors import (
     BadInput,
@@ -24,25 +25,34 @@ from warren.errors import (
     TransactionAborted,
 )
 from warren.message import NO_CORR_OFFSET, Message, Place, TopicReceipt
-from warren.protocol.kafka_codec import Fields
-from warren.protocol.own_api import ANY, position_values
-from warren.protocol.own_records import pack, record_values
-from warren.protocol.own_schemas import OwnKey
-from warren.queue.waiting import checked_delay_s
-from warren.storage.columns import Batch
+from warren.protocol.native.calls import ANY, wire_positions
+from warren.protocol.native.records import pack, wire_record
+from warren.protocol.native_messages import (
+    BeginTransactionRequest,
+    ChangeTransactionRequest,
+    EndTransactionRequest,
+    NumberedPutRequest,
+    NumberedPutResponse,
+    OpenProducerRequest,
+    OpenProducerResponse,
+    WireRecord,
+)
+from warren.queue.state.waits import checked_delay_s
+from warren.storage.format.columns import Batch
 from warren.transaction.states import Event, State, next_state
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from warren.client.store import RemoteStore
-    from warren.client.topic import RemoteTopic
+    from warren.client.remote_view import RemoteStoreView, RemoteTopicView
 
 
-def single(
-    body: bytes, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None, id: str, corr_offset: int
-) -> Batch:
-    """A batch of one message."""
+G = TypeVar("G", StreamMember, QueueWorker[Any])
+
+
+def single_batch(body: bytes, fields: MessageFields) -> Batch:
+    """Returns a batch of one message."""
+    key, tag, headers, id, corr_offset = fields
     return Batch(
         [body],
         [tag] if tag else None,
@@ -53,43 +63,47 @@ def single(
     )
 
 
-def put_values(topic: str, batch: Batch, tag: str, partition: int | None) -> dict[str, Any]:
-    """The fields of a put whose messages the broker takes apart."""
-    return {
-        "topic": topic,
-        "partition": ANY if partition is None else partition,
-        "records": [record_values(0, packed) for packed in pack(batch, tag)],
-    }
+def wire_records(batch: Batch, tag: str) -> list[WireRecord]:
+    """Returns the records of a put whose messages the broker takes apart."""
+    return [wire_record(0, packed) for packed in pack(batch, tag)]
 
 
-def due_values(delay: Duration | None, deliver_at: datetime | float | int | None) -> dict[str, Any]:
-    """The fields that say when a message is due; BadInput where they are both given, or cannot be."""
+class Due(NamedTuple):
+    """When a message is due: at a time, or after a delay, in µs; ANY for no time."""
+
+    due: int
+    is_delay: bool
+
+
+def due_of(delay: Duration | None, deliver_at: When | None) -> Due:
+    """Returns when a message is due. Raises BadInput if both are given, or one is not possible."""
     if delay is not None and deliver_at is not None:
         raise BadInput("give either delay, in seconds, or deliver_at, a time")
     if delay is not None:
-        return {"due": round(checked_delay_s(delay) * 1_000_000), "is_delay": True}
-    return {"due": ANY if deliver_at is None else microseconds(deliver_at), "is_delay": False}
+        return Due(round(checked_delay_s(delay) * 1_000_000), is_delay=True)
+    return Due(ANY if deliver_at is None else microseconds(deliver_at), is_delay=False)
 
 
 class RemoteTransaction:
     """A transaction at a broker. Any thread may use it.
 
-    As a context manager it is committed at the end of the block, and aborted by an exception; one that was prepared in
-    the block is left to whoever decides. Where all connections of the client are lost while it is open, it is aborted.
+    As a context manager it is committed at the end of the block, and aborted if an exception leaves the block. If it
+    was prepared in the block, it keeps waiting for a decision. If the client loses all connections while it is open,
+    the broker aborts it.
     """
 
     def __init__(
-        self, store: RemoteStore, timeout: Duration, id: str | None, prepared_timeout: Duration | None
+        self, store: RemoteStoreView[object], timeout: Duration, id: str | None, prepared_timeout: Duration | None
     ) -> None:
         self._store = store
-        values = {
-            "timeout": seconds_of(timeout),
-            "id": id,
-            "prepared_timeout": ANY if prepared_timeout is None else seconds_of(prepared_timeout),
-        }
         self._number = store.calls.new_handle()
-        values["handle"] = self._number
-        self.id = str(store.calls.call(OwnKey.BEGIN_TRANSACTION, values).id)
+        request = BeginTransactionRequest(
+            handle=self._number,
+            id=id,
+            timeout=seconds_of(timeout),
+            prepared_timeout=ANY if prepared_timeout is None else seconds_of(prepared_timeout),
+        )
+        self.id = store.calls.call(request).id
         self.last_state = State.OPEN
         self._is_left = False
 
@@ -97,83 +111,81 @@ class RemoteTransaction:
 
     def put(
         self,
-        topic: str | RemoteTopic,
+        topic: str | api.Topic,
         body: bytes,
         *,
-        key: bytes | None = None,
-        tag: str = "",
-        headers: Mapping[str, bytes] | None = None,
-        id: str = "",
-        corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
         delay: Duration | None = None,
-        deliver_at: datetime | float | int | None = None,
+        deliver_at: When | None = None,
+        **fields: Unpack[FieldOptions],
     ) -> None:
-        """Put one message when the transaction is committed. The topic is made now where there is none."""
-        batch = single(body, key, tag, headers, id, corr_offset)
-        self._change(put_values(self._name(topic), batch, "", partition) | due_values(delay, deliver_at))
+        """Puts one message when the transaction is committed. The topic is made now if it does not exist."""
+        batch = single_batch(body, MessageFields(**fields))
+        self._put(self._name(topic), batch, "", partition, due_of(delay, deliver_at))
 
     def put_many(
         self,
-        topic: str | RemoteTopic,
+        topic: str | api.Topic,
         bodies: Sequence[bytes],
         *,
         tag: str = "",
-        tags: Sequence[str] | None = None,
-        keys: Sequence[bytes | None] | None = None,
-        ids: Sequence[str] | None = None,
-        headers: Sequence[Mapping[str, bytes] | None] | None = None,
-        corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
+        **columns: Unpack[ColumnOptions],
     ) -> None:
-        """Put messages together when the transaction is committed. Without keys all go to one partition."""
-        if tag and tags is not None:
+        """Puts messages together when the transaction is committed. Without keys all go to one partition."""
+        batch = Batch(bodies, **columns)
+        if tag and batch.tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
-        batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
         batch.check()
         if bodies:
-            self._change(put_values(self._name(topic), batch, tag, partition) | due_values(None, None))
+            self._put(self._name(topic), batch, tag, partition, due_of(None, None))
 
-    def put_columns(
-        self, topic: str | RemoteTopic, batch: pyarrow.RecordBatch, *, partition: int | None = None
-    ) -> None:
-        """Put the rows of an Arrow record batch when the transaction is committed, without a Python loop over them."""
+    def put_columns(self, topic: str | api.Topic, batch: pyarrow.RecordBatch, *, partition: int | None = None) -> None:
+        """Puts the rows of an Arrow record batch when the transaction is committed, without a Python loop over them."""
         import pyarrow
 
         sink = pyarrow.BufferOutputStream()
         with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
-        arrow = memoryview(sink.getvalue())
+        # Any kind of buffer can be written.
+        arrow: Any = memoryview(sink.getvalue())
         where = ANY if partition is None else partition
-        self._change({"topic": self._name(topic), "partition": where, "arrow": arrow, "due": ANY})
+        self._change(ChangeTransactionRequest(topic=self._name(topic), partition=where, arrow=arrow, due=ANY))
 
-    def _name(self, topic: str | RemoteTopic) -> str:
+    def _put(self, topic: str, batch: Batch, tag: str, partition: int | None, due: Due) -> None:
+        where, records = ANY if partition is None else partition, wire_records(batch, tag)
+        self._change(
+            ChangeTransactionRequest(topic=topic, partition=where, due=due.due, is_delay=due.is_delay, records=records)
+        )
+
+    def _name(self, topic: str | api.Topic) -> str:
         if not isinstance(topic, str) and getattr(topic, "store", None) is not self._store:
             raise BadInput(f"{topic!r}: expected a topic of this store, or its name")
         return topic if isinstance(topic, str) else str(topic.name)
 
-    def ack(self, group: QueueWorker, messages: Message | Sequence[Message]) -> None:
-        """Acknowledge messages, which this client took and still has, when the transaction is committed."""
-        self._check_group(group, QueueWorker, "queue")
-        given = [messages] if isinstance(messages, Message) else list(messages)
-        self._change({"group": group.handle.number, "places": place_values(group.topic, given), "due": ANY})
+    def ack(self, group: api.QueueGroup, messages: Message | Sequence[Message]) -> None:
+        """Acknowledges messages, which this client took and still has, when the transaction is committed."""
+        worker = self._checked_group(group, QueueWorker, "queue")
+        taken = [messages] if isinstance(messages, Message) else list(messages)
+        leases = wire_leases(worker.topic, taken)
+        self._change(ChangeTransactionRequest(group=worker.handle.number, places=leases, due=ANY))
 
-    def _check_group(self, group: Any, kind: type[StreamMember | QueueWorker], mode: str) -> None:
+    def _checked_group(self, group: object, kind: type[G], mode: str) -> G:
+        """Returns the group. Raises BadInput unless it is a group of this mode and of this store."""
         if not isinstance(group, kind) or group.topic.store is not self._store:
             raise BadInput(f"{group!r}: expected a {mode} group of this store")
+        return group
 
-    def _change(self, values: dict[str, Any]) -> None:
+    def _change(self, request: ChangeTransactionRequest) -> None:
         next_state(self.id, self.last_state, Event.CHANGE)
         try:
-            self._call(OwnKey.CHANGE_TRANSACTION, values)
+            request.handle = self._number
+            self._store.calls.call(request)
         except NoSuchHandle as error:
             raise self._aborted() from error
 
-    def _call(self, key: OwnKey, values: dict[str, Any], repeat: Repeat | None = None) -> Fields:
-        return self._store.calls.call(key, {**values, "handle": self._number}, repeat=repeat)
-
     def _aborted(self) -> TransactionAborted:
-        """It was open, and went with the session."""
+        """Returns the error for a transaction that was open when its session ended, and so was aborted."""
         self.last_state = State.ABORTED
         return TransactionAborted(self.id)
 
@@ -181,7 +193,7 @@ class RemoteTransaction:
 
     @property
     def state(self) -> State:
-        """Where it stands now. A prepared one may be decided by anybody."""
+        """Returns the present state. Any client or process may decide a prepared transaction."""
         if self.last_state in (State.PREPARED, State.COMMITTED):
             self._end("state")
         return self.last_state
@@ -193,8 +205,9 @@ class RemoteTransaction:
             return
         is_open = self.last_state is State.OPEN
         try:
-            found = self._call(OwnKey.END_TRANSACTION, {"action": action}, None if is_open else same)
-            self.last_state = State(found.state)
+            request = EndTransactionRequest(handle=self._number, action=action)
+            answer = self._store.calls.call(request, repeat=None if is_open else same)
+            self.last_state = State(answer.state)
         except NoSuchHandle as error:
             if is_open:
                 raise self._aborted() from error
@@ -203,24 +216,26 @@ class RemoteTransaction:
             self.last_state = decide.get(action, self._store.transaction_state)(self.id)
 
     def prepare(self) -> None:
-        """Everything is on disk: from now on anybody may commit or abort it by its id, also after a crash."""
+        """Writes everything to disk: from now on any client may commit or abort it by its id, also after a crash."""
         self._is_left = True
         self._end("prepare")
 
-    def commit(self, group: StreamMember | None = None, positions: Mapping[int, int] | None = None) -> None:
-        """With a group: what it read, or `positions`, is committed when the transaction is. It only goes forward.
+    def commit(self, group: api.StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
+        """Without a group: commits. Everything has happened when this returns.
 
-        NotOwner where a partition went to another member since it was read: abort, `rewind`, and read again.
-        Without one: everything happens, and is where it belongs when this returns. Where the answer is lost, the
-        transaction is asked after by its id.
+        If the answer is lost, the client commits the transaction again by its id.
+
+        With a group: what the group's member read, or `positions`, is committed when the transaction is. Positions only
+        go forward. Raises NotOwner if a partition went to another member since it was read: abort, `rewind`, and read
+        again.
         """
         if group is not None:
-            self._check_group(group, StreamMember, "stream")
-            wanted = group.given() if positions is None else positions
-            group.check_read()
-            values = {"positions": None if wanted is None else position_values(wanted)}
-            self._change({"group": group.handle.number, "due": ANY, **values})
-            group.claimed()
+            member = self._checked_group(group, StreamMember, "stream")
+            ends = member.given() if positions is None else positions
+            member.check_read()
+            sent = None if ends is None else wire_positions(ends)
+            self._change(ChangeTransactionRequest(group=member.handle.number, due=ANY, positions=sent))
+            member.claimed()
             return
         self._is_left = True
         next_state(self.id, self.last_state, Event.COMMIT)
@@ -230,7 +245,7 @@ class RemoteTransaction:
             self.last_state = self._store.commit(self.id)
 
     def abort(self) -> None:
-        """Nothing happens."""
+        """Aborts: nothing happens."""
         self._is_left = True
         try:
             self._end("abort")
@@ -262,19 +277,21 @@ class RemoteTransaction:
 class RemoteProducer:
     """Numbers its puts 1, 2, 3, … over all topics of a broker. One opening at a time; any thread may use it."""
 
-    def __init__(self, store: RemoteStore, name: str) -> None:
+    def __init__(self, store: RemoteStoreView[object], name: str) -> None:
         self.name, self._store = name, store
         self._mutex = threading.Lock()
-        self._handle: Handle | None = Handle(store.calls, OwnKey.OPEN_PRODUCER, {"producer": name})
-        self._sequence = int(self._handle.opened.sequence)
+        self._handle: Handle[OpenProducerResponse] | None = Handle(
+            store.calls, lambda number: OpenProducerRequest(number, name)
+        )
+        self._sequence = self._handle.opened.sequence
 
     @property
     def sequence(self) -> int:
-        """The number of the last put that was written, with all before it; 0 before the first."""
+        """Returns the number of the last put that was written, with all before it; 0 if there was none."""
         self._open()
         return self._sequence
 
-    def _open(self) -> Handle:
+    def _open(self) -> Handle[OpenProducerResponse]:
         if self._store.is_closed:
             raise StoreClosed(self._store.calls.address)
         if self._handle is None:
@@ -283,58 +300,58 @@ class RemoteProducer:
 
     def put(
         self,
-        topic: str | RemoteTopic,
+        topic: str | RemoteTopicView,
         body: bytes,
         *,
         sequence: int | None = None,
-        key: bytes | None = None,
-        tag: str = "",
-        headers: Mapping[str, bytes] | None = None,
-        id: str = "",
-        corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
+        **options: Unpack[FieldOptions],
     ) -> TopicReceipt | None:
-        """Put one message; its receipt. None, and nothing is written, where `sequence` was written before."""
-        found = self._put(topic, single(body, key, tag, headers, id, corr_offset), sequence, partition)
-        if not found.is_written:
+        """Puts one message, and returns its receipt; None, and writes nothing, if `sequence` was written before."""
+        fields = MessageFields(**options)
+        answer = self._put(topic, single_batch(body, fields), sequence, partition)
+        if not answer.is_written:
             return None
         name = topic if isinstance(topic, str) else str(topic.name)
-        return TopicReceipt(name, found.partitions[0], found.numbers[0], found.offset, found.timestamp, id)
+        return TopicReceipt(name, answer.partitions[0], answer.numbers[0], answer.offset, answer.timestamp, fields.id)
 
     def put_many(
         self,
-        topic: str | RemoteTopic,
+        topic: str | RemoteTopicView,
         bodies: Sequence[bytes],
         *,
         sequence: int | None = None,
-        tags: Sequence[str] | None = None,
-        keys: Sequence[bytes | None] | None = None,
-        ids: Sequence[str] | None = None,
-        headers: Sequence[Mapping[str, bytes] | None] | None = None,
-        corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
+        **columns: Unpack[ColumnOptions],
     ) -> Sequence[Place] | None:
-        """Put messages together, under one number; their places. None where `sequence` was written before."""
-        batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
-        found = self._put(topic, batch, sequence, partition)
-        return list(map(Place, found.partitions, found.numbers)) if found.is_written else None
+        """Puts messages together, under one number. Returns their places; None if `sequence` was written before."""
+        batch = Batch(bodies, **columns)
+        answer = self._put(topic, batch, sequence, partition)
+        return list(map(Place, answer.partitions, answer.numbers)) if answer.is_written else None
 
-    def _put(self, topic: str | RemoteTopic, batch: Batch, sequence: int | None, partition: int | None) -> Fields:
-        given: object = sequence
-        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+    def _put(
+        self, topic: str | RemoteTopicView, batch: Batch, sequence: int | None, partition: int | None
+    ) -> NumberedPutResponse:
+        number: object = sequence
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
             raise BadInput(f"sequence {sequence!r}: expected a whole number from 1 on")
         name = topic if isinstance(topic, str) else str(topic.name)
         with self._mutex:
             handle = self._open()
-            values = put_values(name, batch, "", partition)
-            # The number is told in any case: one that is sent again is known by it.
-            values["sequence"] = self._sequence + 1 if sequence is None else sequence
-            found = handle.call(OwnKey.NUMBERED_PUT, values)
-            self._sequence = int(found.sequence)
-            return found
+            request = NumberedPutRequest(
+                handle=handle.number,
+                topic=name,
+                # The number is always sent, because the broker recognises a repeated put by it.
+                sequence=self._sequence + 1 if sequence is None else sequence,
+                partition=ANY if partition is None else partition,
+                records=wire_records(batch, ""),
+            )
+            answer = handle.call(request)
+            self._sequence = answer.sequence
+            return answer
 
     def close(self) -> None:
-        """From now on it can be opened elsewhere. Closing twice does no harm."""
+        """Closes the producer, so that it can be opened elsewhere. Closing twice does no harm."""
         with self._mutex:
             handle, self._handle = self._handle, None
         if handle is not None:

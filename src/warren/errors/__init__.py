@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from warren.errors.broker import (
+    AuthenticationFailed,
+    BadConfiguration,
+    BrokerMissing,
+    CannotListen,
+    LimitReached,
+    NoRight,
+    NoSuchUser,
+    OpenToAll,
+    QuotaExceeded,
+    ServingError,
+    StoreServed,
+    TooManyLogins,
+    UserExists,
+)
 from warren.errors.http import (
     HttpError,
     NoSuchMessage,
@@ -31,21 +46,6 @@ from warren.errors.root import (
     TooLarge,
     UnsupportedByVersion,
     WarrenError,
-)
-from warren.errors.serving import (
-    AuthenticationFailed,
-    BadConfiguration,
-    BrokerMissing,
-    CannotListen,
-    LimitReached,
-    NoRight,
-    NoSuchUser,
-    OpenToAll,
-    QuotaExceeded,
-    ServingError,
-    StoreServed,
-    TooManyLogins,
-    UserExists,
 )
 from warren.errors.spark import (
     BadColumn,

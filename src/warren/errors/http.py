@@ -1,4 +1,4 @@
-"""What can be wrong with what is asked over HTTP."""
+"""Errors of requests over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warren.errors.root import BadInput, WarrenError
 
 
 class HttpError(WarrenError):
-    """Something about a request over HTTP as such."""
+    """An error of a request over HTTP as such."""
 
     code = "http"
 
@@ -19,12 +19,12 @@ class NoSuchPage(HttpError):
     code = "no_such_page"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"there is nothing at {path!r}; /openapi.json tells what there is")
+        super().__init__(f"there is nothing at {path!r}; /openapi.json lists what there is")
         self.path = path
 
 
 class WrongMethod(HttpError):
-    """The path is served, and not by this method."""
+    """The path is served, but not with this method."""
 
     code = "wrong_method"
 
@@ -34,7 +34,7 @@ class WrongMethod(HttpError):
 
 
 class NotAcceptedKind(HttpError, BadInput):
-    """The body of the request is not of a kind that is read."""
+    """The content type of the request is not supported."""
 
     code = "not_accepted_kind"
 
@@ -44,7 +44,7 @@ class NotAcceptedKind(HttpError, BadInput):
 
 
 class NoSuchMessage(HttpError):
-    """There is no message of this number yet."""
+    """The message with this number does not exist yet."""
 
     code = "no_such_message"
 
@@ -54,7 +54,7 @@ class NoSuchMessage(HttpError):
 
 
 class TopicExists(HttpError):
-    """There is a topic of this name."""
+    """A topic with this name exists."""
 
     code = "topic_exists"
 
@@ -64,17 +64,19 @@ class TopicExists(HttpError):
 
 
 class WrongPlace(HttpError):
-    """The request was made by a page of another site, or by a name that this machine does not have."""
+    """The request comes from a page of another site, or names a host that this machine does not have."""
 
     code = "wrong_place"
 
     def __init__(self, header: str, value: str) -> None:
-        super().__init__(f"{header} {value!r}: requests are taken from pages of this very address, and from programs")
+        super().__init__(
+            f"{header} {value!r}: only pages of this address, and programs other than browsers, may send requests"
+        )
         self.header, self.value = header, value
 
 
 class Stopping(HttpError):
-    """The broker is about to end, and takes nothing more."""
+    """The broker is stopping, and takes no more requests."""
 
     code = "stopping"
     retryable = True
@@ -84,7 +86,7 @@ class Stopping(HttpError):
 
 
 class TooMany(HttpError):
-    """More is under way than the broker takes at a time."""
+    """The broker's limit for requests at the same time is reached."""
 
     code = "too_many"
     retryable = True

@@ -1,4 +1,4 @@
-"""What can happen between a client and a broker."""
+"""Errors between a client and a broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from warren.errors.root import WarrenError
 
 
 class RemoteError(WarrenError):
-    """The broker told of an error that this release does not know. Its code and sentence are those of the broker."""
+    """The broker answered with an error that this release does not know. Code and sentence are the broker's."""
 
     code = "remote"
 
@@ -16,7 +16,7 @@ class RemoteError(WarrenError):
 
 
 class ConnectionLost(RemoteError, ConnectionError):
-    """The broker could not be reached, or went away in mid-call: whether the call was carried out is not known."""
+    """The broker could not be reached, or the connection broke during a call, whose outcome is not known."""
 
     code = "connection_lost"
     retryable = True
@@ -27,7 +27,7 @@ class ConnectionLost(RemoteError, ConnectionError):
 
 
 class CertificateRefused(ConnectionLost):
-    """One side does not take the certificate of the other: not trusted, expired, for another name, or not shown."""
+    """One side refuses the certificate of the other: not trusted, expired, for another name, or missing."""
 
     code = "certificate_refused"
     retryable = False
@@ -46,9 +46,9 @@ class WrongTransport(ConnectionLost):
 
 
 class OutcomeUnknown(ConnectionLost):
-    """The call may have been carried out, or not: its answer is lost, and with it whoever would know.
+    """The call may have been carried out or not: its answer is lost, and the broker does not know any more.
 
-    Not `retryable`: whoever tries again looks first whether it was done.
+    Not `retryable`: check whether it was done before you try again.
     """
 
     code = "outcome_unknown"
@@ -61,7 +61,7 @@ class OutcomeUnknown(ConnectionLost):
 
 
 class NoSuchHandle(RemoteError):
-    """The broker holds nothing by this handle any more: the connection that opened it ended."""
+    """The broker has nothing open by this handle any more, because the connection that opened it has ended."""
 
     code = "no_such_handle"
     retryable = True
@@ -72,20 +72,20 @@ class NoSuchHandle(RemoteError):
 
 
 class LoginFailed(RemoteError):
-    """The broker does not take this user and password."""
+    """The broker refuses this user and password."""
 
     code = "login_failed"
 
     def __init__(self, address: str, user: str, reason: str) -> None:
-        WarrenError.__init__(self, f"the broker at {address} does not let {user!r} in: {reason}")
+        WarrenError.__init__(self, f"the broker at {address} refuses user {user!r}: {reason}")
         self.address, self.user, self.reason = address, user, reason
 
 
 class UserWanted(LoginFailed):
-    """The broker wants a login, and the client was given no user."""
+    """The broker requires a login, and the client has no user."""
 
     code = "user_wanted"
 
     def __init__(self, address: str) -> None:
-        WarrenError.__init__(self, f"the broker at {address} wants a user, and none was given")
-        self.address, self.user, self.reason = address, "", "it wants a user"
+        WarrenError.__init__(self, f"the broker at {address} requires a login, and no user was given")
+        self.address, self.user, self.reason = address, "", "it requires a login"

@@ -1,17 +1,17 @@
-"""Where the tree of errors begins, and what is wrong with what a caller gave."""
+"""The root of the tree of errors, and the errors of a caller's input."""
 
 from __future__ import annotations
 
 
 class WarrenError(Exception):
-    """Everything Warren raises on purpose. `code` goes over the wire; `retryable`: trying again may help."""
+    """Everything that Warren raises on purpose. `code` goes over the wire; `retryable`: trying again may help."""
 
     code = "error"
     retryable = False
 
 
 class BadInput(WarrenError, ValueError):
-    """The caller gave something that cannot be taken. Nothing was changed."""
+    """The caller's input is not valid. Nothing was changed."""
 
     code = "bad_input"
 
@@ -32,7 +32,7 @@ class MalformedFilter(BadInput):
     code = "malformed_filter"
 
     def __init__(self, text: str, reason: str) -> None:
-        super().__init__(f"tag filter {text!r}: {reason}")
+        super().__init__(f"tag filter {text[:200]!r}: {reason}")
         self.text, self.reason = text, reason
 
 
@@ -51,9 +51,9 @@ class SettingsDiffer(BadInput):
 
     code = "settings_differ"
 
-    def __init__(self, what: str, setting: str, given: object, kept: object, remedy: str) -> None:
-        super().__init__(f"{what} has {setting}={kept!r}, not {given!r}; {remedy}")
-        self.what, self.setting, self.given, self.kept = what, setting, given, kept
+    def __init__(self, what: str, setting: str, value: object, kept: object, remedy: str) -> None:
+        super().__init__(f"{what} has {setting}={kept!r}, not {value!r}; {remedy}")
+        self.what, self.setting, self.given, self.kept = what, setting, value, kept
 
 
 class UnsupportedByVersion(BadInput):

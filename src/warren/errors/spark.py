@@ -1,4 +1,4 @@
-"""What can go wrong on Spark, and with what is asked of it."""
+"""Errors of Spark, and of what callers ask of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from warren.errors.store import StoreError
 
 
 class SparkError(WarrenError):
-    """Something about Spark and what it runs on."""
+    """An error of Spark and what it runs on."""
 
     code = "spark"
 
 
 class JavaMissing(SparkError):
-    """There is no Java that Spark can run on. `refused`: what was looked at, and why it cannot be used."""
+    """There is no Java that Spark can run on. `refused` says which ones were found, and why they cannot be used."""
 
     code = "java_missing"
 
@@ -29,7 +29,7 @@ class JavaMissing(SparkError):
 
 
 class JavaUnusable(SparkError):
-    """There is a Java, but no directory from which Spark could start it. `refused`: which were tried, and why not."""
+    """There is a Java, but no directory from which Spark could start it. `refused` says which were tried."""
 
     code = "java_unusable"
 
@@ -51,7 +51,10 @@ class SparkMissing(SparkError):
 
 
 class BadPipeline(BadInput):
-    """A pipeline file that cannot be run as it is. `key` is where: `source.topics`, or empty for the whole file."""
+    """A pipeline file that cannot be run.
+
+    `key` is the place in it, such as `source.topics`, or empty for the whole file.
+    """
 
     code = "bad_pipeline"
 
@@ -84,7 +87,7 @@ class PipelineFailed(WarrenError):
 
 
 class BadOption(BadInput):
-    """An option of a Spark query that cannot be taken."""
+    """An option of a Spark query that is not valid."""
 
     code = "bad_option"
 
@@ -94,7 +97,7 @@ class BadOption(BadInput):
 
 
 class BadColumn(BadInput):
-    """A column that a Spark query asks for, and that cannot be given so."""
+    """A column that a Spark query cannot have in this way."""
 
     code = "bad_column"
 
@@ -118,7 +121,7 @@ class BrokerUnreached(SparkError):
 
 
 class MalformedValue(StoreError):
-    """A value that is not what the query says it is."""
+    """A value that does not have the format that the query says."""
 
     code = "malformed_value"
 
@@ -138,7 +141,7 @@ class BadRow(BadInput):
 
 
 class NotWrittenYet(StoreError):
-    """A batch is decided and will be written once, but could not be now. Whoever opens the store next goes on."""
+    """A batch is decided and will be written once, but not now. The next process that opens the store goes on."""
 
     code = "not_written_yet"
     retryable = True
@@ -152,17 +155,17 @@ class NotWrittenYet(StoreError):
 
 
 class DataLost(StoreError):
-    """A query cannot go on where it stopped, or where it was told to start: the messages are not there any more."""
+    """A query cannot go on from its position, or start there, because the messages do not exist any more."""
 
     code = "data_lost"
 
-    def __init__(self, topic: str, partition: int, wanted: int, first: int, end: int) -> None:
+    def __init__(self, topic: str, partition: int, number: int, first: int, end: int) -> None:
         super().__init__(
-            f"message {wanted} of partition {partition} of topic {topic!r} is not there: the partition has the "
+            f"message {number} of partition {partition} of topic {topic!r} is not there: the partition has the "
             f"messages {first} to {end} (not included). Retention removed what is missing, or the store was replaced "
             "by an older one. Set failOnDataLoss=false to go on with what is there, or start with another checkpoint"
         )
-        self.topic, self.partition, self.wanted, self.first, self.end = topic, partition, wanted, first, end
+        self.topic, self.partition, self.wanted, self.first, self.end = topic, partition, number, first, end
 
 
 class TopicLost(StoreError):

@@ -1,4 +1,4 @@
-"""What can happen to a log and its files."""
+"""Errors of a log and its files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from warren.errors.root import WarrenError
 
 
 class StorageError(WarrenError):
-    """Something about the files of a log."""
+    """An error of the files of a log."""
 
     code = "storage"
 
 
 class NotALog(StorageError):
-    """The directory holds something else, or nothing where a log was expected."""
+    """The directory holds something else, or no log although one was expected."""
 
     code = "not_a_log"
 
@@ -25,7 +25,7 @@ class NotALog(StorageError):
 
 
 GONE: Final = (NotALog, FileNotFoundError)
-"""What a log says when somebody removed it, as whoever deletes a topic does."""
+"""What a log raises after it was removed, for example because its topic was deleted."""
 
 
 class UnknownVersion(StorageError):
@@ -39,17 +39,17 @@ class UnknownVersion(StorageError):
 
 
 class CorruptRecord(StorageError):
-    """Bytes that do not check. The place is the file and the position in it."""
+    """Bytes whose checksum is wrong. The attributes are the file and the position in it."""
 
     code = "corrupt_record"
 
     def __init__(self, path: str, position: int, reason: str) -> None:
-        super().__init__(f"{path} is damaged at byte {position}: {reason}; `warren log verify` tells more")
+        super().__init__(f"{path} is damaged at byte {position}: {reason}; `warren log verify` shows more")
         self.path, self.position, self.reason = path, position, reason
 
 
 class NumberRetired(StorageError):
-    """The message was there, and retention removed its block."""
+    """The message existed, and retention has removed it."""
 
     code = "number_retired"
 
@@ -59,7 +59,7 @@ class NumberRetired(StorageError):
 
 
 class LogLocked(StorageError):
-    """Another writer keeps the log for itself. `pid` is 0 where the holder is not known."""
+    """Another writer has locked the log. `pid` is 0 if the holder is not known."""
 
     code = "log_locked"
     retryable = True
@@ -102,7 +102,7 @@ class SyncFailed(StorageError):
 
 
 class NotAQueueFile(StorageError):
-    """The file is something else than a queue, or was cut down to less than its pointers."""
+    """The file is not a queue, or was cut to less than its pointers."""
 
     code = "not_a_queue_file"
 
@@ -112,7 +112,7 @@ class NotAQueueFile(StorageError):
 
 
 class CorruptQueueFile(StorageError):
-    """A message of a queue file that cannot be one. Those before it can still be taken."""
+    """Bytes of a queue file that cannot be a message. The messages before them can still be taken."""
 
     code = "corrupt_queue_file"
 

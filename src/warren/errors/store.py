@@ -1,4 +1,4 @@
-"""What can happen in a store: topics, groups, transactions, producers."""
+"""Errors of a store: its topics, groups, transactions and producers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warren.errors.storage import NumberRetired, StorageError
 
 
 class StoreError(WarrenError):
-    """Something about a store: its topics, groups and settings."""
+    """An error of a store: its topics, groups and settings."""
 
     code = "store"
 
@@ -26,7 +26,7 @@ class NotAStore(StoreError):
 
 
 class ReadOnlyStore(StoreError):
-    """Something was to be changed in a store that was opened for reading alone. Nothing was changed."""
+    """A call would change a store that was opened for reading only. Nothing was changed."""
 
     code = "read_only_store"
 
@@ -46,7 +46,7 @@ class CorruptSettings(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store was closed, or what was asked of belongs to one that was."""
+    """The store was closed, or the object belongs to a store that was."""
 
     code = "store_closed"
 
@@ -56,7 +56,7 @@ class StoreClosed(StoreError):
 
 
 class BatchingClosed(StoreError):
-    """Puts are gathered no more: the batching was closed, or belongs to the parent of this process."""
+    """The batching takes no more puts: it was closed, or belongs to the parent of this process."""
 
     code = "batching_closed"
 
@@ -65,18 +65,20 @@ class BatchingClosed(StoreError):
 
 
 class BufferFull(StoreError):
-    """As many bytes wait to be written as may wait, and there was no room in time. Nothing was put."""
+    """The limit of bytes that wait to be written is reached, and there was no room in time. Nothing was put."""
 
     code = "buffer_full"
     retryable = True
 
     def __init__(self, size: int, size_max: int) -> None:
-        super().__init__(f"{size} bytes wait to be written, of {size_max} that may; try again, or put less at a time")
+        super().__init__(
+            f"{size} bytes wait to be written, and the limit is {size_max}; try again, or put less at a time"
+        )
         self.size, self.size_max = size, size_max
 
 
 class StoreBusy(StoreError):
-    """Another process holds a lock for longer than anybody should."""
+    """Another process holds a lock for too long."""
 
     code = "store_busy"
     retryable = True
@@ -87,7 +89,7 @@ class StoreBusy(StoreError):
 
 
 class NoSuchTopic(StoreError):
-    """There is no topic of this name."""
+    """The topic does not exist."""
 
     code = "no_such_topic"
 
@@ -97,7 +99,7 @@ class NoSuchTopic(StoreError):
 
 
 class IsAQueue(BadInput):
-    """A message was put to the topic of a durable queue. Only the queue's own calls put into it."""
+    """The topic belongs to a durable queue. Only the queue's own calls put into it."""
 
     code = "is_a_queue"
 
@@ -107,7 +109,7 @@ class IsAQueue(BadInput):
 
 
 class NotAQueue(BadInput):
-    """A topic that was not made as a queue was opened as one."""
+    """An ordinary topic was opened as a queue."""
 
     code = "not_a_queue"
 
@@ -131,7 +133,7 @@ class UnreadableItem(StoreError):
 
 
 class NoSuchPartition(BadInput):
-    """The topic has fewer partitions than that."""
+    """The topic has fewer partitions."""
 
     code = "no_such_partition"
 
@@ -141,7 +143,7 @@ class NoSuchPartition(BadInput):
 
 
 class NoSuchGroup(StoreError):
-    """The topic has no group of this name."""
+    """The group does not exist."""
 
     code = "no_such_group"
 
@@ -151,18 +153,18 @@ class NoSuchGroup(StoreError):
 
 
 class NoReply(StoreError, TimeoutError):
-    """Nobody answered a request in time. The request stays where it was put, and may still be answered."""
+    """No consumer answered a request in time. The request stays in its topic, and may still be answered."""
 
     code = "no_reply"
     retryable = True
 
     def __init__(self, topic: str, timeout_s: float) -> None:
-        super().__init__(f"nobody answered a request to topic {topic!r} within {timeout_s:g} s")
+        super().__init__(f"no consumer answered a request to topic {topic!r} within {timeout_s:g} s")
         self.topic, self.timeout_s = topic, timeout_s
 
 
 class TransactionError(StoreError):
-    """Something about a transaction, named by its id."""
+    """An error of a transaction, named by its id."""
 
     code = "transaction"
 
@@ -172,20 +174,20 @@ class TransactionError(StoreError):
 
 
 class JournalDamaged(StoreError):
-    """The journal of a store's transactions cannot be read. What is done without transactions goes on."""
+    """The journal of a store's transactions cannot be read. Everything without transactions goes on working."""
 
     code = "journal_damaged"
 
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"the journal of transactions is damaged: {reason}; stop the programs that use the store, and "
-            "`warren store repair` sets the journal aside and tells which transactions were in doubt"
+            "`warren store repair` sets the journal aside and reports which transactions were in doubt"
         )
         self.reason = reason
 
 
 class StoreInUse(StoreError):
-    """The store is open elsewhere, and what was asked for needs it alone."""
+    """The store is open in another program, and the call needs it alone."""
 
     code = "store_in_use"
 
@@ -195,7 +197,7 @@ class StoreInUse(StoreError):
 
 
 class NoSuchTransaction(TransactionError):
-    """There is no transaction of this id, or it ended so long ago that it was forgotten."""
+    """The transaction does not exist, or ended so long ago that it was forgotten."""
 
     code = "no_such_transaction"
 
@@ -204,7 +206,7 @@ class NoSuchTransaction(TransactionError):
 
 
 class TransactionAborted(TransactionError):
-    """The transaction came to nothing: somebody aborted it, its time ran out, or its process died."""
+    """The transaction was aborted: by a caller, because its time ran out, or because its process died."""
 
     code = "transaction_aborted"
 
@@ -227,12 +229,12 @@ class TransactionExists(TransactionError):
     code = "transaction_exists"
 
     def __init__(self, id: str, state: str) -> None:
-        super().__init__(id, f"is there already, and {state}")
+        super().__init__(id, f"exists already, and is {state}")
         self.state = state
 
 
 class WrongState(TransactionError):
-    """The transaction is not in a state in which this can happen to it."""
+    """The event is not possible in the present state of the transaction."""
 
     code = "wrong_state"
 
@@ -242,13 +244,13 @@ class WrongState(TransactionError):
 
 
 class ProducerError(StoreError):
-    """Something about a producer that numbers its puts."""
+    """An error of a producer that numbers its puts."""
 
     code = "producer"
 
 
 class ProducerBusy(ProducerError):
-    """The producer is open elsewhere, and only one opening at a time can number its puts."""
+    """The producer is open elsewhere. Only one opening at a time can number its puts."""
 
     code = "producer_busy"
     retryable = True
@@ -269,17 +271,17 @@ class ProducerClosed(ProducerError):
 
 
 class SequenceGap(ProducerError):
-    """A put was given a number that does not follow the last one. Nothing was written."""
+    """The number of a put does not follow the last one. Nothing was written."""
 
     code = "sequence_gap"
 
     def __init__(self, producer: str, sequence: int, expected: int) -> None:
-        super().__init__(f"producer {producer!r} was given number {sequence}, and the next one is {expected}")
+        super().__init__(f"producer {producer!r} got number {sequence}, but the next one is {expected}")
         self.producer, self.sequence, self.expected = producer, sequence, expected
 
 
 class FellBehind(NumberRetired):
-    """Whoever reads a partition was so slow that retention removed what came next. `seek` says where to go on."""
+    """The reader of a partition was so slow that retention removed the next messages. `seek` says where to go on."""
 
     code = "fell_behind"
 
@@ -293,7 +295,7 @@ class FellBehind(NumberRetired):
 
 
 class MessageTooLarge(TooLarge):
-    """A message that a client asked for does not fit into an answer of the broker. Nothing was moved past it.
+    """A message is too large for an answer of the broker. The reader's position did not move past it.
 
     A stream group goes past it with `seek(number + 1, partition)`, and a read by number starts behind it. A worker of a
     queue group has it leased (`attempt` is above 0), and settles it: `reject(error.message)` or `ack(error.message)`.
@@ -314,13 +316,13 @@ class MessageTooLarge(TooLarge):
 
 
 class GroupError(StoreError):
-    """Something about a group and its members."""
+    """An error of a group and its members."""
 
     code = "group"
 
 
 class NotOwner(GroupError):
-    """Another member owns the partitions, or may do so at any moment. Nothing was changed."""
+    """Another member owns the partitions, or may own them at any moment. Nothing was changed."""
 
     code = "not_owner"
 
@@ -341,7 +343,7 @@ class GroupClosed(GroupError):
 
 
 class LeaseLost(GroupError):
-    """Messages are no longer leased to whoever took them: handed out again, given back, or acknowledged already."""
+    """The caller's lease has ended: the message was handed out again, given back, or acknowledged already."""
 
     code = "lease_lost"
 
@@ -349,7 +351,7 @@ class LeaseLost(GroupError):
         partition, number = places[0]
         others = f" and {len(places) - 1} more" if len(places) > 1 else ""
         super().__init__(
-            f"message {number} of partition {partition} of topic {topic!r}{others} is no longer leased to whoever took "
-            f"it from group {group!r}"
+            f"message {number} of partition {partition} of topic {topic!r}{others} is no longer leased to the worker "
+            f"that took it from group {group!r}"
         )
         self.topic, self.group, self.places = topic, group, list(places)

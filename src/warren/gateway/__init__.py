@@ -1,1 +1,1 @@
-"""HTTP beside the broker: health, metrics, and a small REST face for scripts and browsers."""
+"""The HTTP side port of the broker: health checks, metrics, and a REST API for scripts and browsers."""

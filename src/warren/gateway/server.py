@@ -1,4 +1,4 @@
-"""The side port: HTTP in the broker's own event loop, which ends when the broker does."""
+"""The HTTP side port, which runs in the broker's event loop and ends with the broker."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from warren.broker.configuration import Configuration
-from warren.broker.places import Full, Places, is_loopback
-from warren.broker.server import Beside
-from warren.config import (
-    BROKER_BACKLOG,
+from warren.broker.net.places import BROKER_BACKLOG, ConnectionPlaces, Full, is_loopback
+from warren.broker.security.tls import TLS_HANDSHAKE_S_MAX
+from warren.broker.server import SideServer
+from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany, WarrenError
+from warren.gateway.http.auth import Access
+from warren.gateway.http.charges import Spending
+from warren.gateway.http.connection import Finish, HttpConnection
+from warren.gateway.http.counts import NO_ROUTE, Counts
+from warren.gateway.http.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_ELEMENTS_MAX,
     HTTP_LOOP_SIZE_MAX,
     HTTP_SPARE_CONNECTIONS_MAX,
-    TLS_HANDSHAKE_S_MAX,
 )
-from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany, WarrenError
-from warren.gateway.access import Access
-from warren.gateway.api import routes_of
-from warren.gateway.connection import Finish, HttpConnection
-from warren.gateway.counts import NO_ROUTE, Counts
-from warren.gateway.exchange import JSON, Asked, Head, Reply, json_reply
-from warren.gateway.openapi import document_of
-from warren.gateway.routes import Found, Route, read_query
-from warren.gateway.shapes import Fields
-from warren.gateway.spending import Spending
+from warren.gateway.http.openapi import document_of
+from warren.gateway.http.routes import Route, RouteMatch, read_query
+from warren.gateway.http.schemas import Fields
+from warren.gateway.http.types import JSON, Head, HttpRequest, Reply, json_reply
+from warren.gateway.route_table import routes_of
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
 
 LOGGER: Final = logging.getLogger("warren.gateway")
-LOOK_S: Final = 0.01
+POLL_S: Final = 0.01
 UNKNOWN_VERSION: Final = "0"
 
 
@@ -49,17 +48,20 @@ def side_port(
     tls: ssl.SSLContext | None,
     *,
     is_local: bool,
-    told: Callable[[str, int], None] = lambda host, port: None,
-) -> Beside:
-    """What serves HTTP beside a broker. `is_local`: only this machine reaches the address. `told` is told where."""
+    on_listening: Callable[[str, int], None] = lambda host, port: None,
+) -> SideServer:
+    """Returns the server for the side port. `is_local`: only this machine reaches the address.
+
+    Calls `on_listening` with the address once it listens.
+    """
 
     @asynccontextmanager
     async def serving(broker: Broker) -> AsyncIterator[None]:
         gateway = Gateway(broker, is_local=is_local, is_secret=tls is not None)
         server = await _listen(gateway, host, port, tls)
-        where = server.sockets[0].getsockname()[:2]
-        LOGGER.info("HTTP on %s:%d", *where)
-        told(*where)
+        address = server.sockets[0].getsockname()[:2]
+        LOGGER.info("HTTP on %s:%d", *address)
+        on_listening(*address)
         try:
             yield
         finally:
@@ -69,8 +71,8 @@ def side_port(
     return serving
 
 
-def neighbour(configuration: Configuration, tls: ssl.SSLContext | None) -> Beside:
-    """HTTP as it was configured."""
+def http_side_server(configuration: Configuration, tls: ssl.SSLContext | None) -> SideServer:
+    """Returns the side port as configured."""
     host, port = configuration["http.host"], configuration["http.port"]
     return side_port(host, port, tls, is_local=is_loopback(host))
 
@@ -87,104 +89,106 @@ async def _listen(gateway: Gateway, host: str, port: int, tls: ssl.SSLContext | 
 
 
 class Gateway:
-    """All that is served over HTTP beside one broker. For the event loop's thread alone.
+    """The side port of one broker. Only the event loop's thread may use it.
 
-    Every connection is a task of the broker's. While the broker stops it is asked for its health alone.
+    Every connection is a task of the broker. While the broker stops, only the health checks work.
     """
 
     def __init__(self, broker: Broker, *, is_local: bool, is_secret: bool) -> None:
         self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
         self.counts = Counts()
         self._routes = routes_of(self._openapi, self.counts)
-        self._places: Places[HttpConnection] = Places(
+        self._places: ConnectionPlaces[HttpConnection] = ConnectionPlaces(
             HTTP_CONNECTIONS_MAX,
             self._drop,
             per_address_max=broker.limits.http_connections_max_per_address,
             of_address=broker.limits.of_address,
         )
-        self._spare_places: Places[HttpConnection] = Places(HTTP_SPARE_CONNECTIONS_MAX, self._drop)
+        self._spare_places: ConnectionPlaces[HttpConnection] = ConnectionPlaces(HTTP_SPARE_CONNECTIONS_MAX, self._drop)
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves a new connection.
 
-        If all places are taken by requests under way, it gets a spare one, where health and metrics are answered.
+        If all places are taken by requests under way, it gets a spare place, which serves only health and metrics.
         """
         host = (writer.get_extra_info("peername") or ("",))[0]
         close = writer.transport.abort
         access = Access(self._broker, close, is_local=self._is_local, is_secret=self._is_secret)
-        talk = Talk(self, access)
-        connection = HttpConnection(reader, writer, talk, self._broker.budget)
-        # Counted at once: many may come before the first of their tasks has begun.
-        places, talk.full = self._places, self._places.admit(connection, host)
-        if talk.full is not None:
+        session = HttpSession(self, access)
+        connection = HttpConnection(reader, writer, session, self._broker.budget)
+        # Admitted here and not in the task, because many connections may come before the first task runs.
+        places, session.full = self._places, self._places.admit(connection, host)
+        if session.full is not None:
             places = self._spare_places
             if places.admit(connection, host) is not None:
-                LOGGER.warning("connection over HTTP of %s refused: %s", host, talk.full)
+                LOGGER.warning("connection over HTTP of %s refused: %s", host, session.full)
                 self._broker.metrics.connections_refused += 1
                 writer.transport.abort()
                 return
         self._broker.tasks.create_task(self._serve(connection, places, access))
 
     def _drop(self, connection: HttpConnection) -> None:
-        """Closes a connection whose place another one got."""
+        """Closes a connection that gave its place to another one."""
         self._broker.metrics.connections_dropped += 1
         connection.close()
 
-    async def _serve(self, connection: HttpConnection, places: Places[HttpConnection], access: Access) -> None:
+    async def _serve(
+        self, connection: HttpConnection, places: ConnectionPlaces[HttpConnection], access: Access
+    ) -> None:
         try:
             await connection.serve(places)
         except Exception:
-            # Whatever it is, it is of this connection alone.
+            # An unexpected exception must end this connection only.
             LOGGER.exception("a connection over HTTP failed")
         finally:
             places.leave(connection)
             access.end()
 
-    async def _openapi(self, asked: Asked) -> Reply:
-        return json_reply(document_of(self._routes, _version(), is_asked_who=self._broker.settings.sasl))
+    async def _openapi(self, request: HttpRequest) -> Reply:
+        return json_reply(document_of(self._routes, _version(), needs_login=self._broker.settings.sasl))
 
-    def told(self, error: WarrenError) -> str:
-        """What a client is told of an error."""
-        return self._broker.told("a client over HTTP", error)
+    def error_text(self, error: WarrenError) -> str:
+        """Returns the text of an error for a client."""
+        return self._broker.client_message("a client over HTTP", error)
 
-    def find(self, head: Head) -> Found:
-        """Who answers the request."""
+    def find(self, head: Head) -> RouteMatch:
+        """Returns the route of a request."""
         return self._routes.find(head.method, head.path)
 
     async def begin(
-        self, head: Head, found: Found, access: Access, spending: Spending, is_gone: Callable[[], bool]
+        self, head: Head, match: RouteMatch, access: Access, spending: Spending, is_gone: Callable[[], bool]
     ) -> Finish:
-        """See whether the request is taken: by who sends it, by what they may do, and by what they have used."""
+        """Decides whether the request is accepted: checks login, quota, query and rights. Returns what handles it."""
         access.check_place(head)
-        if found.route.is_free:
+        if match.route.is_free:
             return self._finish(
-                found.route, Asked(broker=self._broker, peer=access.stranger(head), row=found.route.row), head
+                match.route, HttpRequest(broker=self._broker, peer=access.stranger(head), row=match.route.row), head
             )
         if self._broker.is_stopping:
             raise Stopping
         peer = await access.peer_of(head)
-        if not found.route.is_spared:
+        if not match.route.is_spared:
             spending.begin(peer)
-        query = read_query(found.route, head.query)
-        asked = Asked(
-            broker=self._broker, peer=peer, row=found.route.row, path=found.path, query=query, is_gone=is_gone
+        query = read_query(match.route, head.query)
+        request = HttpRequest(
+            broker=self._broker, peer=peer, row=match.route.row, path=match.path, query=query, is_gone=is_gone
         )
-        # Before the body is read, and again when it is, because it may name more.
-        asked.check()
-        return spending.timed(self._finish(found.route, asked, head))
+        # Checked here and again with the body, because the body may name further resources.
+        request.check()
+        return spending.timed(self._finish(match.route, request, head))
 
     def spending(self) -> Spending:
-        """Returns what the requests of one connection use of the quotas."""
+        """Returns what charges the requests of one connection to the quotas."""
         return Spending(self._broker)
 
-    def _finish(self, route: Route, asked: Asked, head: Head) -> Finish:
+    def _finish(self, route: Route, request: HttpRequest, head: Head) -> Finish:
         async def finish(data: bytes) -> Reply:
             if route.body is None:
                 if data:
                     raise BadInput(f"{route.method} {route.path} takes no body")
-                return await route.handle(asked)
+                return await route.handle(request)
             _check_kind(head)
-            whole = dataclasses.replace(asked, body=await self._body(route.body, data))
+            whole = dataclasses.replace(request, body=await self._body(route.body, data))
             whole.check()
             return await route.handle(whole)
 
@@ -196,10 +200,10 @@ class Gateway:
         return await self._broker.in_thread(lambda: shape.take(read_json(data), "body"))
 
     async def finish(self) -> None:
-        """Answer what was taken, no longer than the broker may take to stop; then close all connections."""
+        """Waits for accepted requests, at most until the broker must stop; then closes all connections."""
         loop = asyncio.get_running_loop()
         while any(each.is_working for each in self._open()) and loop.time() < self._broker.stop_by_s:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         for connection in self._open():
             connection.close()
 
@@ -207,10 +211,10 @@ class Gateway:
         return [*self._places, *self._spare_places]
 
 
-class Talk:
-    """What one connection says, and to whom: its requests share what is known of who asks.
+class HttpSession:
+    """The requests of one connection, which share its login.
 
-    If the connection has a spare place, `full` says why, and nothing but health and metrics is answered.
+    If the connection has a spare place, `full` says why, and only health and metrics are served.
     """
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
@@ -224,15 +228,15 @@ class Talk:
         return self.full is not None
 
     async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish:
-        found = self._gateway.find(head)
-        self._route = f"{found.route.method} {found.route.path}"
-        if self.full is not None and not found.route.is_spared:
-            whose = "" if self.full.host is None else f" from {self.full.host}"
-            raise TooMany(f"connections over HTTP{whose}", self.full.open_count)
-        return await self._gateway.begin(head, found, self._access, self._spending, is_gone)
+        match = self._gateway.find(head)
+        self._route = f"{match.route.method} {match.route.path}"
+        if self.full is not None and not match.route.is_spared:
+            origin = "" if self.full.host is None else f" from {self.full.host}"
+            raise TooMany(f"connections over HTTP{origin}", self.full.open_count)
+        return await self._gateway.begin(head, match, self._access, self._spending, is_gone)
 
-    def told(self, error: WarrenError) -> str:
-        return self._gateway.told(error)
+    def error_text(self, error: WarrenError) -> str:
+        return self._gateway.error_text(error)
 
     def answered(self, status: int, size_in: int, size_out: int) -> None:
         self._gateway.counts.answered(self._route, status, size_in, size_out)
@@ -248,7 +252,7 @@ def _check_kind(head: Head) -> None:
 
 
 def read_json(data: bytes) -> Any:
-    """The value that JSON stands for. Raises BadInput if it is no JSON, or has more than HTTP_ELEMENTS_MAX values."""
+    """Returns the value of a JSON text. Raises BadInput if it is not JSON or has more than HTTP_ELEMENTS_MAX values."""
     if count_elements(data) > HTTP_ELEMENTS_MAX:
         raise BadInput(f"body: more than {HTTP_ELEMENTS_MAX} values")
     try:
@@ -260,19 +264,19 @@ def read_json(data: bytes) -> Any:
 
 
 def count_elements(data: bytes) -> int:
-    """How many values JSON has at most, counted without reading it: commas and brackets outside of its strings.
+    """Returns an upper bound of the number of values, without parsing: commas and brackets outside of strings.
 
-    Every step is one call that takes milliseconds. Reading would hold the interpreter for a second if a body of some
-    megabytes were nothing but brackets.
+    Each step is one call that takes milliseconds. Parsing a body of some megabytes of brackets would hold the
+    interpreter for a second.
     """
     count = _separators(data)
     if count <= HTTP_ELEMENTS_MAX:
         return count
-    # Without what is escaped, strings are what stands between one quote and the next.
+    # Without escaped characters, a string is the text between one quote and the next.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = plain.count(b'"')
     if quotes > 4 * HTTP_ELEMENTS_MAX:
-        # A value has two quotes, or four with its name.
+        # A value has at most two quotes, or four with its name.
         return quotes // 4
     return sum(map(_separators, plain.split(b'"')[::2]))
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from warren.config import FRAME_BUFFER_SIZE, FRAME_SIZE_MAX
 from warren.errors import BadFrame
-from warren.protocol.codec import INT32
+from warren.protocol.limits import FRAME_BUFFER_SIZE, FRAME_SIZE_MAX
+from warren.protocol.primitives import INT32
 
 OFFERED_AFTER_LARGE: Final = 4 << 10
 """Behind a large frame so many bytes are received before it is known how large the next one is."""
@@ -37,15 +37,10 @@ class FrameReader:
         self._wanted = 0
         """The size of a frame that has begun and was not admitted yet."""
         self._small = self._offered = memoryview(bytearray(max(buffer_size, INT32.size)))
-        """Where small frames are received, and how much of it is offered for the next one."""
+        """The buffer for small frames, and the part of it that is offered for the next bytes."""
         self._end = 0
         self._large: memoryview | None = None
         self._filled = 0
-
-    @property
-    def is_between(self) -> bool:
-        """Whether the stream may end here: no frame has begun and is not whole."""
-        return self._large is None and not self._end
 
     @property
     def size(self) -> int:
@@ -68,7 +63,7 @@ class FrameReader:
         self._admit, self._large = None, None
 
     def buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes belong, however many are expected. Never empty. Tell `received` how many came."""
+        """Returns the buffer for the next bytes, never an empty one. `received` has to be called with their number."""
         if self._large is not None:
             return self._large[self._filled :]
         if self._wanted:
@@ -126,7 +121,7 @@ class FrameReader:
         return frames
 
     def _keep(self, rest: memoryview) -> None:
-        """Put the beginning of a frame where the rest of it will be received."""
+        """Copies the beginning of a frame into the buffer that receives the rest of it."""
         self._end = len(rest)
         if len(rest) >= INT32.size:
             (size,) = INT32.unpack_from(rest)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from warren.errors import KafkaMissing
-from warren.protocol.codec import FIXED_FORMATS, NO_UUID
+from warren.protocol.primitives import FIXED_FORMATS, NO_UUID
 
 VERSION_LAST: Final = 32_767
 STRUCT: Final = "struct"
@@ -29,7 +29,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 class Versions(NamedTuple):
-    """From `first` to `last`, both included; none where the last comes before the first."""
+    """From `first` to `last`, both included; none if the last comes before the first."""
 
     first: int
     last: int

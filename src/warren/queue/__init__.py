@@ -1,1 +1,1 @@
-"""What a queue means to those who use it: synchronous, without a network."""
+"""Topics, groups, leases, delays and queues of a data directory: synchronous, without a network."""

@@ -1,32 +1,30 @@
-"""Broadcast: everything that is put to a topic from some place on, for whoever listens. Nothing is kept of it."""
+"""Broadcast: reads everything that is put to a topic from some place on. It stores no position."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from warren.api.values import Where
 from warren.clock import Duration
-from warren.config import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.errors import FellBehind, LogClosed, NoSuchTopic, NotALog, WarrenError
+from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.message import Message
-from warren.queue.positions import Where, number_of
-from warren.queue.rotation import LOOK_WAITING_S, Collected, Cursor, Rotation, checked_limit, checked_wait_s
+from warren.queue.state.topic_view import TopicView
+from warren.queue.stream.positions import number_of
+from warren.queue.stream.rotation import LOOK_WAITING_S, Cursor, PageCollector, Rotation, checked_limit, checked_wait_s
 from warren.storage import END
-from warren.storage.tags import TagFilter
-
-if TYPE_CHECKING:
-    from warren.queue.topic import Topic
+from warren.storage.format.tags import TagFilter
 
 
 class Broadcast:
-    """One listener: it gets every message that passes its filter, ordered within each partition. One thread at a time.
+    """One listener. It gets every message that passes its filter, ordered within each partition. One thread at a time.
 
-    It starts where each partition ends, or at `start`: a place or time for all partitions, or a number for each that
-    is named. Iterating ends when nothing came for `wait` seconds; with None it never does.
+    It starts at the end of each partition, or at `start`: a place or time for all partitions, or a number for each
+    partition that is named. An iteration ends when no message came for `wait` seconds; with None it never ends.
     """
 
     def __init__(
-        self, topic: Topic, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: Duration | None
+        self, topic: TopicView, *, tag: str | None, start: Where | Mapping[int, int] | None, wait: Duration | None
     ) -> None:
         self._topic = topic
         self._filter = None if tag is None else TagFilter.parse(tag)
@@ -47,9 +45,10 @@ class Broadcast:
         return cursors
 
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
-        """Up to `limit` messages; where there is none, waits up to `wait` seconds for one.
+        """Returns up to `limit` messages. If there is none, waits up to `wait` seconds for one.
 
-        FellBehind where retention removed what came next: the call after it goes on with the first message still there.
+        Raises FellBehind if retention removed the next messages; the next call goes on with the first message that is
+        left.
         """
         checked_limit(limit)
         clock = self._topic.clock
@@ -68,20 +67,20 @@ class Broadcast:
 
     def _read(self, limit: int) -> list[Message]:
         self._look()
-        collected = Collected(limit)
+        collected = PageCollector(limit)
         for _ in self._cursors:
             try:
-                found = self._rotation.next_page(self._topic.logs, collected.room, self._filter)
+                turn = self._rotation.next_page(self._topic.logs, collected.room, self._filter)
             except WarrenError as error:
                 if not collected.messages:
                     self._go_on(error)
                     raise
-                # First what was read; the next call tells.
+                # First return what was read. The next call meets the error again and raises it.
                 self._rotation.turn_back()
                 break
-            if found is None:
+            if turn is None:
                 break
-            cursor, page = found
+            cursor, page = turn
             collected.add(page)
             cursor.position = page.next_number
             if not collected.room:
@@ -93,7 +92,7 @@ class Broadcast:
             self._cursors[error.partition].position = error.first
 
     def _look(self) -> None:
-        """Listen to partitions that were added, from their first message on."""
+        """Adds the partitions that were added to the topic, from their first message on."""
         now_s = self._topic.clock.steady_s()
         if now_s - self._looked_s < LOOK_WAITING_S:
             return

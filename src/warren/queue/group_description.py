@@ -1,30 +1,29 @@
-"""Where a group of a topic stands, seen without joining it."""
+"""Describes where a group of a topic stands, without joining it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from warren.config import GROUP_NAME_SIZE_MAX
 from warren.errors import NoSuchGroup
-from warren.queue import store_paths
-from warren.queue.group_settings import GroupSettings, read_settings
-from warren.queue.membership import Membership
-from warren.queue.names import checked_name
-from warren.queue.positions import stored_position
-from warren.queue.put_back import seen_leases
-
-if TYPE_CHECKING:
-    from warren.queue.topic import Topic
+from warren.limits import GROUP_NAME_SIZE_MAX
+from warren.queue.leases.dead_letter_views import seen_leases
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.leases.renewal import LeasingTopic
+from warren.queue.state import paths
+from warren.queue.state.group_settings import GroupSettings, read_settings
+from warren.queue.state.settings import checked_name
+from warren.queue.state.topic_view import TopicView
+from warren.queue.stream.membership import Membership
+from warren.queue.stream.positions import stored_position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
     """Where a group stands in one partition.
 
-    `next` is the number that a stream group reads next, after what it has committed; None for a queue group, which has
-    no such place. `behind` counts what is not done with, `end` is where the partition ends.
+    `next` is the number behind what a stream group has committed, and None for a queue group, which has no such
+    position. `behind` counts the messages that are not done, `end` is the end of the partition.
     """
 
     partition: int
@@ -35,7 +34,7 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """One group. `members` is None for a queue group; `leased`, what its members have now, for a stream group."""
+    """One group. `members` is None for a queue group; `leased`, the leased messages, is None for a stream group."""
 
     topic: str
     group: str
@@ -49,8 +48,8 @@ class GroupDescription:
         return sum(part.behind for part in self.partitions)
 
 
-def group_settings(topic: Topic, group: str) -> GroupSettings:
-    """The settings of a group; NoSuchGroup where there is none."""
+def group_settings(topic: TopicView, group: str) -> GroupSettings:
+    """Returns the settings of a group. Raises NoSuchGroup if it does not exist."""
     checked_name("group", group, GROUP_NAME_SIZE_MAX)
     settings = read_settings(topic.filesystem, topic.directory, group)
     if settings is None:
@@ -58,15 +57,15 @@ def group_settings(topic: Topic, group: str) -> GroupSettings:
     return settings
 
 
-def describe_group(topic: Topic, group: str) -> GroupDescription:
-    """What is known of one group now. Nobody joins it for this."""
+def describe_group(topic: LeasingTopic, group: str) -> GroupDescription:
+    """Returns what is known of a group now, without joining it."""
     settings = group_settings(topic, group)
     members = leased = None
     if settings.mode == "stream":
-        members = Membership(topic.store, store_paths.group_directory(topic.directory, group)).living()
+        members = Membership(topic.store, paths.group_directory(topic.directory, group)).living()
         partitions = [_stream_partition(topic, group, number) for number in range(topic.partition_count)]
     else:
-        leased, lag = _queue_standing(topic, group)
+        leased, lag = _queue_standing(topic, group, settings)
         partitions = [
             GroupPartition(partition=number, next=None, end=topic.partition(number).end, behind=behind)
             for number, behind in sorted(lag.items())
@@ -76,11 +75,11 @@ def describe_group(topic: Topic, group: str) -> GroupDescription:
     )
 
 
-def _queue_standing(topic: Topic, group: str) -> tuple[int, dict[int, int]]:
-    """How many messages of a queue group are leased, and by partition how many are not done with."""
+def _queue_standing(topic: LeasingTopic, group: str, settings: GroupSettings) -> tuple[int, dict[int, int]]:
+    """Returns how many messages of a queue group are leased, and by partition how many are not done."""
     if not topic.filesystem.is_read_only:
-        # Opening the group also frees what workers held that died, and begins in partitions that were added.
-        with topic.group(group, mode="queue") as opened:
+        # Opening the group also frees the leases of dead workers, and begins in partitions that were added.
+        with QueueGroup(topic, group, settings) as opened:
             return opened.in_flight(), opened.lag()
     leases = seen_leases(topic, group)
     lag = {
@@ -88,12 +87,12 @@ def _queue_standing(topic: Topic, group: str) -> tuple[int, dict[int, int]]:
         + len(leases.outstanding.get(partition, ()))
         for partition, log in enumerate(topic.logs)
     }
-    return sum(bool(lease.owner) for found in leases.outstanding.values() for lease in found.values()), lag
+    return sum(bool(lease.owner) for by_number in leases.outstanding.values() for lease in by_number.values()), lag
 
 
-def _stream_partition(topic: Topic, group: str, number: int) -> GroupPartition:
+def _stream_partition(topic: TopicView, group: str, number: int) -> GroupPartition:
     log = topic.partition(number)
-    # In a partition that was added since anybody read, the group begins with the first message.
+    # In a partition that was added since a member read last, the group begins with the first message.
     position = stored_position(log, group) if group in log.readers() else log.first
     end = log.end
     return GroupPartition(partition=number, next=position, end=end, behind=max(0, end - position))

@@ -1,4 +1,4 @@
-"""Request and reply over two topics: a request says where its answer goes, and the answer says what it answers."""
+"""Request and reply over two topics. A request names the topic for its answer; the answer's tag is the request's id."""
 
 from __future__ import annotations
 
@@ -7,73 +7,78 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from warren.clock import Duration, seconds_of
-from warren.config import NAME_SIZE_MAX, WAIT_S_MAX
 from warren.errors import BadInput, NoReply
+from warren.limits import NAME_SIZE_MAX, WAIT_S_MAX
 from warren.message import Message, TopicReceipt
-from warren.queue.settings import TopicSettings
-from warren.storage.read import Page
-from warren.storage.tags import TagFilter
+from warren.queue.state.settings import TopicSettings
+from warren.storage.format.tags import TagFilter
+from warren.storage.read.messages import Page
 
 REPLY_TO: Final = "warren.reply-to"
-"""The header that names the topic of the answer. The answer's tag is the id of the request."""
+"""The header that names the topic of the answer. The tag of the answer is the id of the request."""
 REPLIES_SUFFIX: Final = ".replies"
 REPLIES_AGE_S: Final = 3600.0
 
 
 class ReadsPages(Protocol):
-    """A log, here or behind a broker, as far as an answer is waited for in it."""
+    """A log, embedded or remote, as far as a request waits in it for its answer."""
 
     @property
     def end(self) -> int: ...
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: float) -> Page: ...
 
 
-class FindsTopics(Protocol):
-    """A store, here or behind a broker, as far as answers are put to its topics."""
+class RequestStore(Protocol):
+    """A store, embedded or remote, as far as answers are put to its topics."""
 
     def has_topic(self, name: str) -> bool: ...
-    def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Asked: ...
-    def existing_topic(self, name: str) -> Asked: ...
+    def topic(self, name: str, partitions: int | None = None, **settings: Any) -> RequestTopic: ...
+    def existing_topic(self, name: str) -> RequestTopic: ...
 
 
-class Asked(Protocol):
-    """A topic, here or behind a broker, as far as requests are put to it."""
+class RequestTopic(Protocol):
+    """A topic, embedded or remote, as far as requests are put to it."""
 
     @property
     def name(self) -> str: ...
     @property
     def settings(self) -> TopicSettings: ...
     @property
-    def store(self) -> FindsTopics: ...
+    def store(self) -> RequestStore: ...
     @property
     def put(self) -> Callable[..., Any]: ...
     def partition(self, number: int) -> ReadsPages: ...
 
 
 def reply_headers(headers: Mapping[str, bytes] | None, reply_to: str) -> Mapping[str, bytes]:
-    """The headers of a request whose answer goes to the topic `reply_to`."""
+    """Returns the headers of a request whose answer goes to the topic `reply_to`."""
     return {**(headers or {}), REPLY_TO: reply_to.encode()}
 
 
 def request(
-    topic: Asked, body: bytes, timeout: Duration, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
+    topic: RequestTopic,
+    body: bytes,
+    timeout: Duration,
+    key: bytes | None,
+    tag: str,
+    headers: Mapping[str, bytes] | None,
 ) -> Message:
-    """Put a request to `topic`, and wait for its answer; NoReply after `timeout` seconds."""
+    """Puts a request to `topic`, and returns its answer. Raises NoReply if none comes within `timeout` seconds."""
     question = ask(topic, body, timeout, key, tag, headers)
     page = question.log.read_page(question.number, limit=1, tag=question.filter, wait=question.timeout)
     return question.answer(page)
 
 
-def checked_timeout_s(given: Duration) -> float:
-    """The seconds that a request waits for its answer; BadInput if it cannot wait for so long."""
-    timeout: object = seconds_of(given)
+def checked_timeout_s(duration: Duration) -> float:
+    """Returns the seconds that a request waits for its answer. Raises BadInput if that is too long."""
+    timeout: object = seconds_of(duration)
     if not isinstance(timeout, int | float) or not 0 < timeout <= WAIT_S_MAX:
         raise BadInput(f"timeout {timeout!r}: expected seconds above 0, at most {WAIT_S_MAX:.0f}")
     return timeout
 
 
 class Question(NamedTuple):
-    """A request that was put: its answer will be in `log`, from `number` on, and passes the filter."""
+    """A request that was put. Its answer will be in `log`, from `number` on, and passes the filter."""
 
     topic: str
     timeout: float
@@ -82,16 +87,21 @@ class Question(NamedTuple):
     filter: TagFilter
 
     def answer(self, page: Page) -> Message:
-        """The answer, where it was read; else NoReply."""
+        """Returns the answer if it is among the messages that were read. Raises NoReply if not."""
         if not page.messages:
             raise NoReply(self.topic, self.timeout)
         return page.messages[0]
 
 
 def ask(
-    topic: Asked, body: bytes, timeout: Duration, key: bytes | None, tag: str, headers: Mapping[str, bytes] | None
+    topic: RequestTopic,
+    body: bytes,
+    timeout: Duration,
+    key: bytes | None,
+    tag: str,
+    headers: Mapping[str, bytes] | None,
 ) -> Question:
-    """Put a request to `topic`, without waiting for its answer."""
+    """Puts a request to `topic` without waiting for its answer."""
     timeout = checked_timeout_s(timeout)
     replies = _replies(topic)
     log = replies.partition(0)
@@ -101,7 +111,7 @@ def ask(
     return question
 
 
-def _replies(topic: Asked) -> Asked:
+def _replies(topic: RequestTopic) -> RequestTopic:
     name = topic.name + REPLIES_SUFFIX
     if len(name) > NAME_SIZE_MAX:
         raise BadInput(f"topic {str(topic.name)!r}: its name is too long for a topic of answers, {name!r}")
@@ -110,11 +120,11 @@ def _replies(topic: Asked) -> Asked:
     return topic.store.topic(name, durability=topic.settings.durability, retention_age_s=REPLIES_AGE_S)
 
 
-def answer(topic: Asked, message: Message, body: bytes) -> TopicReceipt:
-    """Answer a request that was read from `topic`."""
+def answer(topic: RequestTopic, message: Message, body: bytes) -> TopicReceipt:
+    """Answers a request that was read from `topic`, and returns the receipt of the answer."""
     reply_to = message.headers.get(REPLY_TO)
     if reply_to is None:
-        raise BadInput("nobody waits for an answer: the message was not put with `request` or `reply_to`")
+        raise BadInput("the message asks for no answer: it was not put with `request` or `reply_to`")
     replies = topic.store.existing_topic(reply_to.decode(errors="replace"))
     receipt: TopicReceipt = replies.put(body, tag=message.id, corr_offset=message.offset)
     return receipt

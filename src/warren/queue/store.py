@@ -1,16 +1,16 @@
-"""Store: a data directory with its topics. What `warren.open` gives, but for transactions."""
+"""Store: a data directory with its topics, without transactions. `warren.transaction.store` adds those."""
 
 from __future__ import annotations
 
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
+from warren.api.values import BatchingOptions
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import RETENTION_LOOK_S
 from warren.errors import (
     BadInput,
     CorruptSettings,
@@ -20,39 +20,42 @@ from warren.errors import (
     NotAStore,
     ReadOnlyStore,
     StoreClosed,
+    WarrenError,
 )
-from warren.queue import store_paths
-from warren.queue.batching import Batching, BatchingOptions
-from warren.queue.codec import Codec, codec_of
-from warren.queue.description import TopicDescription
-from warren.queue.durable_queue import BLOCK_SIZE, DurableQueue
-from warren.queue.identity import find_or_make_id
-from warren.queue.json_file import read_json, write_json
-from warren.queue.keeper import Keeper
-from warren.queue.mover import Mover
-from warren.queue.names import checked_name
-from warren.queue.renewal import Renewals
-from warren.queue.session import Onlooker, Session
-from warren.queue.settings import TopicSettings, check_known
-from warren.queue.shared_lock import SharedLock
+from warren.queue.batching import Batching
+from warren.queue.delay.delay_worker import Mover
+from warren.queue.leases.renewal import Renewals
+from warren.queue.standalone.codec import Codec, codec_of
+from warren.queue.standalone.durable_queue import BLOCK_SIZE, DurableQueue
+from warren.queue.state import paths
+from warren.queue.state.description import TopicDescription
+from warren.queue.state.housekeeping import Keeper
+from warren.queue.state.identity import find_or_make_id
+from warren.queue.state.json_file import read_json, write_json
+from warren.queue.state.session import Onlooker, Session
+from warren.queue.state.settings import TOPIC_SETTINGS, TopicSettings, checked_name
+from warren.queue.state.shared_lock import SharedLock
+from warren.queue.state.wakeup import Wakeup
 from warren.queue.topic import Topic
-from warren.queue.wakeup import Wakeup
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, ReadOnlyFileSystem, remove_tree
-from warren.storage.residents import process_residents
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, ReadOnlyFileSystem, remove_tree
+from warren.storage.disk.open_files import process_residents
+
+RETENTION_LOOK_S: Final = 30.0
+"""How often it is seen whether blocks can be retired."""
 
 TOPIC_KIND: Final = "topic"
 QUEUE_KIND: Final = "queue"
-"""What `topic.json` says of the topic of a durable queue. A topic keeps its kind for good."""
+"""The kind in `topic.json` of a durable queue's topic. A topic never changes its kind."""
 
 
 class Store:
-    """A data directory. Any number of processes may have it open at once, and any thread may use it.
+    """A data directory. Any number of processes may have it open at the same time, and any thread may use it.
 
-    `defaults` are settings for topics that are made through this opening. With `keeps` a thread of this process
-    delivers what is due and retires what is old; without, `keep()` does when it is called.
+    `defaults` are settings for topics that this object makes. With `keeps` a thread of this process delivers delayed
+    messages and retires old ones. Without it, that happens when `keep()` is called.
 
-    Opened with `read_only` it changes nothing, and works in a directory that this process may only read; what would
-    change something raises ReadOnlyStore.
+    A store that is opened with `read_only` changes nothing, and may lie in a directory that this process can only read.
+    A call that would change something raises ReadOnlyStore.
     """
 
     def __init__(
@@ -70,30 +73,26 @@ class Store:
         self.is_read_only, self.clock = read_only, clock
         self.filesystem = filesystem = ReadOnlyFileSystem(filesystem, self.path) if read_only else filesystem
         self._defaults = dict(defaults or {})
-        check_known(self._defaults)
+        TOPIC_SETTINGS.check_names(self._defaults)
         TopicSettings(**self._defaults)
         self._mutex = threading.RLock()
         self._topics: dict[str, Topic] = {}
         self.is_closed = False
-        self.undecided: Callable[[str, str], Set[int]] = _none_undecided
-        """The partitions of a topic in which the position of a group depends on a transaction that nobody decided."""
-        self.settle: Callable[[], None] = _nothing
-        """Finishes what sessions that died had committed: called, without any lock, before what they held is freed."""
         if read_only or not create:
             self._require()
         self.lock = self._found_lock()
         with self.lock:
             self.id = find_or_make_id(filesystem, self.path)
-        self.session = (Onlooker if read_only else Session)(filesystem, store_paths.sessions_directory(self.path))
+        self.session = (Onlooker if read_only else Session)(filesystem, paths.sessions_directory(self.path))
         if not read_only:
             self._begin_duties(keeps)
         process_residents().register(self)
 
     def _begin_duties(self, keeps: bool) -> None:
-        """From now on this opening takes its part in what all of them do together."""
+        """Starts the work that all openings of the store share: retention, delivery and the renewal of leases."""
         filesystem, clock = self.filesystem, self.clock
         self.session.sweep()
-        self.wakeup = Wakeup(filesystem, store_paths.wakeup_file(self.path), clock)
+        self.wakeup = Wakeup(filesystem, paths.wakeup_file(self.path), clock)
         self.keeper = Keeper(self.wakeup, clock, threaded=keeps)
         self.renewals = Renewals(clock, threaded=keeps)
         self.keeper.add(self._retire, listens=False)
@@ -101,10 +100,10 @@ class Store:
         self.keeper.add(self.mover.run)
 
     def _require(self) -> None:
-        """Raises NotAStore, which says what is there instead, if there is no store."""
+        """Raises NotAStore, with what is there instead, if the directory is not a store."""
         if not self.filesystem.exists(self.path):
             raise NotAStore(self.path, "there is no such directory")
-        if not self.filesystem.exists(store_paths.store_file(self.path)):
+        if not self.filesystem.exists(paths.store_file(self.path)):
             other = "it is another directory, without a store.json"
             raise NotAStore(self.path, other if os.path.isdir(self.path) else "it is a file")
 
@@ -115,18 +114,18 @@ class Store:
             names = self.filesystem.names(self.path)
         except NotADirectoryError as error:
             raise NotAStore(self.path, "it is a file; a store is a directory") from error
-        # A store that lost its power while it was made may have no more than one of these.
+        # After a power cut while the store was made there may be only one of these.
         if names and not {"topics", "store.json.new", "store.json", "store.lock"} & set(names):
             raise NotAStore(self.path, f"the directory holds other files, such as {names[0]!r}")
-        return SharedLock(self.filesystem, store_paths.store_lock(self.path), self.clock)
+        return SharedLock(self.filesystem, paths.store_lock(self.path), self.clock)
 
     def check_open(self) -> None:
-        """StoreClosed where it was closed."""
+        """Raises StoreClosed if the store is closed."""
         if self.is_closed:
             raise StoreClosed(self.path)
 
     def check_writable(self) -> None:
-        """Raises StoreClosed if the store was closed, and ReadOnlyStore if it was opened for reading alone."""
+        """Raises StoreClosed if the store is closed, and ReadOnlyStore if it was opened for reading only."""
         self.check_open()
         if self.is_read_only:
             raise ReadOnlyStore(self.path)
@@ -134,17 +133,23 @@ class Store:
     # --- Topics ---
 
     def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Topic:
-        """The topic `name`, made where there is none: with one partition, if nothing else is said.
+        """Returns the topic `name`, which is made if it does not exist, with one partition if `partitions` is None.
 
-        SettingsDiffer where it is there and has other settings than those given.
+        Raises SettingsDiffer if the topic exists and has other settings than those given.
         """
+        self.check_open()
+        # The common call, for a topic that is open, costs one look at the disk: another process may have deleted it.
+        # A name that cannot be a key, from a caller without type checks, is refused by `_topic` like other bad names.
+        topic = self._topics.get(name) if isinstance(name, str) else None  # type: ignore[redundant-expr]
+        if topic is not None and partitions is None and not settings and self.filesystem.exists(topic.file):
+            return topic
         return self._topic(name, partitions, settings, TOPIC_KIND)
 
     def _topic(self, name: str, partitions: int | None, settings: Mapping[str, Any], kind: str) -> Topic:
-        """The topic `name`, made as one of this kind if there is none."""
+        """Returns the topic `name`, which is made with this kind if it does not exist."""
         self.check_open()
         checked_name("topic", name)
-        check_known(settings)
+        TOPIC_SETTINGS.check_names(settings)
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None or not self.has_topic(name):
@@ -167,22 +172,22 @@ class Store:
         return topic
 
     def new_settings(self, partitions: int | None, settings: Mapping[str, Any]) -> TopicSettings:
-        """The settings that a topic would have that is made with these. Raises BadInput if there is no such topic."""
-        check_known(settings)
-        wanted = {"partitions": partitions} if partitions is not None else {}
-        return TopicSettings(**{**self._defaults, **settings, **wanted})
+        """Returns the settings of a topic that would be made with these. Raises BadInput if they are not valid."""
+        TOPIC_SETTINGS.check_names(settings)
+        own = {"partitions": partitions} if partitions is not None else {}
+        return TopicSettings(**{**self._defaults, **settings, **own})
 
     def note_owner(self, name: str, owner: str) -> None:
-        """Notes which user of a broker made the topic. The first one counts."""
-        path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+        """Stores which user of a broker made the topic. Later calls change nothing."""
+        path = paths.topic_file(paths.topic_directory(self.path, name))
         with self.lock:
             data = read_json(self.filesystem, path)
             if data is not None and "owner" not in data:
                 write_json(self.filesystem, path, {**data, "owner": owner})
 
     def _read_kind(self, name: str) -> str:
-        """What the topic was made as. Raises CorruptSettings for a kind that this release does not know."""
-        path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+        """Returns the kind of the topic. Raises CorruptSettings for a kind that this release does not know."""
+        path = paths.topic_file(paths.topic_directory(self.path, name))
         kind = str((read_json(self.filesystem, path) or {}).get("kind", TOPIC_KIND))
         if kind not in (TOPIC_KIND, QUEUE_KIND):
             raise CorruptSettings(path, f"kind {kind!r} is not known to this release")
@@ -194,49 +199,49 @@ class Store:
             raise IsAQueue(settings.dead_letter)
 
     def _make_topic(self, name: str, settings: TopicSettings, kind: str) -> None:
-        directory = store_paths.topic_directory(self.path, name)
-        # What a deletion left that was cut short.
+        directory = paths.topic_directory(self.path, name)
+        # The rest of a deletion that was interrupted.
         remove_tree(self.filesystem, directory)
         self.filesystem.make_directory(directory)
         now_us = self.clock.now_ns() // 1000
         data = {**settings.to_json(), "kind": kind, "id": str(uuid.uuid4()), "created": now_us}
-        write_json(self.filesystem, store_paths.topic_file(directory), data)
+        write_json(self.filesystem, paths.topic_file(directory), data)
 
     def _read_settings(self, name: str) -> TopicSettings | None:
-        path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+        path = paths.topic_file(paths.topic_directory(self.path, name))
         data = read_json(self.filesystem, path)
         return None if data is None else TopicSettings.from_json(path, data)
 
     def has_topic(self, name: str) -> bool:
-        """Whether there is a topic of this name."""
+        """Returns whether the topic exists."""
         self.check_open()
-        path = store_paths.topic_file(store_paths.topic_directory(self.path, checked_name("topic", name)))
+        path = paths.topic_file(paths.topic_directory(self.path, checked_name("topic", name)))
         return self.filesystem.exists(path)
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
+        """Returns the names of all topics, sorted."""
         self.check_open()
-        names = self.filesystem.names(store_paths.topics_directory(self.path))
+        names = self.filesystem.names(paths.topics_directory(self.path))
         return [name for name in names if self.has_topic(name)]
 
     def existing_topic(self, name: str) -> Topic:
-        """The topic `name`; NoSuchTopic where there is none."""
+        """Returns the topic `name`. Raises NoSuchTopic if it does not exist."""
         if not self.has_topic(name):
             raise NoSuchTopic(name)
-        # Without the mutex: a thread that makes or deletes a topic of many partitions holds it for seconds.
+        # Without the mutex, because a thread that makes or deletes a topic of many partitions holds it for seconds.
         topic = self._topics.get(name)
         return self.topic(name) if topic is None else topic
 
     def opened_topic(self, name: str) -> Topic | None:
-        """The topic `name` as this process has it open, whatever others did to it; None where it has not."""
+        """Returns the topic if this process has it open, whatever other processes did to it; otherwise None."""
         return self._topics.get(name)
 
     def describe(self, name: str) -> TopicDescription:
-        """What there is to know of a topic; NoSuchTopic where there is none."""
+        """Returns the settings, partitions and groups of a topic. Raises NoSuchTopic if it does not exist."""
         return self.existing_topic(name).describe()
 
     def configure_topic(self, name: str, changes: Mapping[str, Any]) -> TopicSettings:
-        """Change settings of a topic; the settings it has now."""
+        """Changes settings of a topic, and returns the new ones. Raises NoSuchTopic if it does not exist."""
         self.check_writable()
         checked_name("topic", name)
         with self._mutex:
@@ -244,7 +249,7 @@ class Store:
                 kept = self._read_settings(name)
                 if kept is None:
                     raise NoSuchTopic(name)
-                path = store_paths.topic_file(store_paths.topic_directory(self.path, name))
+                path = paths.topic_file(paths.topic_directory(self.path, name))
                 changed = kept.changed(changes)
                 self._check_dead_letter(changed)
                 write_json(self.filesystem, path, {**(read_json(self.filesystem, path) or {}), **changed.to_json()})
@@ -255,7 +260,7 @@ class Store:
         return changed
 
     def refresh_topic(self, topic: Topic) -> None:
-        """Take the settings that the topic has now."""
+        """Applies the settings that the topic has on disk."""
         self.check_open()
         with self._mutex:
             settings = self._read_settings(topic.name)
@@ -265,25 +270,25 @@ class Store:
                 topic.take_settings(settings)
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic with its messages, groups and what is parked for it, for every process."""
+        """Deletes a topic with its messages, groups and delayed messages, for every process."""
         self.check_writable()
         topic = self.existing_topic(name)
         with self._mutex, self.lock:
             parkings = topic.delay.parkings()
-            # From here on there is no such topic, whatever of its files is still there.
-            self.filesystem.remove(store_paths.topic_file(topic.directory))
+            # From here on the topic does not exist, even if some of its files still do.
+            self.filesystem.remove(paths.topic_file(topic.directory))
             self.filesystem.sync_directory(topic.directory)
             del self._topics[name]
             for log in topic.logs:
                 log.remove()
-            # The mover is not in the middle of a delivery while it holds no lock.
+            # The mover holds this lock during a delivery, so no delivery is under way here.
             with topic.delay.lock:
                 for parking in parkings:
                     parking.log.remove()
                 remove_tree(self.filesystem, topic.directory)
-                # Whoever still wants it finds that it is gone.
+                # A process that waits for the lock finds that it is gone.
                 topic.delay.lock.close()
-            # Once more for file systems that keep the names of open files: that of the lock, and maps, are closed now.
+            # Again for file systems that keep the names of open files: the lock file and the maps are closed by now.
             remove_tree(self.filesystem, topic.directory)
         self.wakeup.ring()
 
@@ -295,58 +300,80 @@ class Store:
         codec: str | Codec = "json",
         **settings: Any,
     ) -> DurableQueue[Any]:
-        """The durable queue `name`, with the methods of `queue.Queue`, for all processes that have the store open.
+        """Returns the durable queue `name`, which has the methods of `queue.Queue` and is shared by processes.
 
-        It is a topic of the same name with one partition, which gives back the space of what was taken. The topic is
-        marked as a queue's: nothing but a queue puts into it. Raises NotAQueue if `name` is an ordinary topic.
+        It is a topic of the same name with one partition. The space of items that were taken is freed. Only queues put
+        into such a topic. Raises NotAQueue if `name` is an ordinary topic.
 
         `codec` says how items become bytes: "json", "bytes" or "pickle", or an object with `dumps` and `loads`. Reading
         a pickle runs code that its writer chose: use it only if you trust everyone who can open the queue.
         """
-        found = codec_of(codec)
+        checked_codec = codec_of(codec)
         self.check_writable()
         if settings.get("partitions", 1) != 1:
-            # Before the topic is made: it would be no queue, and its partitions would be counted as one.
+            # Checked before the topic is made: a topic with more partitions cannot be a queue.
             raise BadInput(f"partitions {settings['partitions']!r}: a queue has 1 partition")
         if not self.has_topic(name):
             settings = {"retention_consumed": True, "block_size": BLOCK_SIZE, "partitions": 1, **settings}
         topic = self._topic(name, None, settings, QUEUE_KIND)
         if not topic.is_queue:
             raise NotAQueue(name)
-        return DurableQueue(topic, maxsize, found)
+        return DurableQueue(topic, maxsize, checked_codec)
 
     def batching(self, **options: Unpack[BatchingOptions]) -> Batching:
-        """Puts that are gathered and written together in the background, each with a future of its own."""
+        """Returns an object that gathers puts and writes them together in the background. Each put has a future."""
         self.check_open()
         return Batching(self, **options)
+
+    # --- For transactions, which `warren.transaction.store` adds ---
+
+    def settle(self) -> None:
+        """Finishes the committed transactions of dead sessions. Called without a lock, before their leases are freed.
+
+        This store has no transactions, so there is nothing to do.
+        """
+
+    def undecided(self, topic: str, group: str) -> Set[int]:
+        """Returns the partitions in which the position of a group depends on an undecided transaction: none here."""
+        return frozenset()
 
     # --- Keeping house ---
 
     def keep(self) -> float:
-        """Do what is due now; after how many seconds there is more to do."""
+        """Does the work that is due, and returns after how many seconds there is more to do."""
         self.check_writable()
         return min(self.renewals.run(), self.keeper.keep())
 
     def _retire(self) -> float:
         names = self.topics()
         self._forget_deleted(names)
+        failure: Exception | None = None
         for name in names:
-            settings = self._read_settings(name)
-            rules = settings and (settings.retention_age_s, settings.retention_bytes, settings.retention_consumed)
-            if rules and any(rules):
-                self.topic(name).retire()
+            try:
+                self._retire_topic(name)
+            except (WarrenError, OSError) as error:
+                # One topic that cannot be read must not keep the others from freeing their space.
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return RETENTION_LOOK_S
 
+    def _retire_topic(self, name: str) -> None:
+        settings = self._read_settings(name)
+        rules = settings and (settings.retention_age_s, settings.retention_bytes, settings.retention_consumed)
+        if rules and any(rules):
+            self.topic(name).retire()
+
     def _forget_deleted(self, names: Iterable[str]) -> None:
-        """Let go of topics that others deleted: their space is free when nobody has their files open."""
+        """Forgets topics that other processes deleted. Their disk space is free once all have closed their files."""
         for name in set(self._topics).difference(names):
             with self._mutex:
-                # One that was made meanwhile is not in the list.
+                # A topic that was made meanwhile is not in the list.
                 if not self.has_topic(name):
                     self._topics.pop(name, None)
 
     def close(self) -> None:
-        """Close all topics. Closing twice does no harm."""
+        """Closes all topics. A second call does nothing."""
         if self.is_closed:
             return
         if not self.is_read_only:
@@ -363,7 +390,7 @@ class Store:
             if not self.is_read_only:
                 self.wakeup.close()
 
-    # --- As a resident of the process: told when it forks, asked for no files ---
+    # --- As a resident of the process: called after a fork, has no files to close ---
 
     file_count = 0
 
@@ -392,12 +419,3 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.path}{' closed' if self.is_closed else ''}>"
-
-
-def _none_undecided(topic: str, group: str) -> Set[int]:
-    """Where there are no transactions, none waits to be decided."""
-    return frozenset()
-
-
-def _nothing() -> None:
-    """Where there are no transactions, nothing is left to finish."""

@@ -1,4 +1,4 @@
-"""Warren on Spark: a table and a stream for it, and pipelines that run on it. PySpark is imported when it is needed."""
+"""Warren on Spark: a store as a table and a stream, and pipelines. PySpark is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from warren.spark.pipelines.definition import Definition
-    from warren.spark.pipelines.runner import Running
+    from warren.spark.pipelines.run import Running
 
 __all__ = ["pipeline", "session", "use_java"]
 
 
 def session(app_name: str = "warren", master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A SparkSession tuned for Warren; the one that this process has, with `conf` set on it, where it has one.
+    """Returns a SparkSession tuned for Warren. If this process has a session, returns that one, with `conf` set on it.
 
-    Without a `master` it is the one that spark-submit names, else as many cores of this machine as this process may
-    use. `sc://host:port` is a Connect server, and the setting `spark.api.mode=connect` starts one on this machine.
-    What `conf` says, and what spark-submit was told, goes before what Warren would choose. JAVA_HOME is set in the
-    environment of this process to a Java that Spark can start, and PYSPARK_PYTHON, on this machine, to this Python.
+    Without `master`, uses the master of spark-submit, or else as many cores of this machine as this process may use.
+    `sc://host:port` connects to a Spark Connect server; the setting `spark.api.mode=connect` starts one on this
+    machine. The settings in `conf` and those of spark-submit take precedence over Warren's choices. Sets JAVA_HOME in
+    the environment of this process to a Java that Spark can start, and PYSPARK_PYTHON to this Python if Spark runs on
+    this machine. Raises SparkMissing if PySpark is not installed.
     """
     try:
-        from warren.spark.starting import start
+        from warren.spark.runtime.session import start
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
@@ -35,11 +36,11 @@ def session(app_name: str = "warren", master: str | None = None, conf: Mapping[s
 
 
 def use_java() -> str:
-    """Set JAVA_HOME for this process, and those that it starts, to a Java that Spark can start; it is returned.
+    """Sets JAVA_HOME, for this process and those that it starts, to a Java that Spark can start, and returns it.
 
-    `session` does so by itself. Whatever else starts Spark needs it where Java comes from pip.
+    `session` does so by itself. Other ways to start Spark need it if Java was installed with pip.
     """
-    from warren.spark.java_home import use_java
+    from warren.spark.runtime.java_home import use_java
 
     return use_java(os.environ)
 
@@ -50,10 +51,10 @@ def pipeline(
     *,
     store: str | os.PathLike[str] | None = None,
 ) -> Running:
-    """Start a pipeline; what is given back has its `query`, tells its `progress()`, and can `wait()` and `stop()`.
+    """Starts a pipeline and returns it; it has a `query`, and the methods `progress()`, `wait()` and `stop()`.
 
-    `definition` is a pipeline file, or what TOML would make of one. `store` goes before the file's own.
+    `definition` is a pipeline file, or a dict with the content of one. `store` takes precedence over that of the file.
     """
-    from warren.spark.pipelines.runner import start
+    from warren.spark.pipelines.run import start
 
     return start(spark, definition, store=store)

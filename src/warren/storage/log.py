@@ -4,58 +4,46 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
+from warren.api.values import ColumnOptions
 from warren.clock import SYSTEM_CLOCK, Clock, Duration, microseconds, seconds_of
-from warren.config import (
-    BLOCK_SIZE_DEFAULT,
-    MAX_BLOCK_COUNT_DEFAULT,
-    READ_LIMIT_DEFAULT,
-    SCAN_IN_PLACE_ROWS_MIN,
-    VERSION_DEFAULT,
-    WAIT_S_MAX,
-    Durability,
-)
-from warren.errors import BadInput, LogClosed, NotALog, NumberRetired, UnsupportedByVersion
+from warren.errors import BadInput, NumberRetired, UnsupportedByVersion
+from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.message import NO_CORR_OFFSET, Message, Receipt
-from warren.storage import paths, read
-from warren.storage.background import AtOnce, Background, process_background
-from warren.storage.bell import SLEEP_S_MAX, Bell, sleep_on_any
-from warren.storage.columns import Batch
-from warren.storage.commit import Commit
-from warren.storage.compression import compression_code
-from warren.storage.files import LogFiles
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
-from warren.storage.index import extension_bytes
-from warren.storage.inspection import LogInfo, inspect, reader_names
-from warren.storage.layout import READER_FILE_SIZE, STATE_REPLACED
-from warren.storage.lookup import look_up
-from warren.storage.markers import Marked, markers
-from warren.storage.opening import check_index, check_options, find_log, settle
-from warren.storage.packed import read_packed
-from warren.storage.packing import pack_many
-from warren.storage.read import Label, Page
-from warren.storage.reader import (
-    BlockRange,
-    QueueReader,
-    Standing,
-    check_filter,
-    find_standing,
-    new_reader_bytes,
-    reader_file,
-    write_reader,
-)
-from warren.storage.record import Packed
-from warren.storage.recovery import Recovery
-from warren.storage.residents import process_residents
-from warren.storage.retiring import retire
-from warren.storage.stored import Stored, read_stored
-from warren.storage.tags import TagFilter
-from warren.storage.verification import Verified, verify
-from warren.storage.view import LogView
+from warren.storage.append.append import Appender, numbers_of
+from warren.storage.append.background_sync import AtOnce, Background, process_background
+from warren.storage.append.commit import Commit
+from warren.storage.append.durability import Durability
+from warren.storage.append.open import check_index, check_options, find_log, settle
+from warren.storage.append.recovery import MAX_BLOCK_COUNT_DEFAULT, Recovery
+from warren.storage.append.retire import remove_index, retire
+from warren.storage.check.inspection import LogInfo, inspect, reader_names
+from warren.storage.check.verification import Verified, verify
+from warren.storage.disk import paths
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
+from warren.storage.disk.index import extension_bytes
+from warren.storage.disk.log_files import LogFiles
+from warren.storage.disk.notify import SLEEP_S_MAX, Bell, sleep_on_any
+from warren.storage.disk.open_files import process_residents
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.columns import Batch
+from warren.storage.format.compression import compression_code
+from warren.storage.format.layout import READER_FILE_SIZE
+from warren.storage.format.limits import BLOCK_SIZE_DEFAULT, BODY_SIZE_MAX, SCAN_IN_PLACE_ROWS_MIN
+from warren.storage.format.packing import pack_many, repack
+from warren.storage.format.record import PLAIN_HEAD, Packed, check_body
+from warren.storage.format.tags import TagFilter
+from warren.storage.format.versions import VERSION_DEFAULT, Format
+from warren.storage.read import messages
+from warren.storage.read.log_view import LogView
+from warren.storage.read.lookup import look_up
+from warren.storage.read.markers import Marked, markers
+from warren.storage.read.messages import Label, Page
+from warren.storage.read.raw_records import Stored, read_packed, read_stored
+from warren.storage.read.reader import BlockRange, QueueReader, Standing, find_standing, open_reader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -69,13 +57,16 @@ class Log:
     opened `read_only`: then nothing is ever written.
     """
 
-    def __init__(self, files: LogFiles, commit: Commit, label: Label, clock: Clock, compression: int) -> None:
-        self._files, self._commit, self._label, self._clock = files, commit, label, clock
-        self._compression, self._is_synced = compression, False
+    def __init__(
+        self, files: LogFiles, commit: Commit, appender: Appender, label: Label, clock: Clock, compression: int
+    ) -> None:
+        self._files, self._commit, self._appender, self._label, self._clock = files, commit, appender, label, clock
+        self._compression, self.is_synced = compression, False  # With durability `commit` an append waits for a sync.
+        self.is_quick = False  # An append of packed records neither waits for a sync nor takes the records apart.
+        self._has_batches = files.format.has_batches
+        self._has_plain_records = self._has_batches and not compression
         self._view = LogView(files)
-        self.settle, self.put_record = commit.settle, commit.put_record
         files.before_rest, files.in_child = self._let_go, self._after_fork
-        self._shorten_append()
 
     @classmethod
     def open(
@@ -96,10 +87,10 @@ class Log:
         clock: Clock = SYSTEM_CLOCK,
         background: Background | None = None,
     ) -> Log:
-        """The log in the directory `path`, made where there is none.
+        """Opens the log in the directory `path`, and makes it if it does not exist.
 
-        `version` is that of a new log; one that is there keeps its own. `exclusive` keeps the writer lock until
-        `close`. `repair` cuts the log at its first damage where opening would otherwise refuse to lose messages.
+        `version` is that of a new log; an existing log keeps its own. `exclusive` keeps the writer lock until `close`.
+        `repair` cuts the log at its first damage, if opening would otherwise refuse to lose messages.
         """
         check_options(version, block_size, max_block_count, compression)
         if read_only and (exclusive or repair):
@@ -110,8 +101,8 @@ class Log:
         find_log(files, version, max_block_count)
         if files.has_index():
             files.see_version()
-        if files.format.version == 1 and compression_number:
-            raise UnsupportedByVersion("compression", 1)
+        if compression_number and not files.format.has_compression:
+            raise UnsupportedByVersion("compression", files.format.version)
         commit = Commit(
             files,
             block_size=block_size,
@@ -122,18 +113,14 @@ class Log:
             background=background or (process_background() if filesystem is SYSTEM_FILE_SYSTEM else AtOnce()),
         )
         settle(files, commit, force=repair) if files.writable else check_index(files)
-        log = cls(files, commit, Label(topic, partition), clock, compression_number)
-        log._is_synced = level.mode == "commit"
+        appender = Appender(commit, level, clock.now_ns, is_exclusive=exclusive)
+        log = cls(files, commit, appender, Label(topic, partition), clock, compression_number)
+        log.is_synced = level.mode == "commit"
+        log.is_quick = log._has_batches and not log.is_synced
         return log
 
-    def _shorten_append(self) -> None:
-        """Put the shortest `append` before the method of that name: even the call in between would be felt."""
-        shortcut = self._commit.make_append(self._compression) if self._files.writable else None
-        if shortcut is not None:
-            self.append = shortcut  # type: ignore[method-assign]
-
     def _let_go(self) -> bool:
-        """Hold no file; False where the background still has to sync one."""
+        """Closes every file. Returns False, and keeps them, if the background still has to sync one."""
         if not self._commit.let_go():
             return False
         self._view.let_go()
@@ -142,7 +129,6 @@ class Log:
     def _after_fork(self) -> None:
         self._view.let_go()
         self._commit.after_fork()
-        self._shorten_append()
 
     # --- Appending ---
 
@@ -156,70 +142,82 @@ class Log:
         id: str = "",
         corr_offset: int = NO_CORR_OFFSET,
     ) -> Receipt:
-        """Append one message."""
-        packed = self._files.format.pack_single(
-            body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
-        )
-        self.check_writable()
-        return self._commit.put_one(packed, id)
+        """Appends one message and returns its receipt when it is as durable as the log's durability says."""
+        if tag or id or key is not None or headers or corr_offset != NO_CORR_OFFSET or not self._has_plain_records:
+            payload, checksum, _ = self._files.format.pack_single(
+                body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
+            )
+        else:
+            # What `pack_single` packs, without the call: it would cost as much as the rest of this function.
+            if type(body) is not bytes or len(body) > BODY_SIZE_MAX:
+                check_body(body)
+            payload = PLAIN_HEAD + body
+            checksum = crc32c(payload)
+        return self._appender.put(payload, checksum, 1, id)
 
     def append_many(
         self,
         bodies: Sequence[bytes],
         *,
         tag: str = "",
-        tags: Sequence[str] | None = None,
-        keys: Sequence[bytes | None] | None = None,
-        ids: Sequence[str] | None = None,
-        headers: Sequence[Mapping[str, bytes] | None] | None = None,
-        corr_offsets: Sequence[int] | None = None,
         marker: bytes = b"",
+        **columns: Unpack[ColumnOptions],
     ) -> range:
-        """Append messages together, with one commit for all. `tag` is what all share, `tags` one for each.
+        """Appends messages with one commit, and returns their numbers. `tag` is for all, `tags` has one for each.
 
-        The numbers they got. Up to 65,536 messages or 4 MiB are one record, and there wholly or not at all. Each of
-        the records carries the marker, by which `markers` tells whether a put of unknown outcome was written.
+        Up to 65,536 messages or 4 MiB are one record, which is written whole or not at all. Each record carries the
+        marker, so that `markers` finds whether a put of unknown outcome was written.
         """
-        if tag and tags is not None:
+        batch = Batch(bodies, **columns)
+        if tag and batch.tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
-        batch = Batch(bodies, tags, keys, ids, headers, corr_offsets)
         packed = pack_many(self._files.format, batch, tag, self._compression, self.record_size_max, marker)
         if not packed:
             return range(self.end, self.end)
-        self.check_writable()
-        receipt = self._commit.put(packed)
-        return range(receipt.number, receipt.number + len(bodies))
+        return numbers_of(self._appender.put_all(packed), packed)
 
     def append_arrow(self, batch: pyarrow.RecordBatch, *, marker: bytes = b"") -> range:
-        """Append the rows of an Arrow record batch, as `append_many` does, without a Python loop over them.
+        """Appends the rows of an Arrow record batch, as `append_many` does, without a Python loop over them.
 
-        It has a column `body`, and any that `scan` gives; number, offset and timestamp are given anew. A null is none.
+        The batch has a column `body`, and any others that `scan` gives; number, offset and timestamp are new. A null
+        means that the message does not have that field.
         """
-        from warren.storage.arrow_packing import pack_arrow
+        from warren.storage.arrow.arrow_packing import pack_arrow
 
-        self._check_batches("an Arrow batch")
+        self.format.check_batches("an Arrow batch")
         return self.append_packed(list(pack_arrow(batch, self._compression, self.record_size_max, marker)))
 
     def append_packed(self, records: Sequence[Packed]) -> range:
-        """Append records that were packed before, or that `packed` of another log gave, together; their numbers."""
-        self._check_batches("a packed record")
+        """Appends records that were packed before, or that `packed` of another log gave, and returns their numbers.
+
+        A log without batches takes them apart: each message becomes a record, and markers are left out.
+        """
+        if not self._has_batches:
+            records = repack(self.format, records)
         if not records:
             return range(self.end, self.end)
-        self.check_writable()
-        receipt = self._commit.put(records)
-        return range(receipt.number, receipt.number + sum(packed.message_count for packed in records))
+        return numbers_of(self._appender.put_all(records), records)
 
-    def _check_batches(self, what: str) -> None:
-        if self.version == 1:
-            raise UnsupportedByVersion(what, 1)
+    def append_record(self, packed: Packed) -> Receipt:
+        """Appends one record that was packed before, and returns the receipt of its first message."""
+        if self._has_batches:
+            return self._appender.put(*packed)
+        return self._appender.put_all(repack(self.format, (packed,)))
+
+    def settle(self, puts: Sequence[Sequence[Packed]]) -> list[Receipt | BaseException]:
+        """Appends several puts of packed records, each of at least one, with one sync for all of them.
+
+        Returns for each put the receipt of its first message, or the error that it ended with.
+        """
+        return self._appender.settle(puts) if self._has_batches else self._appender.settle_repacked(puts)
 
     @property
     def record_size_max(self) -> int:
-        """The largest record that is taken."""
+        """The size of the largest record that fits a block, in bytes."""
         return self._commit.writer.record_size_max
 
     def sync(self) -> None:
-        """What was appended up to now, by anybody, is on disk when this returns, whatever the log's durability."""
+        """Puts on disk all that any process has appended up to now, whatever the log's durability."""
         self.check_writable()
         self._commit.sync()
 
@@ -228,15 +226,19 @@ class Log:
         self._commit.reopen()
 
     def check_writable(self) -> None:
-        """LogClosed where the log was opened for reading only."""
-        if not self._files.writable:
-            raise LogClosed(self.path, "it was opened with read_only=True")
+        """Raises LogClosed if the log was opened for reading only."""
+        self._files.check_writable()
 
     # --- Reading ---
 
     @property
     def path(self) -> str:
         return self._files.directory
+
+    @property
+    def format(self) -> Format:
+        """The format of the log's version, which says what the log can do."""
+        return self._files.format
 
     @property
     def version(self) -> int:
@@ -253,25 +255,25 @@ class Log:
         return self._view.end
 
     def at(self, number: int) -> Message | None:
-        """Message `number`; None past the end, and if it is in a batch that cannot be read."""
+        """Returns message `number`, or None if it is past the end or in a batch that cannot be read."""
         return look_up(self._view, self._label, number)
 
     def read(
         self, number: int, *, limit: int = READ_LIMIT_DEFAULT, bytes_max: int | None = None, tag: str | None = None
     ) -> list[Message]:
-        """Up to `limit` messages from `number` on that pass the filter, of `bytes_max` bytes or one message."""
+        """Returns up to `limit` messages from `number` on that pass the filter: `bytes_max` bytes, or one message."""
         tag_filter = TagFilter.parse(tag) if tag is not None else None
-        return read.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag_filter).messages
+        return messages.read(self._view, self._label, number, limit=limit, bytes_max=bytes_max, tag=tag_filter).messages
 
     def backwards(self, number: int | None = None) -> Iterator[Message]:
-        """Messages from `number` down to the first; from the last one where no number is given."""
+        """Yields the messages from `number`, or from the last one, down to the first."""
         end = self.end if number is None else min(number + 1, self.end)
         if number is not None and number < self.first:
             raise NumberRetired(number, self.first)
-        yield from read.read_backwards(self._view, self._label, end)
+        yield from messages.read_backwards(self._view, self._label, end)
 
     def last(self, count: int = 1) -> list[Message]:
-        """The last `count` messages, in order."""
+        """Returns the last `count` messages, in order."""
         return self.read(max(self.first, self.end - count), limit=count) if count > 0 else []
 
     def find_time(self, when: datetime | float | int) -> int:
@@ -297,22 +299,22 @@ class Log:
         which copies them. With `skips`, batches in which nothing passes are not fetched from disk, and not checked.
         """
         # Imported here: PyArrow takes longer to import than a log to open.
-        from warren.storage import scan
+        from warren.storage.arrow import scan
 
-        wanted, view = TagFilter.parse(tag) if tag is not None else None, self._view
+        tag_filter, view = TagFilter.parse(tag) if tag is not None else None, self._view
         return scan.scan(
-            view, start, end, columns=columns, tag=wanted, since=since, until=until, rows_min=rows_min, skips=skips
+            view, start, end, columns=columns, tag=tag_filter, since=since, until=until, rows_min=rows_min, skips=skips
         )
 
     def page(self, number: int, tag: TagFilter | None, *, limit: int, **sizes: int | None) -> Page:
         """What `read` gives with this `limit`, `bytes_max` and `scanned_max`, and how far it looked."""
-        return read.read(self._view, self._label, number, limit=limit, tag=tag, **sizes)
+        return messages.read(self._view, self._label, number, limit=limit, tag=tag, **sizes)
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Page:
-        """A page from `number` on; where it is empty, waits up to `wait` seconds for a message that passes."""
+        """Returns a page from `number` on; if it is empty, waits up to `wait` seconds for a message that passes."""
         deadline = self._clock.steady_s() + min(seconds_of(wait), WAIT_S_MAX)
         while True:
-            page = read.read(self._view, self._label, number, limit=limit, tag=tag)
+            page = messages.read(self._view, self._label, number, limit=limit, tag=tag)
             left_s = deadline - self._clock.steady_s()
             if page.messages or left_s <= 0:
                 return page
@@ -320,7 +322,7 @@ class Log:
             self.wait(number, left_s)
 
     def wait(self, number: int, seconds: Duration) -> bool:
-        """Wait until message `number` is there, at most `seconds`; whether it is."""
+        """Waits at most `seconds` until message `number` exists. Returns whether it does."""
         deadline = self._clock.steady_s() + min(seconds_of(seconds), WAIT_S_MAX)
         while True:
             bell, value = self._start_waiting()
@@ -330,7 +332,7 @@ class Log:
             bell.sleep(value, left_s)
 
     def _start_waiting(self) -> tuple[Bell, int]:
-        """The bell that rings when the log grows, and what it shows now. Who appends knows that it is waited for."""
+        """Returns the bell that rings when the log grows, and its value now. Tells writers that this process waits."""
         index = self._files.index()
         bell = index.bell(self._clock)
         if self._files.writable:
@@ -338,63 +340,56 @@ class Log:
         return bell, bell.value()
 
     def markers(self, start: int, other_than: bytes = b"") -> Iterator[Marked]:
-        """The records with a marker that hold messages from `start` on, in order.
+        """Yields the records with a marker that hold messages from `start` on, in order.
 
-        Those whose marker starts with `other_than` are stepped over: what they hold is neither read nor checked.
+        Skips those whose marker starts with `other_than`, without reading or checking what they hold.
         """
-        return markers(self._view, start, other_than)
+        return markers(self._view, start, other_than) if self.format.keeps_markers else iter(())
 
     def packed(self, start: int, end: int) -> Iterator[Packed]:
-        """The records that hold the messages from `start` up to `end`, checked, for `append_packed` of another log."""
-        return read_packed(self._view, self.version, start, end)
+        """Yields the records of the messages from `start` up to `end`, checked, for `append_packed` of another log."""
+        self.format.check_batches("reading records as they were packed")
+        return read_packed(self._view, start, end)
 
     def stored(self, number: int, *, bytes_max: int) -> list[Stored]:
-        """What holds the messages from `number` on, of about `bytes_max` bytes: Kafka batches as they lie in the file.
+        """Returns what holds the messages from `number` on, about `bytes_max` bytes: Kafka batches in place.
 
-        At least one record where there is one; the first may hold messages before `number`.
+        It is at least one record if there is one. The first may hold messages before `number`.
         """
-        return read_stored(self._view, self.version, number, bytes_max)
+        self.format.check_batches("reading records as they are stored")
+        return read_stored(self._view, number, bytes_max)
 
     # --- Readers ---
 
     def reader(self, name: str, *, tag: str | None = None) -> QueueReader:
-        """The reader `name`, made at the start of the log where there is none.
+        """Returns the reader `name`, and makes it at the start of the log if it does not exist.
 
-        Its filter is kept in its file: giving another one changes it, giving none leaves it.
+        A `tag` becomes the filter that its file keeps; None leaves the filter as it is.
         """
-        path = paths.reader_path(self.path, name)
-        text = TagFilter.parse(tag).text if tag is not None else None
-        check_filter(text or "", self.version)
-        if not self._files.filesystem.exists(path):
-            self.check_writable()
-            write_reader(self._files.filesystem, path, new_reader_bytes(self.version, self.standing(self.first)))
-        reader = QueueReader(self, name, reader_file(self._files, path, is_synced=self._is_synced))
-        if text is not None and reader.tag != text:
-            reader.filter_by(text)
-        return reader
+        return open_reader(self, self._files, name, tag, is_synced=self.is_synced)
 
     def remove_reader(self, name: str) -> None:
-        """There is no reader `name` any more, nor a trace of where it stood."""
+        """Removes the reader `name` and its position, if it exists."""
         self.check_writable()
         path = paths.reader_path(self.path, name)
         if self._files.filesystem.exists(path):
             self._files.remove_reader(path, READER_FILE_SIZE)
 
     def readers(self) -> list[str]:
-        """The names of the readers, sorted."""
+        """Returns the names of the readers, sorted."""
         return reader_names(self._files)
 
     def block_of(self, number: int) -> BlockRange:
-        """The block that message `number` is in."""
+        """Returns the block that holds message `number`."""
         block, limit, _ = self._view.locate(number, self._view.end)
         return BlockRange(block.number, block.base_offset, block.base_offset + limit)
 
     def standing(self, number: int) -> Standing:
-        """The block and position of message `number`; where the log ends for its end."""
+        """Returns the block and position of message `number`; for `end`, the place behind the last record."""
         return find_standing(self._view, number)
 
     def number_at(self, block_number: int, position: int) -> int:
-        """The number of the message at a place that `standing` gave."""
+        """Returns the number of the message at a place that `standing` returned."""
         return self._view.number_at(block_number, position)
 
     # --- Keeping house ---
@@ -408,25 +403,19 @@ class Log:
         return self.first
 
     def remove(self) -> None:
-        """Take the log off the disk, whoever has it open: all get NotALog from now on."""
+        """Removes the log from the disk. Every process that has it open gets NotALog from now on."""
         self.check_writable()
-        filesystem, directory = self._files.filesystem, self.path
-        # The bell of a log that is gone cannot be rung.
-        with suppress(NotALog), self._commit.changing() as writer:
-            filesystem.remove(paths.index_path(directory))
-            filesystem.sync_directory(directory)
-            writer.index.state = STATE_REPLACED
-            writer.index.bell(self._clock).ring()
+        remove_index(self._files, self._commit, self._clock)
         self._let_go()
         self._files.close()
-        remove_tree(filesystem, directory)
+        remove_tree(self._files.filesystem, self.path)
 
     def verify(self, progress: Callable[[int], None] | None = None) -> Verified:
-        """Check every byte. CorruptRecord at the first damage; `progress` is told how far it got, in numbers."""
+        """Checks every byte. Raises CorruptRecord at the first damage; calls `progress` with each number reached."""
         return verify(self._view, progress)
 
     def inspect(self) -> LogInfo:
-        """The index and the blocks as they are now."""
+        """Returns what the index says of itself and of the blocks now."""
         return inspect(self._files, self._view)
 
     @property
@@ -457,7 +446,7 @@ class Log:
 
     @property
     def recovery(self) -> Recovery | None:
-        """What opening the log had to recover; None where it was left as it should be."""
+        """What opening the log had to recover; None if the log was closed properly."""
         return self._commit.recovery
 
     @property
@@ -466,7 +455,7 @@ class Log:
         return self._files.index().recovered_us
 
     def close(self) -> None:
-        """Leave the log as the next one to open it likes it. Closing twice does no harm."""
+        """Syncs and closes the log, so that the next process need not recover it. Closing twice does no harm."""
         if self._files.writable:
             self._commit.close()
         self._let_go()
@@ -487,9 +476,10 @@ class Log:
 
 
 def wait_for_any(ends: Sequence[tuple[Log, int]], seconds: float, clock: Clock = SYSTEM_CLOCK) -> bool:
-    """Wait until one of the logs has the message of the number beside it, at most `seconds`; whether one has.
+    """Waits at most `seconds` until one of the logs has the message of its number. Returns whether one has.
 
-    Returns a little early now and then, so that whoever waits can also look at what no log tells.
+    May return early (within SLEEP_S_MAX), so that the caller can also check what no log announces, such as an expired
+    lease.
     """
     bells = [log._start_waiting() for log, _ in ends]
     if any(log.end > number for log, number in ends):

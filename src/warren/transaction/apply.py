@@ -1,31 +1,106 @@
-"""Carrying out what a transaction decided, exactly once, by whichever process is there: messages, positions, acks."""
+"""Carries out what a transaction decided, exactly once, in any process: messages, positions, acknowledgements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
 from warren.errors import GONE, NoSuchGroup, NoSuchTopic
-from warren.queue.group_settings import read_settings
-from warren.queue.positions import store_positions, stored_position
-from warren.queue.queue_group import QueueGroup
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.state.append_once import append_once
+from warren.queue.state.group_settings import read_settings
 from warren.queue.store import Store
-from warren.queue.stream_group import StreamGroup
+from warren.queue.stream.positions import store_positions, stored_position
+from warren.queue.stream.stream_group import StreamGroup
 from warren.queue.topic import Topic
-from warren.storage import Log, paths
-from warren.storage.filesystem import SystemFileSystem
-from warren.transaction.appending import Part, RowsAtHand, append_missing
-from warren.transaction.entry import Entry, GroupName, Place
+from warren.storage import Log
+from warren.storage.disk import paths
+from warren.storage.disk.filesystem import SystemFileSystem
+from warren.storage.format.record import Packed, record_size
 from warren.transaction.journal import Journal
+from warren.transaction.journal_entry import GroupName, JournalEntry, LogName, Piece, Target
+
+APPEND_SIZE_TARGET: Final = 16 << 20
+"""How many bytes of a transaction's records are read from the journal and appended to their log at once."""
+
+RowsAtHand = Mapping[Piece, Sequence[Packed]]
+"""Pieces that are still in memory, packed."""
+
 
 APPENDS_AT_ONCE_MAX: Final = 8
 
 
+class LogPart(NamedTuple):
+    """What one transaction puts to one log: its target, and the index of that among its targets."""
+
+    entry: JournalEntry
+    number: int
+    target: Target
+
+
+def append_missing(log: Log, parts: Sequence[LogPart], journal: Journal, at_hand: RowsAtHand) -> None:
+    """Appends what is missing, in order. No other caller may try the same at the same time."""
+    written, waiting = _written(log, parts), RecordBuffer(log)
+    for entry, number, target in parts:
+        for place, piece in enumerate(target.pieces):
+            marker = entry.marker(number, place)
+            if piece.is_packed and waiting.add(at_hand.get(piece) or journal.packed(piece), written[marker]):
+                continue
+            waiting.flush()
+            append_once(log, journal.rows(piece), marker, target.since)
+    waiting.flush()
+
+
+def _written(log: Log, parts: Sequence[LogPart]) -> Counter[bytes]:
+    """Returns how many messages of each piece are in the log, by marker, with one scan for all."""
+    since, written = min(part.target.since for part in parts), Counter[bytes]()
+    if since < log.end:
+        for marked in log.markers(since):
+            written[marked.marker] += marked.message_count
+    return written
+
+
+class RecordBuffer:
+    """Packed records that are appended together: few commits, and never much in memory."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._records: list[Packed] = []
+        self._size = 0
+
+    def add(self, records: Iterable[Packed], written: int) -> bool:
+        """Appends the records of a piece, of which `written` messages are in the log, now or at the next `flush`.
+
+        Returns False if the rest cannot be appended as it was packed: the log keeps no markers, was made again, or has
+        smaller blocks now.
+        """
+        if not self._log.format.keeps_markers:
+            return False
+        for packed in records:
+            if written >= packed.message_count:
+                written -= packed.message_count
+                continue
+            if written or record_size(packed) > self._log.record_size_max:
+                return False
+            self._records.append(packed)
+            self._size += len(packed.payload)
+            if self._size >= APPEND_SIZE_TARGET:
+                self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Appends everything that was added."""
+        records, self._records, self._size = self._records, [], 0
+        if records:
+            self._log.append_packed(records)
+
+
 class AtHand(NamedTuple):
-    """What whoever committed has, and others look up: the rows in memory, and the groups as it opened them."""
+    """What the committing process has in memory, and other processes look up: rows, and the open groups."""
 
     rows: RowsAtHand
     streams: Mapping[GroupName, StreamGroup]
@@ -36,40 +111,40 @@ NOTHING_AT_HAND: Final = AtHand({}, {}, {})
 
 
 class Apply:
-    """Does what transactions decided. Any thread may call, but only one at a time for one transaction.
+    """Carries out decided transactions. Any thread may call, but only one at a time for one transaction.
 
-    What is done twice is done once, and all of it is on disk when a method returns. A topic or group that was deleted
-    took its part with it. Logs are appended to side by side, so that their syncs overlap.
+    Every step can be repeated without harm, and is on disk when its method returns. What concerns a deleted topic or
+    group is left out. Logs are appended to in parallel, so that their syncs overlap.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pool: ThreadPoolExecutor | None = None
 
-    def find_log(self, place: Place) -> Log:
-        """The log that a transaction puts to; NoSuchTopic where it was deleted."""
+    def find_log(self, place: LogName) -> Log:
+        """Returns the log that a transaction puts to. Raises NoSuchTopic if it was deleted."""
         return _log_of(self._store.existing_topic(place.topic), place)
 
     # --- Messages ---
 
-    def put_all(self, entries: Sequence[Entry], journal: Journal, rows: RowsAtHand) -> None:
-        """Append every message of the transactions that is not there yet: log by log, and in each in their order."""
-        parts: dict[Place, list[Part]] = {}
+    def put_all(self, entries: Sequence[JournalEntry], journal: Journal, rows: RowsAtHand) -> None:
+        """Appends every missing message of the transactions: log by log, and in each log in their order."""
+        parts: dict[LogName, list[LogPart]] = {}
         for entry in entries:
             for number, target in enumerate(entry.targets):
-                parts.setdefault(target.place, []).append(Part(entry, number, target))
+                parts.setdefault(target.place, []).append(LogPart(entry, number, target))
         jobs: list[Callable[[], None]] = []
-        for place, found in parts.items():
+        for place, of_log in parts.items():
             with _unless_deleted():
                 topic = self._store.existing_topic(place.topic)
                 if topic.is_queue:
                     # The topic that the transaction put to was deleted, and a queue was made under its name.
                     continue
                 log, is_synced = _log_of(topic, place), topic.settings.durability == "commit"
-                jobs.append(partial(_put, log, is_synced, found, journal, rows))
+                jobs.append(partial(_put, log, is_synced, of_log, journal, rows))
         self._side_by_side(jobs)
         if any(place.horizon is not None for place in parts):
-            # Some of them may be due.
+            # Some of the delayed messages may be due.
             self._store.wakeup.ring()
 
     def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
@@ -90,10 +165,10 @@ class Apply:
 
     # --- Groups ---
 
-    def move_positions(self, entry: Entry, streams: Mapping[GroupName, StreamGroup]) -> None:
-        """Commit the positions. This may be done again, and a later transaction may have got further meanwhile.
+    def move_positions(self, entry: JournalEntry, streams: Mapping[GroupName, StreamGroup]) -> None:
+        """Commits the positions. This may be repeated, and a later transaction may have moved them further meanwhile.
 
-        So they go forward, and back only from where the group stood when the transaction was decided.
+        So they move forward, and back only from the position that the group had when the transaction was decided.
         """
         for name, positions in entry.positions.items():
             with _unless_deleted():
@@ -112,15 +187,15 @@ class Apply:
                     self._sync_positions(topic, name.group, positions)
 
     def _sync_positions(self, topic: Topic, group: str, partitions: Mapping[int, int]) -> None:
-        """The journal forgets the positions once they are stored."""
+        """Syncs the positions, because the journal forgets them once they are stored."""
         for partition in partitions:
             path = paths.reader_path(topic.partition(partition).path, group)
             file = self._store.filesystem.open(path, writable=True)
             file.sync()
             file.close()
 
-    def end_holds(self, entry: Entry, queues: Mapping[GroupName, QueueGroup], *, committed: bool) -> None:
-        """What the transaction holds of queue groups is acknowledged, or given back."""
+    def end_holds(self, entry: JournalEntry, queues: Mapping[GroupName, QueueGroup], *, committed: bool) -> None:
+        """Acknowledges the messages of queue groups that the transaction holds, or gives them back."""
         for name in entry.acks:
             with _unless_deleted():
                 opened = queues.get(name)
@@ -131,7 +206,7 @@ class Apply:
                     group.finish(entry.token, committed)
 
     def _existing_group(self, name: GroupName) -> Topic:
-        """The topic of a group that is there."""
+        """Returns the topic of a group. Raises NoSuchGroup if the group does not exist."""
         topic = self._store.existing_topic(name.topic)
         if read_settings(self._store.filesystem, topic.directory, name.group) is None:
             raise NoSuchGroup(name.topic, name.group)
@@ -143,28 +218,28 @@ class Apply:
             pool.shutdown()
 
     def after_fork(self) -> None:
-        """A child has none of the parent's threads."""
+        """In a child process: the threads of the parent do not exist here."""
         self._pool = None
 
 
-def _log_of(topic: Topic, place: Place) -> Log:
+def _log_of(topic: Topic, place: LogName) -> Log:
     if place.partition >= topic.partition_count:
-        # Whoever put to it may have seen partitions that another process added.
+        # The transaction may have been prepared by a process that saw partitions which this one has not seen yet.
         topic.see_partitions()
     return topic.partition(place.partition) if place.horizon is None else topic.delay.log(place.horizon)
 
 
-def _put(log: Log, is_synced: bool, parts: Sequence[Part], journal: Journal, rows: RowsAtHand) -> None:
+def _put(log: Log, is_synced: bool, parts: Sequence[LogPart], journal: Journal, rows: RowsAtHand) -> None:
     with _unless_deleted():
         append_missing(log, parts, journal, rows)
         if not is_synced:
-            # The journal forgets the rows once they are here.
+            # The journal forgets the rows once they are in the log, so they must be on disk.
             log.sync()
 
 
 @contextmanager
 def _unless_deleted() -> Iterator[None]:
-    """What concerns a topic or a group that somebody deleted is left out."""
+    """Leaves out what concerns a deleted topic or group."""
     try:
         yield
     except (NoSuchTopic, NoSuchGroup, *GONE):

@@ -1,4 +1,4 @@
-"""Which rows of an Arrow batch go to which partition: by the same hash of their keys as `routing`, for all at once."""
+"""Splits the rows of an Arrow batch by partition, with the hash of `routing`, for all rows at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from warren.storage.arrow_packing import ArrowColumns, Pieces
+from warren.storage.arrow.arrow_packing import ArrowColumns, Pieces
 
 KEY_SIZE_STEPPED: Final = 64
-"""Keys up to this size are hashed in step, byte by byte of all of them; longer ones one by one."""
+"""Keys up to this size are hashed together, byte by byte; longer ones one by one."""
 POLYNOMIAL: Final = 0xEDB88320
 ALL_ONES: Final = 0xFFFFFFFF
 
 
 def batches_by_partition(batch: pa.RecordBatch, partition_count: int, keyless: int) -> dict[int, pa.RecordBatch]:
-    """The rows for each partition, in their order. With one partition, or without keys, all go to `keyless`."""
+    """Returns the rows for each partition, in their order. With one partition, or without keys, all go to `keyless`."""
     columns = ArrowColumns(batch)
     if not batch.num_rows:
         return {}
@@ -36,7 +36,7 @@ def batches_by_partition(batch: pa.RecordBatch, partition_count: int, keyless: i
 
 
 def key_hashes(keys: Pieces) -> npt.NDArray[np.uint32]:
-    """The CRC-32 of each key."""
+    """Returns the CRC-32 of each key."""
     starts, sizes = keys.offsets[:-1], np.diff(keys.offsets)
     longest = int(sizes.max(initial=0))
     if longest > KEY_SIZE_STEPPED:
@@ -55,7 +55,7 @@ def key_hashes(keys: Pieces) -> npt.NDArray[np.uint32]:
 
 
 def _table() -> npt.NDArray[np.uint32]:
-    """What each byte does to a CRC-32."""
+    """The table of CRC-32: what each byte does to it."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & np.uint32(1), (table >> np.uint32(1)) ^ np.uint32(POLYNOMIAL), table >> np.uint32(1))

@@ -6,16 +6,9 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from warren.clock import Duration, seconds_of
-from warren.config import (
-    APPLICATION_NAME_SIZE_MAX,
-    TRANSACTION_ID_SIZE_MAX,
-    TRANSACTION_LOOK_S,
-    TRANSACTION_TIMEOUT_S_MAX,
-    TRANSACTIONS_REMEMBERED_MAX,
-)
 from warren.errors import (
     BadInput,
     JournalDamaged,
@@ -27,21 +20,27 @@ from warren.errors import (
     TransactionExists,
     WrongState,
 )
-from warren.queue import store_paths
+from warren.queue.state import paths
 from warren.queue.store import Store
-from warren.storage.record import text_bytes
+from warren.storage.format.record import text_bytes
 from warren.transaction.apply import AtHand
-from warren.transaction.batches import Batches
-from warren.transaction.entry import Entry, GroupName, Place
-from warren.transaction.finishing import Finishing
-from warren.transaction.journal import Journal
-from warren.transaction.recording import PackWith, Recording
+from warren.transaction.completion import Completion
+from warren.transaction.external_commits import Batches
+from warren.transaction.journal import TRANSACTIONS_REMEMBERED_MAX, Journal
+from warren.transaction.journal_entry import GroupName, JournalEntry, LogName
+from warren.transaction.journal_writer import JournalWriter, PackWith
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
 
+TRANSACTION_ID_SIZE_MAX: Final = 200
+TRANSACTION_TIMEOUT_S_MAX: Final = 7 * 86_400.0
+APPLICATION_NAME_SIZE_MAX: Final = 1000
+TRANSACTION_LOOK_S: Final = 1.0
+"""How often it is seen whether a transaction ran out of time, or has to be finished for another process."""
+
 
 class Prepared(NamedTuple):
-    """A transaction that waits for somebody to commit or abort it. `when` it was prepared, in µs since the epoch."""
+    """A transaction that waits to be committed or aborted. `when` it was prepared, in µs since the epoch."""
 
     id: str
     when: int
@@ -53,28 +52,29 @@ class Prepared(NamedTuple):
 class Coordinator:
     """The transactions of one opening of a store. Any thread may call.
 
-    Invariant: a transaction is decided by one event in the journal, on disk before anything of it is in a log; or,
-    where all of it is one record, by that record. What goes wrong before aborts it, what goes wrong later does not.
+    Invariant: one event in the journal decides a transaction, and is on disk before anything of it is in a log. A
+    transaction that is a single record is decided by that record. An error before that aborts it; a later error does
+    not.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._directory = store_paths.transactions_directory(store.path)
-        self._finishing = Finishing(store)
-        self._recording = Recording(store, self._finishing)
+        self._directory = paths.transactions_directory(store.path)
+        self._finishing = Completion(store)
+        self._recording = JournalWriter(store, self._finishing)
         self._batches = Batches(store, self._finishing)
         self._journal: Journal | None = None
         self._is_settled = False
-        """Whether the journal could be read, and all that was left in it is done."""
+        """Whether the journal could be read, and everything that was left in it is done."""
         self._open: dict[str, Transaction] = {}
         self._ended_here: dict[str, State] = {}
-        """What became of those that the journal never knew of: aborted, or committed as one record."""
+        """The outcomes of transactions that were never in the journal: aborted, or committed as one record."""
         self._mutex = threading.RLock()
 
     # --- The journal ---
 
     def _found_journal(self) -> Journal | None:
-        """The journal, where the store has one: before its first transaction it has none."""
+        """Returns the journal, or None before the first transaction of the store."""
         if self._journal is None and not self._store.filesystem.exists(self._directory):
             return None
         return self._made_journal()
@@ -83,12 +83,12 @@ class Coordinator:
         with self._mutex:
             if self._journal is None:
                 store = self._store
-                directory = store_paths.journal_directory(self._directory)
+                directory = paths.journal_directory(self._directory)
                 self._journal = Journal(directory, store.filesystem, store.clock)
             return self._journal
 
     def state(self, id: str) -> State:
-        """Where a transaction stands; UNKNOWN where there is none, or was none for long."""
+        """Returns the state of a transaction: UNKNOWN if there is none, or it was forgotten."""
         self._store.check_open()
         if id in self._open:
             return State.OPEN
@@ -96,17 +96,17 @@ class Coordinator:
         return self._ended_here.get(id, State.UNKNOWN) if journal is None else journal.state(id)
 
     def _journal_of(self, id: str) -> Journal | None:
-        """The journal, where it knows the transaction."""
+        """Returns the journal if it has the transaction, otherwise None."""
         journal = self._found_journal()
         return None if journal is None or journal.state(id) is State.UNKNOWN else journal
 
     # --- While it is open ---
 
     def begin(self, timeout: Duration, id: str | None, prepared_timeout: Duration | None) -> Transaction:
-        """A new transaction. TransactionExists where the id belongs to one that was not aborted."""
+        """Returns a new transaction. Raises TransactionExists if the id belongs to one that was not aborted."""
         self._store.check_open()
         if not self._is_settled:
-            # The store was opened all the same: nothing else needs the journal.
+            # The store stays open: nothing else needs the journal.
             self.settle()
         timeout_s, prepared_timeout_s = seconds_of(timeout), seconds_of(prepared_timeout)
         _check_timeout("timeout", timeout_s)
@@ -124,15 +124,15 @@ class Coordinator:
         return transaction
 
     def spill(self, transaction: Transaction) -> None:
-        """Move the rows of an open transaction from memory to the journal."""
+        """Moves the rows of an open transaction from memory to the journal."""
         try:
             self._recording.spill(self._made_journal(), transaction)
         except BaseException:
             self._drop(transaction)
             raise
 
-    def stage(self, transaction: Transaction, batches: Mapping[Place, PackWith]) -> None:
-        """Write batches of an open transaction to the journal, as the records that their logs take."""
+    def stage(self, transaction: Transaction, batches: Mapping[LogName, PackWith]) -> None:
+        """Writes batches of an open transaction to the journal, as the records that their logs take."""
         try:
             self._recording.stage(self._made_journal(), transaction, batches)
         except BadInput:
@@ -142,17 +142,17 @@ class Coordinator:
             raise
 
     def check_time(self, transaction: Transaction) -> None:
-        """TransactionAborted where its time is over; from then on it is aborted."""
+        """Raises TransactionAborted if the time of the transaction is over; from then on it is aborted."""
         next_state(transaction.id, transaction.last_state, Event.CHANGE)
         if transaction.deadline_s <= self._store.clock.steady_s():
             self._drop(transaction)
             raise TransactionAborted(transaction.id)
 
     def _drop(self, transaction: Transaction) -> None:
-        """An open transaction of ours comes to nothing. What the journal has of it is aborted now, or by the keeper."""
+        """Aborts an open transaction of this process. In the journal it is aborted now, or by the keeper later."""
         self._forget(transaction, State.ABORTED)
         if transaction.first is not None:
-            # What cannot be written now is written by the keeper.
+            # The keeper writes later what cannot be written now.
             with suppress(StorageError, TransactionAborted, NoSuchTransaction):
                 try:
                     self._abort_in_journal(self._made_journal(), transaction.id, Event.ABORT)
@@ -175,7 +175,7 @@ class Coordinator:
     # --- Committing ---
 
     def prepare(self, transaction: Transaction) -> None:
-        """All of it is on disk, and any process may decide it from now on."""
+        """Writes all of it to disk. Any process may decide it from now on."""
         with transaction.mutex:
             if next_state(transaction.id, transaction.state, Event.PREPARE) is transaction.last_state:
                 return
@@ -185,7 +185,7 @@ class Coordinator:
         journal.sync()
 
     def commit(self, id: str) -> State:
-        """Decide that it happens, and carry it out: DONE. COMMITTED where somebody else is still at work on it."""
+        """Commits and carries it out. Returns DONE, or COMMITTED if another process is still carrying it out."""
         self._store.check_open()
         transaction = self._open.get(id)
         if transaction is None:
@@ -196,7 +196,7 @@ class Coordinator:
                 is_open = transaction.last_state is State.OPEN
                 state = self._commit_open(transaction) if is_open else self._commit_prepared(id)
         if state is State.COMMITTED:
-            # Somebody else decided it, and is about to carry it out, or is dead.
+            # Another process decided it, and is about to carry it out, or is dead.
             self.settle()
             state = self.state(id)
         return state
@@ -207,7 +207,7 @@ class Coordinator:
             return self._commit_at_once(transaction)
         journal, entry, at_hand = self._write(transaction, State.COMMITTED)
         self._forget(transaction, State.COMMITTED)
-        # The sync decides: from here on it happens, whoever dies.
+        # The sync decides: from here on the transaction happens, whichever process dies.
         journal.sync()
         transaction.last_state = self._finishing.carry_out(journal, entry, at_hand)
         return transaction.last_state
@@ -222,8 +222,8 @@ class Coordinator:
         self._remember(transaction.id, State.DONE)
         return State.DONE
 
-    def _write(self, transaction: Transaction, state: State) -> tuple[Journal, Entry, AtHand]:
-        """Put all of it into the journal, to be synced."""
+    def _write(self, transaction: Transaction, state: State) -> tuple[Journal, JournalEntry, AtHand]:
+        """Writes all of it to the journal, for the caller to sync."""
         try:
             journal = self._made_journal()
             return journal, *self._recording.write(journal, transaction, state)
@@ -235,16 +235,16 @@ class Coordinator:
         journal = self._journal_of(id)
         if journal is None:
             return next_state(id, self.state(id), Event.COMMIT)
-        found = journal.entry(id)
-        ends = self._finishing.ends(found) if found is not None else []
-        if found is not None and self._batches.is_past(found):
+        before = journal.entry(id)
+        ends = self._finishing.ends(before) if before is not None else []
+        if before is not None and self._batches.is_past(before):
             self._abort_in_journal(journal, id, Event.EXPIRE)
         with journal.changing() as transactions:
             state = transactions.state(id)
             after = next_state(id, state, Event.COMMIT)
             entry = transactions.entries.get(id)
             if state is State.OPEN:
-                # Only its own process knows all of it.
+                # Only the process that has it open knows all of it.
                 raise WrongState(id, state, Event.COMMIT)
             if state is State.PREPARED and entry is not None:
                 targets = [replace(target, since=end) for target, end in zip(entry.targets, ends, strict=True)]
@@ -256,11 +256,11 @@ class Coordinator:
         return self._finishing.carry_out(journal, entry)
 
     def commit_batch(self, application: str | None, version: int, ids: Sequence[str]) -> State:
-        """Decide that all of them happen, and that the application has reached the version, and carry it out."""
+        """Commits all of them, notes that the application has reached the version, and carries them out."""
         self._store.check_open()
         journal = self._made_journal()
         state = self._batches.commit(journal, application, version, ids)
-        # Whoever decides in batches may be the only one that is here for long.
+        # A process that decides in batches may be the only one that is open for long.
         self._batches.abort(journal, self._batches.is_past)
         self._finishing.settle(journal)
         return state
@@ -270,17 +270,17 @@ class Coordinator:
         return self._finishing.last_failure
 
     def last_version(self, application: str) -> int | None:
-        """How far an application got."""
+        """Returns how far an application got."""
         self._store.check_open()
         journal = self._found_journal()
         return None if journal is None else journal.version(application)
 
     def abort_prepared(self, prefix: str, before: str | None) -> list[str]:
-        """Abort the prepared transactions whose ids start like that, and sort before the other."""
+        """Aborts the prepared transactions whose ids start with `prefix` and sort before `before`."""
         self._store.check_open()
         journal = self._found_journal()
 
-        def is_chosen(entry: Entry) -> bool:
+        def is_chosen(entry: JournalEntry) -> bool:
             return entry.id.startswith(prefix) and (before is None or entry.id < before)
 
         return [] if journal is None else self._batches.abort(journal, is_chosen)
@@ -288,7 +288,7 @@ class Coordinator:
     # --- Aborting ---
 
     def abort(self, id: str) -> State:
-        """Decide that nothing of it happens."""
+        """Aborts it."""
         self._store.check_open()
         transaction = self._open.get(id)
         if transaction is not None:
@@ -322,10 +322,10 @@ class Coordinator:
     # --- What waits, and what was left ---
 
     def settle(self) -> None:
-        """Whatever was committed is done when this returns, and what dead sessions had open is aborted.
+        """Returns when everything that was committed is done, and what dead sessions had open is aborted.
 
-        Raises JournalDamaged if the journal cannot be read: what dead sessions held must not be given to others then,
-        because a transaction that they had committed may have to acknowledge it.
+        Raises JournalDamaged if the journal cannot be read. Then nothing that dead sessions held may be given to
+        others, because a transaction that they had committed may have to acknowledge it.
         """
         journal = self._found_journal()
         if journal is not None:
@@ -333,13 +333,14 @@ class Coordinator:
         self._is_settled = True
 
     def undecided(self, topic: str, group: str) -> set[int]:
-        """The partitions whose position a transaction may move that is prepared, or open for members elsewhere.
+        """Returns the partitions whose position a prepared transaction may move.
 
-        Nobody begins to read them before it is decided.
+        Also those of a transaction that is open for members elsewhere. No member begins to read them before it is
+        decided.
         """
         journal, name = self._found_journal(), GroupName(topic, group)
         entries = [] if journal is None else journal.entries()
-        found = {
+        partitions = {
             partition
             for entry in entries
             if entry.state is State.PREPARED
@@ -347,11 +348,11 @@ class Coordinator:
         }
         for transaction in list(self._open.values()):
             if name not in transaction.streams:
-                found.update(transaction.positions.get(name, ()))
-        return found
+                partitions.update(transaction.positions.get(name, ()))
+        return partitions
 
     def recover(self) -> list[Prepared]:
-        """The transactions that wait to be decided, the oldest first."""
+        """Returns the transactions that wait to be decided, the oldest first."""
         self._store.check_open()
         self.settle()
         journal = self._found_journal()
@@ -369,11 +370,11 @@ class Coordinator:
         ]
 
     def keep(self) -> float:
-        """The duty of the store: what ran out of time is aborted, what was left is finished."""
+        """The duty of the store's keeper: aborts transactions whose time is over, and finishes what was left."""
         for transaction in list(self._open.values()):
             with transaction.mutex, suppress(TransactionError):
                 self.check_time(transaction)
-        # A damaged journal was told when the store was opened.
+        # A damaged journal was logged when the store was opened.
         with suppress(JournalDamaged):
             journal = self._found_journal()
             if journal is not None:
@@ -383,7 +384,7 @@ class Coordinator:
                 self._finishing.settle(journal)
         return TRANSACTION_LOOK_S
 
-    def _keep_entry(self, journal: Journal, entry: Entry) -> None:
+    def _keep_entry(self, journal: Journal, entry: JournalEntry) -> None:
         is_ours = entry.session == self._store.session.id
         if self._batches.is_past(entry):
             self._abort_in_journal(journal, entry.id, Event.EXPIRE)
@@ -393,7 +394,7 @@ class Coordinator:
             self._finishing.try_again(journal, entry)
 
     def close(self) -> None:
-        """Abort what is open. Called before the store closes."""
+        """Aborts the open transactions. Called before the store closes."""
         for transaction in list(self._open.values()):
             with transaction.mutex:
                 self._drop(transaction)
@@ -402,7 +403,7 @@ class Coordinator:
             self._journal.close()
 
     def after_fork(self) -> None:
-        """In a child: the parent's transactions stay the parent's."""
+        """In a child process: the parent's transactions stay the parent's."""
         self._mutex = threading.RLock()
         for transaction in self._open.values():
             transaction.mutex = threading.RLock()
@@ -414,7 +415,7 @@ class Coordinator:
 
 
 def checked_id(id: object) -> str:
-    """The id of a transaction; BadInput for what cannot be one."""
+    """Returns the id of a transaction. Raises BadInput if it is not valid."""
     if not isinstance(id, str) or not id:
         raise BadInput(f"transaction id {id!r}: expected a str that is not empty")
     text_bytes("transaction id", id, TRANSACTION_ID_SIZE_MAX)
@@ -422,7 +423,7 @@ def checked_id(id: object) -> str:
 
 
 def checked_application(name: object) -> str:
-    """The name of an application; BadInput for what cannot be one."""
+    """Returns the name of an application. Raises BadInput if it is not valid."""
     if not isinstance(name, str) or not name:
         raise BadInput(f"application {name!r}: expected a str that is not empty")
     text_bytes("application", name, APPLICATION_NAME_SIZE_MAX)
@@ -430,14 +431,14 @@ def checked_application(name: object) -> str:
 
 
 def checked_version(version: object) -> int:
-    """The version that an application has reached; BadInput for what cannot be one."""
+    """Returns the version of an application. Raises BadInput if it is not valid."""
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < 1 << 63:
         raise BadInput(f"version {version!r}: expected an int from 0 on")
     return version
 
 
 def checked_ids(ids: object) -> list[str]:
-    """The ids of transactions; BadInput for what cannot be some."""
+    """Returns the ids of transactions. Raises BadInput if they are not valid."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise BadInput(f"transaction ids {ids!r}: expected a sequence of them")
     return list(map(checked_id, ids))

@@ -1,4 +1,4 @@
-"""The journal of a store: what happened to its transactions, and the messages of those that have not ended."""
+"""The journal of a store: the events of its transactions, and the messages of those that have not ended."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from warren.clock import Clock
-from warren.config import APPLICATIONS_REMEMBERED_MAX, BLOCK_SIZE_MAX, TRANSACTIONS_REMEMBERED_MAX
 from warren.errors import CorruptRecord, JournalDamaged, NotALog, StorageError, UnknownVersion
-from warren.queue.shared_lock import SharedLock
+from warren.queue.state.shared_lock import SharedLock
 from warren.storage import Log
-from warren.storage.columns import Batch
-from warren.storage.filesystem import FileSystem
-from warren.storage.record import Packed
-from warren.transaction.entry import MARKER_START, Entry, Piece
-from warren.transaction.rows import batch_of, row_of
+from warren.storage.disk.filesystem import FileSystem
+from warren.storage.format.columns import Batch
+from warren.storage.format.limits import BLOCK_SIZE_MAX
+from warren.storage.format.record import Packed
+from warren.transaction.journal_entry import MARKER_START, JournalEntry, Piece
+from warren.transaction.pending_rows import batch_of, row_of
 from warren.transaction.states import State
+
+TRANSACTIONS_REMEMBERED_MAX: Final = 10_000
+"""How many ended transactions a repeated commit or abort is still answered for."""
+APPLICATIONS_REMEMBERED_MAX: Final = 10_000
+"""Of how many applications that decide transactions in batches it is remembered how far they got."""
 
 LOGGER: Final = logging.getLogger("warren")
 SNAPSHOT: Final = b"snapshot"
@@ -28,25 +33,25 @@ ENDED: Final = b"ended"
 BATCH: Final = b"batch"
 JOURNAL_BLOCK_SIZE: Final = 4 << 20
 JOURNAL_WIDE_BLOCK_SIZE: Final = 64 << 20
-"""For what would fill a good part of an ordinary block: fewer files, each of which costs syncs."""
+"""For rows that would fill much of an ordinary block: fewer files, each of which costs syncs."""
 EVENTS_PER_SNAPSHOT: Final = 1024
 SNAPSHOT_SHARE_MAX: Final = 8
-"""A snapshot is written when so many events since the last one weigh this many times as much as it does,"""
+"""A snapshot is written when this many events since the last one are this many times its size,"""
 EVENTS_PER_SNAPSHOT_MAX: Final = 4096
-"""or when there are so many that whoever opens the store would have to wait,"""
+"""or when there are so many that opening the store would take long,"""
 RETIRED_PER_SNAPSHOT: Final = 32 << 20
-"""or when it lets so many bytes of blocks go."""
+"""or when it frees this many bytes of blocks."""
 LOOK_FURTHER: Final = 16
 
 
 class Transactions:
-    """All that is known of transactions: the entries of those that have not ended, and how the latest others did.
+    """Everything that is known of transactions: those that have not ended, and the outcomes of the latest others.
 
     `versions` is how far each application got that decides its transactions in batches, the latest used last.
     """
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, JournalEntry] = {}
         self.ended: dict[str, State] = {}
         self.versions: dict[str, int] = {}
 
@@ -54,13 +59,13 @@ class Transactions:
         entry = self.entries.get(id)
         return entry.state if entry is not None else self.ended.get(id, State.UNKNOWN)
 
-    def change(self, entry: Entry) -> None:
-        """The transaction is now what `entry` says."""
+    def change(self, entry: JournalEntry) -> None:
+        """Sets the transaction to `entry`."""
         self.entries[entry.id] = entry
         self.ended.pop(entry.id, None)
 
     def end(self, id: str, state: State) -> None:
-        """The transaction is over. The oldest of those that are remembered is forgotten."""
+        """Ends the transaction. The oldest outcome is forgotten."""
         self.entries.pop(id, None)
         self.ended.pop(id, None)
         self.ended[id] = state
@@ -68,7 +73,7 @@ class Transactions:
             del self.ended[next(iter(self.ended))]
 
     def reach(self, application: str, version: int) -> None:
-        """The application got that far. The one that was used longest ago is forgotten."""
+        """Sets how far the application got. The one that was used longest ago is forgotten."""
         self.versions.pop(application, None)
         self.versions[application] = version
         while len(self.versions) > APPLICATIONS_REMEMBERED_MAX:
@@ -82,7 +87,7 @@ class Transactions:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self.entries = {data["id"]: Entry.from_json(data) for data in snapshot.get("entries", ())}
+        self.entries = {data["id"]: JournalEntry.from_json(data) for data in snapshot.get("entries", ())}
         self.ended = {id: State(state) for id, state in snapshot.get("ended", ())}
         self.versions = dict(snapshot.get("versions", ()))
 
@@ -90,10 +95,10 @@ class Transactions:
 class Journal:
     """One log for rows and events, so that one sync makes both durable. Any thread of any process may call.
 
-    Whoever writes does so within `changing`: there `transactions` is up to date, and nobody else's turn. What is
-    written survives the death of the process at once, and a power cut after `sync`. An event that survives stands
-    behind its rows in the same log, so they survive too. Events are told from rows by the marker of their records: rows
-    have none, or one that starts with `MARKER_START`. Raises JournalDamaged if what it needs cannot be read.
+    A caller writes within `changing`: there `transactions` is up to date, and no other process writes. What is written
+    survives the death of the process at once, and a power cut after `sync`. An event comes after its rows in the same
+    log, so if it survives they do too. The marker of a record says whether it is an event: rows have none, or one that
+    starts with `MARKER_START`. Raises JournalDamaged if it cannot read what it needs.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock) -> None:
@@ -118,7 +123,7 @@ class Journal:
 
     @contextmanager
     def changing(self) -> Iterator[Transactions]:
-        """The transactions as they are now, while nobody else changes them."""
+        """While this is entered the transactions are up to date, and no other thread or process changes them."""
         with self._lock:
             self._catch_up()
             yield self.transactions
@@ -126,26 +131,26 @@ class Journal:
                 self._try_snapshot()
 
     def state(self, id: str) -> State:
-        """The state of a transaction now."""
+        """Returns the present state of a transaction."""
         with self._lock:
             self._catch_up()
             return self.transactions.state(id)
 
-    def entry(self, id: str) -> Entry | None:
-        """What is known of a transaction that has not ended."""
+    def entry(self, id: str) -> JournalEntry | None:
+        """Returns what is known of a transaction that has not ended."""
         with self._lock:
             self._catch_up()
             return self.transactions.entries.get(id)
 
     def version(self, application: str) -> int | None:
-        """How far an application got; None where that is not known."""
+        """Returns how far an application got, or None if that is not known."""
         with self._lock:
             self._catch_up()
             return self.transactions.versions.get(application)
 
-    def entries(self) -> list[Entry]:
-        """The transactions that have not ended, as they are now."""
-        # Without the lock where nothing was written since: asked for often, and most often there is none.
+    def entries(self) -> list[JournalEntry]:
+        """Returns the transactions that have not ended."""
+        # Without the lock if nothing was written since: this is called often, and most often there is none.
         if self._seen == self.log.end and not self.transactions.entries:
             return []
         with self._lock:
@@ -154,28 +159,15 @@ class Journal:
 
     # --- Within `changing` ---
 
-    def add_rows(self, batch: Batch) -> Piece:
-        """Write messages; where they lie."""
-        numbers = self._log_for(max(map(len, batch.bodies))).append_many(
-            batch.bodies,
-            tags=batch.tags,
-            keys=batch.keys,
-            ids=batch.ids,
-            headers=batch.headers,
-            corr_offsets=batch.corr_offsets,
-        )
-        self._seen = numbers.stop
-        return Piece(numbers.start, len(numbers))
-
     def add_packed(self, records: Sequence[Packed]) -> Piece:
-        """Write messages as the records that their target takes; where they lie."""
+        """Writes messages as packed records, and returns where they are."""
         size = sum(len(packed.payload) for packed in records)
         numbers = self._log_for(size).append_packed(records)
         self._seen = numbers.stop
         return Piece(numbers.start, len(numbers), is_packed=True)
 
     def _log_for(self, size: int) -> Log:
-        """The journal, opened so that what has that size fits a block."""
+        """Returns the journal, opened so that data of this size fits into a block."""
         if size < JOURNAL_BLOCK_SIZE // 2:
             return self.log
         block_size = JOURNAL_WIDE_BLOCK_SIZE if size < JOURNAL_WIDE_BLOCK_SIZE // 2 else BLOCK_SIZE_MAX
@@ -183,20 +175,20 @@ class Journal:
             self._larger[block_size] = self._open(block_size)
         return self._larger[block_size]
 
-    def change(self, entry: Entry) -> None:
-        """From now on the transaction is what `entry` says."""
+    def change(self, entry: JournalEntry) -> None:
+        """Sets the transaction to `entry` from now on."""
         self._add(CHANGED, _packed(entry.to_json()))
         self.transactions.change(entry)
 
     def end(self, id: str, state: State) -> None:
-        """The transaction is over."""
+        """Ends the transaction."""
         self._add(ENDED, _packed({"id": id, "state": state}))
         self.transactions.end(id, state)
 
-    def decide(self, application: str | None, version: int, entries: Sequence[Entry]) -> None:
-        """The application has reached the version, and its transactions are what `entries` say: in one event.
+    def decide(self, application: str | None, version: int, entries: Sequence[JournalEntry]) -> None:
+        """Notes, in one event, that the application has reached the version, and sets its transactions to `entries`.
 
-        None stands for an application of which nothing is to be remembered.
+        If the application is None, nothing of it is remembered.
         """
         event = {
             "application": application,
@@ -206,7 +198,7 @@ class Journal:
         self._add(BATCH, _packed(event))
         self._apply_batch(application, version, entries)
 
-    def _apply_batch(self, application: str | None, version: int, entries: Sequence[Entry]) -> None:
+    def _apply_batch(self, application: str | None, version: int, entries: Sequence[JournalEntry]) -> None:
         for entry in entries:
             self.transactions.change(entry)
         if application is not None:
@@ -222,11 +214,11 @@ class Journal:
 
     @property
     def end_number(self) -> int:
-        """What is written next gets at least this number."""
+        """Returns a number that is not above that of the next write."""
         return self.log.end
 
     def rows(self, piece: Piece) -> Batch:
-        """The messages that `add_rows` wrote there."""
+        """Returns the messages that were written there."""
         number, end = piece.first, piece.first + piece.row_count
         messages = self.log.read(number, limit=piece.row_count)
         while messages and messages[-1].number + 1 < end:
@@ -235,7 +227,7 @@ class Journal:
         return batch_of(list(map(row_of, messages)))
 
     def packed(self, piece: Piece) -> Iterator[Packed]:
-        """The records that `add_packed` wrote there, one by one."""
+        """Yields the records that `add_packed` wrote there."""
         return self.log.packed(piece.first, piece.first + piece.row_count)
 
     def check(self) -> None:
@@ -245,13 +237,13 @@ class Journal:
             self.log.verify()
 
     def start_from(self, known: Transactions) -> None:
-        """Begin a new journal with what another one knew, but for transactions that had not ended there."""
+        """Begins a new journal with what another one knew, except transactions that had not ended there."""
         with self._lock:
             self.transactions.restore({**known.snapshot(), "entries": ()})
             self._write_snapshot()
 
     def sync(self) -> None:
-        """Everything that was written is on disk. Called outside of `changing`, so that those who wait share a sync."""
+        """Syncs everything that was written. Called outside of `changing`, so that several callers share a sync."""
         self.log.sync()
 
     # --- Replaying ---
@@ -278,16 +270,16 @@ class Journal:
             return
         event = json.loads(body)
         if kind == CHANGED:
-            self.transactions.change(Entry.from_json(event))
+            self.transactions.change(JournalEntry.from_json(event))
         elif kind == ENDED:
             self.transactions.end(event["id"], State(event["state"]))
         elif kind == BATCH:
-            entries = [Entry.from_json(entry) for entry in event["entries"]]
+            entries = [JournalEntry.from_json(entry) for entry in event["entries"]]
             self._apply_batch(event["application"], event["version"], entries)
         self._count(body)
 
     def _start(self) -> None:
-        """Take the state from the last snapshot; what came after it is applied to that."""
+        """Restores the state from the last snapshot, and applies what came after it."""
         self.transactions.restore({})
         self._forget_sizes(0)
         self._seen = self.log.first
@@ -299,7 +291,7 @@ class Journal:
             self._seen = number + 1
 
     def _last_snapshot(self) -> int | None:
-        """The number of the last snapshot, looked for from the end, further and further back."""
+        """Returns the number of the last snapshot. Searches backwards from the end, in growing steps."""
         first, end, back = self.log.first, self.log.end, EVENTS_PER_SNAPSHOT
         while True:
             start = max(first, end - back)
@@ -325,7 +317,7 @@ class Journal:
         return self._retirable_size() >= RETIRED_PER_SNAPSHOT
 
     def _retirable_size(self) -> int:
-        """How many bytes of blocks a snapshot would let go, whoever wrote them."""
+        """Returns how many bytes of blocks a snapshot would free, whichever process wrote them."""
         first, end = self.log.first, self.log.end
         if first == end:
             return 0
@@ -333,18 +325,18 @@ class Journal:
         return self.log.block_of(max(first, needed)).base_offset - self.log.block_of(first).base_offset
 
     def _try_snapshot(self) -> None:
-        """What was decided stays decided, whether there is room for a snapshot or not."""
+        """Writes a snapshot if there is room. A decision stands, even if there is not."""
         try:
             self._write_snapshot()
         except StorageError:
             LOGGER.exception("the journal of transactions could not be shortened; it is tried again")
 
     def _write_snapshot(self) -> None:
-        """Write all that is known, and retire what nobody needs any more. What is not ended keeps its rows."""
+        """Writes everything that is known, and retires what is not needed. Open transactions keep their rows."""
         body = _packed(self.transactions.snapshot())
         number = self._add(SNAPSHOT, body)
         self._forget_sizes(len(body))
-        # On disk before what it stands for may go.
+        # The snapshot must be on disk before what it replaces may go.
         self.log.sync()
         self.log.retire(before=min([number, *(entry.first for entry in self.transactions.entries.values())]))
 
@@ -360,7 +352,7 @@ class Journal:
 
 @contextmanager
 def _damage_told() -> Iterator[None]:
-    """What cannot be read of the journal is JournalDamaged: bytes that do not check, and events that say nothing."""
+    """Turns damage of the journal into JournalDamaged: bytes that do not check, and events that make no sense."""
     try:
         yield
     except CorruptRecord as error:

@@ -1,30 +1,123 @@
-"""Producer: puts with numbers, so that one that is tried again after an unknown outcome is written once."""
+"""Producer: numbers its puts, so that a put that is tried again after an unknown outcome is written once."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
-from warren.config import GROUP_NAME_SIZE_MAX, PRODUCER_NOTE_PUTS
+from warren.api.values import ColumnOptions, FieldOptions, MessageFields
 from warren.errors import GONE, BadInput, NoSuchPartition, NoSuchTopic, ProducerBusy, ProducerClosed, SequenceGap
+from warren.limits import GROUP_NAME_SIZE_MAX
 from warren.message import NO_CORR_OFFSET, Place, TopicReceipt
-from warren.queue import store_paths
-from warren.queue.json_file import read_json, write_json
-from warren.queue.names import checked_name
-from warren.queue.once import append_once
-from warren.queue.routing import rows_by_partition
+from warren.queue.state import paths
+from warren.queue.state.append_once import append_once
+from warren.queue.state.json_file import read_json, write_json
+from warren.queue.state.routing import PartitionBatch, split_by_partition
+from warren.queue.state.settings import checked_name
 from warren.queue.store import Store
 from warren.queue.topic import Topic
 from warren.storage import Log
-from warren.storage.columns import Batch
-from warren.storage.filesystem import Lock
-from warren.transaction.numbering import ROWS_MAX, SEQUENCE_MAX, Content, Numbered, find_puts
+from warren.storage.disk.filesystem import Lock
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.columns import Batch
+
+PRODUCER_NOTE_PUTS: Final = 1000
+"""After how many puts a producer notes how far it got: what the next opening has to look through at most."""
+
+SEQUENCE_MAX: Final = (1 << 40) - 1
+ROWS_MAX: Final = (1 << 20) - 1
+"""How many messages one put to a topic without markers may have: a higher number does not fit into their ids."""
+MARKER: Final = re.compile(rb"producer ([A-Za-z0-9._-]+) (\d+) (\d+) (\d+)")
+ID: Final = re.compile(r"([0-9a-f]{10})([0-9a-z]{7})?-([0-9a-z]+)-([0-9a-z]+)-([0-9a-z]+)-([0-9a-z]+)")
+"""Without the second part the id is of an earlier release: its numbers are hexadecimal, and it has no checksum."""
+DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class Target(NamedTuple):
+class Content(NamedTuple):
+    """The fields other than its id of a message in a log that keeps no markers."""
+
+    body: bytes
+    tag: str
+    corr_offset: int
+
+
+class NumberedPut(NamedTuple):
+    """One put: its number, its number of messages, and among how many partitions they were split."""
+
+    sequence: int
+    message_count: int
+    partition_count: int
+
+    def marker(self, producer: str) -> bytes:
+        """Returns the marker of the records of the put."""
+        return f"producer {producer} {self.sequence} {self.message_count} {self.partition_count}".encode()
+
+    def id(self, producer: str, row: int, content: Content) -> str:
+        """Returns the id of one of its messages in a topic without markers, with a checksum of the message."""
+        numbers = (self.sequence, row, self.message_count, self.partition_count)
+        return "-".join((_digest(producer) + _checksum(content), *map(_to_base_36, numbers)))
+
+    @classmethod
+    def of_marker(cls, marker: bytes, producer: str) -> Self | None:
+        """Returns the put that has this marker, or None for any other marker."""
+        match = MARKER.fullmatch(marker)
+        if match is None or match[1] != producer.encode():
+            return None
+        return cls(int(match[2]), int(match[3]), int(match[4]))
+
+    @classmethod
+    def of_id(cls, id: str, producer: str, content: Content) -> Self | None:
+        """Returns the put that the message with this id belongs to, or None for another id, or a torn message."""
+        match = ID.fullmatch(id)
+        if match is None or match[1] != _digest(producer) or match[2] not in (None, _checksum(content)):
+            return None
+        base = 16 if match[2] is None else len(DIGITS)
+        return cls(int(match[3], base), int(match[5], base), int(match[6], base))
+
+
+def find_puts(log: Log, producer: str, since: int) -> Iterator[tuple[NumberedPut, int]]:
+    """Yields the puts of a producer in a log from `since` on, each with a number of its messages."""
+    if log.format.keeps_markers:
+        for marked in log.markers(since):
+            numbered = NumberedPut.of_marker(marked.marker, producer)
+            if numbered is not None:
+                yield numbered, marked.message_count
+        return
+    number = max(since, log.first)
+    while messages := log.read(number):
+        for message in messages:
+            content = Content(message.body, message.tag, message.corr_offset)
+            numbered = NumberedPut.of_id(message.id, producer, content)
+            if numbered is not None:
+                yield numbered, 1
+        number = messages[-1].number + 1
+
+
+def _checksum(content: Content) -> str:
+    body, tag, corr_offset = content
+    return _to_base_36(crc32c(f"{corr_offset} {len(tag)} {tag}".encode() + body)).rjust(7, "0")
+
+
+def _to_base_36(number: int) -> str:
+    """Returns the number in base 36, which is shorter than hexadecimal: such an id has 39 bytes at most."""
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits
+
+
+def _digest(producer: str) -> str:
+    return hashlib.sha256(producer.encode()).hexdigest()[:10]
+
+
+class TopicPartition(NamedTuple):
     """One partition of a topic."""
 
     topic: str
@@ -32,29 +125,29 @@ class Target(NamedTuple):
 
 
 class Producer:
-    """Numbers its puts 1, 2, 3, … over all topics. One opening at a time, in whatever process; any thread may use it.
+    """Numbers its puts 1, 2, 3, … over all topics. It is open once at a time in all processes; any thread may use it.
 
-    A put with a number that was written before writes nothing. Every record says who put it and which number it has;
-    a note on disk says from where on the next opening has to look for them. A put is as durable as its topic's
-    settings say, and so is its number.
+    A put whose number was written before writes nothing. Every record names its producer and number. A note on disk
+    says from where on the next opening has to search for them. A put is as durable as its topic's settings say, and so
+    is its number.
     """
 
     def __init__(self, store: Store, name: str) -> None:
         self.name = checked_name("producer", name, GROUP_NAME_SIZE_MAX)
         self._store = store
-        directory = store_paths.producers_directory(store.path)
+        directory = paths.producers_directory(store.path)
         store.filesystem.make_directory(directory)
-        self._path = store_paths.producer_file(directory, name)
+        self._path = paths.producer_file(directory, name)
         self._mutex = threading.RLock()
-        self._lock: Lock | None = store.filesystem.lock(store_paths.producer_lock(directory, name))
+        self._lock: Lock | None = store.filesystem.lock(paths.producer_lock(directory, name))
         if not self._lock.try_acquire():
             self._lock.close()
             raise ProducerBusy(name)
         try:
             note = read_json(store.filesystem, self._path) or {"sequence": 0, "ends": []}
             self._noted: int = note["sequence"]
-            self._ends = {Target(topic, partition): end for topic, partition, end in note["ends"]}
-            self._logs: dict[Target, Log] = {}
+            self._ends = {TopicPartition(topic, partition): end for topic, partition, end in note["ends"]}
+            self._logs: dict[TopicPartition, Log] = {}
             self._puts = 0
             self._look()
         except BaseException:
@@ -63,7 +156,7 @@ class Producer:
 
     @property
     def sequence(self) -> int:
-        """The number of the last put that was written, with all before it; 0 before the first."""
+        """The number of the last put that was written together with all before it; 0 before the first."""
         with self._mutex:
             self._check_open()
             return self._sequence
@@ -76,26 +169,25 @@ class Producer:
         body: bytes,
         *,
         sequence: int | None = None,
-        key: bytes | None = None,
-        tag: str = "",
-        headers: Mapping[str, bytes] | None = None,
-        id: str = "",
-        corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
+        **fields: Unpack[FieldOptions],
     ) -> TopicReceipt | None:
-        """Put one message; its receipt. None, and nothing is written, where `sequence` was written before.
+        """Puts one message, and returns its receipt.
 
-        Without a sequence it gets the next one. SequenceGap for one that comes later. Without a key the number of the
-        put decides to which partition it goes.
+        Returns None, and writes nothing, if `sequence` was written before.
+
+        Without a `sequence` it gets the next number. Raises SequenceGap for a number that comes later. Without a key
+        the number of the put decides the partition.
         """
+        key, tag, headers, id, corr_offset = MessageFields(**fields)
         batch = Batch([body], [tag], [key], [id], [headers], [corr_offset])
         placed = self._put(topic, batch, sequence, partition)
         if placed is None:
             return None
-        found, places = placed
-        at = found.partition(places[0].partition).at(places[0].number)
+        target, places = placed
+        at = target.partition(places[0].partition).at(places[0].number)
         assert at is not None
-        return TopicReceipt(found.name, at.partition, at.number, at.offset, at.timestamp, at.id)
+        return TopicReceipt(target.name, at.partition, at.number, at.offset, at.timestamp, at.id)
 
     def put_many(
         self,
@@ -103,19 +195,17 @@ class Producer:
         bodies: Sequence[bytes],
         *,
         sequence: int | None = None,
-        tags: Sequence[str] | None = None,
-        keys: Sequence[bytes | None] | None = None,
-        ids: Sequence[str] | None = None,
-        headers: Sequence[Mapping[str, bytes] | None] | None = None,
-        corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
+        **columns: Unpack[ColumnOptions],
     ) -> Sequence[Place] | None:
-        """Put messages together, under one number; their places. None where `sequence` was written before.
+        """Puts messages together, under one number, and returns their places.
 
-        What was written of it in part, before a crash, is completed when it is put again; the places of those messages
-        are not told then.
+        Returns None if `sequence` was written before.
+
+        If a crash left a part of the put, putting it again completes it. The places in a partition that had a part of
+        it are (-1, -1) then.
         """
-        placed = self._put(topic, Batch(bodies, tags, keys, ids, headers, corr_offsets), sequence, partition)
+        placed = self._put(topic, Batch(bodies, **columns), sequence, partition)
         return None if placed is None else placed[1]
 
     def _put(
@@ -123,26 +213,26 @@ class Producer:
     ) -> tuple[Topic, list[Place]] | None:
         with self._mutex:
             self._check_open()
-            found = self._store.topic(topic) if isinstance(topic, str) else topic
-            _check(found, self._store, batch)
+            target = self._store.topic(topic) if isinstance(topic, str) else topic
+            _check(target, self._store, batch)
             if self._is_in_doubt:
                 self._look()
             number = self._number(sequence)
             if number is None:
                 return None
-            partition_count = self._begun[number].partition_count if number in self._begun else found.partition_count
-            numbered = Numbered(number, len(batch.bodies), partition_count)
-            parts = _parts(found, batch, numbered, partition)
+            partition_count = self._begun[number].partition_count if number in self._begun else target.partition_count
+            numbered = NumberedPut(number, len(batch.bodies), partition_count)
+            parts = _split(target, batch, numbered, partition)
             try:
-                self._touch(found, parts)
-                places = self._write(found, batch, numbered, parts)
+                self._touch(target, parts)
+                places = self._write(target, batch, numbered, parts)
             except GONE as error:
-                raise NoSuchTopic(found.name) from error
+                raise NoSuchTopic(target.name) from error
             self._count(number)
-            return found, places
+            return target, places
 
     def _number(self, sequence: Any) -> int | None:
-        """The number of a put; None where it was written before."""
+        """Returns the number of a put, or None if it was written before."""
         following = self._sequence + 1
         if sequence is None:
             return following
@@ -154,17 +244,15 @@ class Producer:
             raise SequenceGap(self.name, sequence, following)
         return sequence
 
-    def _write(self, topic: Topic, batch: Batch, numbered: Numbered, parts: Mapping[int, Sequence[int]]) -> list[Place]:
+    def _write(self, topic: Topic, batch: Batch, numbered: NumberedPut, parts: Sequence[PartitionBatch]) -> list[Place]:
         places = [Place(-1, -1)] * len(batch.bodies)
-        # Whatever goes wrong from here on, some of it may be there.
+        # After an error from here on, some of it may be written.
         self._is_in_doubt = True
-        for partition, rows in sorted(parts.items()):
-            part = Batch(*(None if column is None else [column[row] for row in rows] for column in batch))  # type: ignore[arg-type]
+        for partition, rows, part in parts:
             log, marker = topic.partition(partition), numbered.marker(self.name)
-            if log.version == 1:
-                part = part._replace(ids=[numbered.id(self.name, row, _content(batch, row)) for row in rows])
-            since = self._ends[Target(topic.name, partition)] if numbered.sequence in self._begun else log.end
-            numbers = append_once(log, part, marker, since)
+            since = self._ends[TopicPartition(topic.name, partition)] if numbered.sequence in self._begun else log.end
+            id_of = partial(_row_id, numbered, self.name, batch, rows)
+            numbers = append_once(log, part, marker, since, id_of=id_of)
             for row, number in zip(rows, numbers or (), strict=numbers is not None):
                 places[row] = Place(partition, number)
         self._is_in_doubt = False
@@ -183,46 +271,46 @@ class Producer:
     # --- Knowing what was written ---
 
     def _look(self) -> None:
-        """Find the puts that were written since the note was."""
-        counts: Counter[Numbered] = Counter()
+        """Finds the puts that were written since the note was."""
+        counts: Counter[NumberedPut] = Counter()
         for target, end in self._ends.items():
             try:
                 for numbered, count in find_puts(self._find(target), self.name, end):
                     counts[numbered] += count
             except (NoSuchTopic, NoSuchPartition, *GONE):
-                # Whoever deleted the topic deleted what was put to it.
+                # With the topic, everything that was put to it was deleted.
                 continue
         written = {numbered.sequence for numbered, count in counts.items() if count >= numbered.message_count}
         self._begun = {each.sequence: each for each in counts if each.sequence not in written}
         self._sequence = self._noted
         while self._sequence + 1 in written:
             self._sequence += 1
-        # The power may take a put to one topic, and leave a later one to another.
+        # A power cut may lose a put to one topic, and leave a later one to another.
         self._ahead = {sequence for sequence in written if sequence > self._sequence}
         self._is_in_doubt = False
 
-    def _find(self, target: Target) -> Log:
+    def _find(self, target: TopicPartition) -> Log:
         return self._store.existing_topic(target.topic).partition(target.partition)
 
-    def _touch(self, topic: Topic, parts: Mapping[int, Sequence[int]]) -> None:
-        """The note names every partition that is put to, before anything of ours can be in it."""
-        targets = {Target(str(topic.name), partition): topic.partition(partition) for partition in parts}
+    def _touch(self, topic: Topic, parts: Sequence[PartitionBatch]) -> None:
+        """Makes the note name every partition of the put, before anything is written to it."""
+        targets = {TopicPartition(str(topic.name), part.partition): topic.partition(part.partition) for part in parts}
         if all(self._logs.get(target) is log for target, log in targets.items()):
             return
         for target, log in targets.items():
             known = self._ends.get(target)
-            # A topic that was deleted and made anew ends before what was noted.
+            # A topic that was deleted and made again ends before the end that was noted.
             if known is None or known > log.end:
                 self._ends[target] = _synced_end(log)
         self._logs |= targets
         self._write_note()
 
     def _note(self) -> None:
-        """Note how far we got: what the next opening looks through begins here."""
+        """Notes how far the producer got. The next opening searches from here on."""
         self._puts = 0
         if self._is_in_doubt or self._ahead or self._begun:
             return
-        # What was not put to since the producer was opened holds nothing that is newer than this.
+        # A topic without a put since the producer was opened has nothing newer than this note.
         self._ends = {}
         for target in list(self._logs):
             try:
@@ -244,7 +332,7 @@ class Producer:
             raise ProducerClosed(self.name)
 
     def close(self) -> None:
-        """Note how far it got. From now on it can be opened elsewhere. Closing twice does no harm."""
+        """Notes how far it got, and frees the name for another opening. A second call does nothing."""
         with self._mutex:
             lock, self._lock = self._lock, None
             if lock is None:
@@ -257,7 +345,7 @@ class Producer:
                 lock.close()
 
     def after_fork(self) -> None:
-        """In a child: it stays the parent's."""
+        """In a child process: the producer stays the parent's."""
         self._mutex = threading.RLock()
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -282,11 +370,12 @@ def _check(topic: Any, store: Store, batch: Batch) -> None:
     if not batch.bodies:
         raise BadInput("a put with a number has one message at least")
     topic.check_bodies(batch.bodies)
-    if topic.settings.version == 1:
+    if not topic.settings.format.keeps_markers:
+        version = topic.settings.version
         if batch.ids is not None and any(batch.ids):
-            raise BadInput("in a topic of version 1 a producer gives messages their ids")
+            raise BadInput(f"in a topic of version {version} a producer gives messages their ids")
         if len(batch.bodies) > ROWS_MAX:
-            raise BadInput(f"a put to a topic of version 1 has {ROWS_MAX} messages at most")
+            raise BadInput(f"a put to a topic of version {version} has {ROWS_MAX} messages at most")
 
 
 def _content(batch: Batch, row: int) -> Content:
@@ -295,20 +384,20 @@ def _content(batch: Batch, row: int) -> Content:
     return Content(batch.bodies[row], tag, corr_offset)
 
 
-def _parts(topic: Topic, batch: Batch, numbered: Numbered, partition: int | None) -> dict[int, list[int]]:
-    """Which rows go to which partition: the same ones whenever the same put is tried."""
+def _row_id(numbered: NumberedPut, producer: str, batch: Batch, rows: Sequence[int], row: int) -> str:
+    """Returns the id of a message of a part of the batch, which has these rows, in a log that keeps no markers."""
+    return numbered.id(producer, rows[row], _content(batch, rows[row]))
+
+
+def _split(topic: Topic, batch: Batch, numbered: NumberedPut, partition: int | None) -> list[PartitionBatch]:
+    """Splits the put by partition: in the same way whenever the same put is tried again."""
     keyless = numbered.sequence % numbered.partition_count if partition is None else partition
     topic.partition(keyless)
-    if partition is not None or batch.keys is None:
-        return {keyless: list(range(len(batch.bodies)))}
-    try:
-        return rows_by_partition(batch.keys, numbered.partition_count, keyless)
-    except TypeError as error:
-        raise BadInput("every key is bytes or None") from error
+    return split_by_partition(batch, numbered.partition_count, keyless, by_key=partition is None)
 
 
 def _synced_end(log: Log) -> int:
-    """An end of the log from before which nothing is lost."""
+    """Returns an end of the log up to which nothing can be lost."""
     end = log.end
     log.sync()
     return end

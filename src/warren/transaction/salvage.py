@@ -1,4 +1,4 @@
-"""Salvage: a store whose journal or `store.json` is damaged is made to work again, and what was in doubt is told."""
+"""Repairs a store whose journal or `store.json` is damaged, and reports which transactions were in doubt."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import QUEUE_FILE_COPY_SIZE
 from warren.errors import CorruptRecord, JournalDamaged, NotALog, StoreInUse, UnknownVersion
-from warren.queue import identity, store_paths
-from warren.queue.session import Session
-from warren.queue.shared_lock import SharedLock
-from warren.storage import Log, paths
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
-from warren.transaction.entry import Entry
+from warren.queue.standalone.pointer_file import QUEUE_FILE_COPY_SIZE
+from warren.queue.state import identity
+from warren.queue.state import paths as store_paths
+from warren.queue.state.session import Session
+from warren.queue.state.shared_lock import SharedLock
+from warren.storage import Log
+from warren.storage.disk import paths
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem, remove_tree
 from warren.transaction.journal import Journal, Transactions
+from warren.transaction.journal_entry import JournalEntry
 from warren.transaction.store import Store
 
 JOURNAL_FILE_NAMES: Final = ("index", ".block")
-"""How the names of those files of a journal end that are read; locks are left out."""
+"""The suffixes of the files of a journal that are read. Locks are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A transaction that had not ended as far as a damaged journal can be read. `when` is in µs since the epoch.
+    """A transaction that had not ended, as far as the damaged journal can be read. `when` is in µs since the epoch.
 
-    If it was committed, its messages may be in their topics or not. If it was open or prepared, it may have been
-    decided where the journal cannot be read.
+    If it was committed, its messages may be in their topics or not. If it was open or prepared, the decision may be in
+    the part that cannot be read.
     """
 
     id: str
@@ -53,7 +55,7 @@ class Damage:
 class SetAside:
     """A journal that was set aside: where it is now, and what of it could be read.
 
-    `applications` is how far those got that decide in batches, which the new journal knows too.
+    `applications` is how far each application got that decides in batches. The new journal knows that too.
     """
 
     path: str
@@ -64,7 +66,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """What was done. `given_back` has topic and group of messages that so many unknown transactions held."""
+    """What was repaired. `given_back` has, by topic and group, how many unknown transactions held messages."""
 
     damage: Damage
     store_id: str | None
@@ -81,7 +83,7 @@ class Salvage:
         self._journal = store_paths.journal_directory(self._transactions)
 
     def find_damage(self) -> Damage:
-        """Looks at both, and changes nothing but what any opening of the store would. Raises StoreInUse."""
+        """Checks both files, and changes nothing that opening the store would not. Raises StoreInUse."""
         with self._alone():
             return self._find_damage()
 
@@ -105,7 +107,7 @@ class Salvage:
         return None
 
     def run(self) -> Salvaged:
-        """Mend what is damaged. Raises StoreInUse if another program has the store open; then nothing has changed."""
+        """Repairs what is damaged. Raises StoreInUse, and changes nothing, if another program has the store open."""
         with self._alone():
             damage = self._find_damage()
             store_id = None if damage.settings is None else identity.make_anew(self._filesystem, self._path)
@@ -116,7 +118,7 @@ class Salvage:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """No other program has the store open, or opens it. One that does would go on with the journal set aside."""
+        """While this is entered no other program opens the store: it would use the journal that is set aside."""
         filesystem = self._filesystem
         lock = SharedLock(filesystem, store_paths.store_lock(self._path), self._clock)
         sessions = store_paths.sessions_directory(self._path)
@@ -137,7 +139,7 @@ class Salvage:
     # --- The journal ---
 
     def _set_aside(self) -> SetAside:
-        """Read what can be read, make a new journal that knows it, and put that in the place of the damaged one."""
+        """Reads what can be read, makes a new journal that knows it, and replaces the damaged one by it."""
         known, record_count = self._read_copy()
         new = store_paths.new_journal_directory(self._transactions)
         self._remove(new)
@@ -157,9 +159,9 @@ class Salvage:
         )
 
     def _read_copy(self) -> tuple[Transactions, int]:
-        """What the journal says up to its first damage, and how many messages that are. What is read is a copy of it.
+        """Returns the state of the journal up to its first damage, and how many messages that are.
 
-        Because cutting the copy at the damage leaves the journal itself as it was found.
+        Works on a copy, because the copy is cut at the damage and the journal itself stays as it was found.
         """
         copy = store_paths.journal_copy_directory(self._transactions)
         self._remove(copy)
@@ -173,7 +175,7 @@ class Salvage:
             try:
                 journal.entries()
             except JournalDamaged:
-                # An event that makes no sense: what came before it is known.
+                # An event that makes no sense: everything before it is known.
                 pass
             finally:
                 known, record_count = journal.transactions, journal.log.end - journal.log.first
@@ -182,7 +184,7 @@ class Salvage:
         return known, record_count
 
     def _cut(self, copy: str) -> bool:
-        """Cut the copy at its first damage; False if nothing of it can be read, with its index or without."""
+        """Cuts the copy at its first damage. Returns False if nothing of it can be read, with its index or without."""
         index = paths.index_path(copy)
         while True:
             try:
@@ -190,7 +192,7 @@ class Salvage:
             except (CorruptRecord, NotALog, UnknownVersion):
                 if not self._filesystem.exists(index):
                     return False
-                # It is derived from the blocks.
+                # The index is derived from the blocks.
                 self._filesystem.remove(index)
             else:
                 return True
@@ -206,13 +208,13 @@ class Salvage:
     # --- What is held ---
 
     def _give_back(self, store: Store) -> Iterator[tuple[str, str, int]]:
-        """Give back the messages of queue groups that transactions hold of which the journal knows nothing."""
+        """Gives back the messages of queue groups that are held by transactions which the journal does not know."""
         for topic in map(store.existing_topic, store.topics()):
             for name in topic.groups():
                 if topic.group_settings(name).mode != "queue":
                     continue
                 with topic.group(name, mode="queue") as group:
-                    # Looked at before the journal: there a transaction is known before it holds anything.
+                    # Read before the journal, because a transaction is in the journal before it holds anything.
                     held = group.held()
                     unknown = held - self._known_tokens() if held else held
                     for token in unknown:
@@ -221,7 +223,7 @@ class Salvage:
                     yield topic.name, name, len(unknown)
 
     def _known_tokens(self) -> set[str]:
-        """By these the transactions that have not ended hold messages."""
+        """Returns the ids by which the transactions that have not ended hold messages."""
         if not self._filesystem.exists(self._journal):
             return set()
         journal = Journal(self._journal, self._filesystem, self._clock)
@@ -231,13 +233,13 @@ class Salvage:
             journal.close()
 
     def _remove(self, directory: str) -> None:
-        """Remove a directory of our own, and the lock beside it."""
+        """Removes a directory that this module made, and its lock file."""
         remove_tree(self._filesystem, directory)
         if self._filesystem.exists(directory + ".lock"):
             self._filesystem.remove(directory + ".lock")
 
 
-def _doubt(entry: Entry) -> Doubt:
+def _doubt(entry: JournalEntry) -> Doubt:
     return Doubt(
         id=entry.id,
         state=str(entry.state),

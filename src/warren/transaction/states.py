@@ -1,4 +1,4 @@
-"""The life of a transaction, as a table: a missing pair is an error with a name."""
+"""The states of a transaction as a table. A missing pair is an error with a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warren.errors import NoSuchTransaction, TransactionAborted, TransactionComm
 
 
 class State(StrEnum):
-    """Where a transaction stands. From COMMITTED on it is decided: what it holds will be in its topics, once."""
+    """The state of a transaction. From COMMITTED on it is decided: its messages will be in their topics, once."""
 
     UNKNOWN = "unknown"
     OPEN = "open"
@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a transaction. EXPIRE: its time ran out. FINISH: nothing is left to be done."""
+    """What can happen to a transaction. EXPIRE: its time ran out. FINISH: everything was carried out."""
 
     BEGIN = "begin"
     CHANGE = "change"
@@ -52,10 +52,10 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 def next_state(id: str, state: State, event: Event) -> State:
-    """The state of transaction `id` after `event`; the error that names why it cannot happen."""
-    found = TRANSITIONS.get((state, event))
-    if found is not None:
-        return found
+    """Returns the state of transaction `id` after `event`. Raises the error that says why it cannot happen."""
+    following = TRANSITIONS.get((state, event))
+    if following is not None:
+        return following
     if event is Event.BEGIN:
         raise TransactionExists(id, state)
     if state is State.UNKNOWN:

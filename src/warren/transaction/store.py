@@ -1,18 +1,18 @@
-"""Store: a data directory with all that is done in it; what `warren.open` gives."""
+"""Store: a data directory with everything, transactions included. `warren.open` returns it."""
 
 from __future__ import annotations
 
 import logging
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 import warren.queue.store
 from warren.clock import SYSTEM_CLOCK, Clock, Duration
-from warren.config import TRANSACTION_TIMEOUT_S_DEFAULT
 from warren.errors import JournalDamaged, ReadOnlyStore
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.limits import TRANSACTION_TIMEOUT_S_DEFAULT
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 from warren.transaction.coordinator import (
     Coordinator,
     Prepared,
@@ -31,9 +31,9 @@ LOGGER: Final = logging.getLogger("warren")
 class Store(warren.queue.store.Store):
     """A data directory with transactions. Any number of processes may have it open at once; any thread may use it.
 
-    Opening it finishes what processes that died had committed. If the journal of transactions is damaged the store
-    opens all the same: topics are read and put to. Transactions then raise JournalDamaged, and so does what would give
-    away messages or partitions of processes that died.
+    Opening it finishes what dead processes had committed. If the journal of transactions is damaged the store opens all
+    the same: topics can be read and put to. Transactions then raise JournalDamaged, and so does a call that would give
+    messages or partitions of dead processes to others.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Store(warren.queue.store.Store):
         filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._own_coordinator: Coordinator | None = None
         super().__init__(
             path,
             defaults=defaults,
@@ -57,12 +58,9 @@ class Store(warren.queue.store.Store):
             clock=clock,
         )
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-        self._own_coordinator: Coordinator | None = None
         if read_only:
             return
         self._own_coordinator = Coordinator(self)
-        self.settle = self._coordinator.settle
-        self.undecided = self._coordinator.undecided
         try:
             self.settle()
         except JournalDamaged as error:
@@ -74,10 +72,22 @@ class Store(warren.queue.store.Store):
 
     @property
     def _coordinator(self) -> Coordinator:
-        """Decides transactions. Raises ReadOnlyStore if there is none, because nothing may be changed."""
+        """Decides transactions. Raises ReadOnlyStore if the store is read-only."""
         if self._own_coordinator is None:
             raise ReadOnlyStore(self.path)
         return self._own_coordinator
+
+    def settle(self) -> None:
+        """Finishes the committed transactions of dead sessions. Called without a lock, before their leases are freed.
+
+        Does nothing if the store is read-only.
+        """
+        if self._own_coordinator is not None:
+            self._own_coordinator.settle()
+
+    def undecided(self, topic: str, group: str) -> Set[int]:
+        """Returns the partitions in which the position of a group depends on an undecided transaction."""
+        return frozenset() if self._own_coordinator is None else self._own_coordinator.undecided(topic, group)
 
     def transaction(
         self,
@@ -85,73 +95,79 @@ class Store(warren.queue.store.Store):
         id: str | None = None,
         prepared_timeout: Duration | None = None,
     ) -> Transaction:
-        """A transaction: what is put to it happens when it is committed, all of it or nothing.
+        """Returns a new transaction: what is put to it happens when it is committed, all of it or nothing.
 
-        It is aborted when it is still open after `timeout` seconds. Once prepared it waits to be decided, for
-        `prepared_timeout` seconds or for ever. An `id` belongs to one transaction; that of an aborted one is free.
+        It is aborted if it is still open after `timeout` seconds. Once prepared it waits for a decision, for
+        `prepared_timeout` seconds or for ever. An `id` belongs to one transaction; the id of an aborted one is free.
+        Raises TransactionExists if the id is in use.
         """
         return self._coordinator.begin(timeout, id, prepared_timeout)
 
     def commit(self, id: str) -> State:
-        """Commit a prepared transaction, whichever process prepared it: "done". Once more does nothing.
+        """Commits a prepared transaction, whichever process prepared it, and returns "done".
 
-        "committed" where it is decided and another process is about to carry it out. TransactionAborted and
-        NoSuchTransaction where it cannot happen.
+        A second call changes nothing.
+
+        Returns "committed" if it is decided and another process is about to carry it out. Raises TransactionAborted or
+        NoSuchTransaction if it cannot be committed.
         """
         return self._coordinator.commit(checked_id(id))
 
     def abort(self, id: str) -> State:
-        """Abort a transaction that is open here, or was prepared anywhere: "aborted". Once more does nothing."""
+        """Aborts a transaction that is open here, or was prepared in any process. Returns "aborted".
+
+        A second call changes nothing.
+        """
         return self._coordinator.abort(checked_id(id))
 
     def transaction_state(self, id: str) -> State:
-        """Where a transaction stands; "unknown" where there is none, or it ended long ago."""
+        """Returns the state of a transaction: "unknown" if there is none, or it ended long ago."""
         return self._coordinator.state(checked_id(id))
 
     def commit_batch(self, application: str, version: int, ids: Sequence[str]) -> State:
-        """Commit prepared transactions together, as what `application` did to reach `version`: "done".
+        """Commits prepared transactions together, as what `application` did to reach `version`. Returns "done".
 
-        After any crash all of them happened or none. A version that is not above the last one of that application
-        was decided before: then the transactions given, which are those of a repeat, are aborted, and "done" is the
-        answer again. "committed" where all is decided, and could not be carried out yet. Where one of them is not
-        prepared, the error that names it, and nothing was decided.
+        After a crash all of them happened, or none. A version that is not above the last one of the application was
+        decided before: then the transactions, which are those of a repeat, are aborted, and the result is "done" again.
+        Returns "committed" if all is decided and could not be carried out yet. If one of them is not prepared, raises
+        the error that names it, and decides nothing.
         """
         ids, application = checked_ids(ids), checked_application(application)
         return self._coordinator.commit_batch(application, checked_version(version), ids)
 
     @property
     def last_failure(self) -> str:
-        """Why something that was decided could not be carried out here, the last time; empty where all could."""
+        """Why a decision could not be carried out here, the last time; empty if there was no such failure."""
         return self._coordinator.last_failure
 
     def last_version(self, application: str) -> int | None:
-        """The version of the last `commit_batch` of an application; None where there was none, or not for long."""
+        """Returns the version of the last `commit_batch` of an application, or None if that is not known."""
         return self._coordinator.last_version(checked_application(application))
 
     def commit_all(self, ids: Sequence[str]) -> State:
-        """Commit prepared transactions together, as `commit_batch` does, for nobody who would come back: "done".
+        """Commits prepared transactions together, as `commit_batch` does, without an application. Returns "done".
 
-        Once more does nothing, as long as the transactions are remembered.
+        A second call changes nothing, as long as the transactions are remembered.
         """
         return self._coordinator.commit_batch(None, 0, checked_ids(ids))
 
     def abort_prepared(self, prefix: str, before: str | None = None) -> list[str]:
-        """Abort every prepared transaction whose id starts with `prefix`, and sorts before `before`; their ids."""
+        """Aborts the prepared transactions whose ids start with `prefix` and sort before `before`. Returns the ids."""
         return self._coordinator.abort_prepared(checked_id(prefix), before)
 
     def recover(self) -> list[Prepared]:
-        """Finish what was left, and give the transactions that wait for somebody to decide, the oldest first."""
+        """Finishes what was left, and returns the transactions that wait for a decision, the oldest first."""
         return self._coordinator.recover()
 
     def producer(self, name: str) -> Producer:
-        """The producer `name`, which numbers its puts. ProducerBusy while it is open anywhere."""
+        """Returns the producer `name`, which numbers its puts. Raises ProducerBusy while it is open in any process."""
         self.check_writable()
         producer = Producer(self, name)
         self._producers.add(producer)
         return producer
 
     def close(self) -> None:
-        """Close all topics and producers. What is open of transactions is aborted. Closing twice does no harm."""
+        """Closes all topics and producers. Open transactions are aborted. A second call does nothing."""
         if not self.is_closed and not self.is_read_only:
             self.keeper.stop()
             for producer in list(self._producers):
@@ -170,12 +186,13 @@ class Store(warren.queue.store.Store):
 def open(
     path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, keeps: bool = True, **defaults: Any
 ) -> Store:
-    """Returns the store in the directory `path`. It is made if there is none; with create=False that is NotAStore.
+    """Returns the store in the directory `path`. Makes it if there is none; with create=False raises NotAStore.
 
-    With `read_only` nothing is ever written, so that it works in a directory that this process may only read. What
-    would change something raises ReadOnlyStore. What other processes put is seen; what is due is delivered by others.
+    With `read_only` nothing is ever written, so that the directory may be one that this process can only read. A call
+    that would change something raises ReadOnlyStore. What other processes put can be read; other processes deliver
+    delayed messages.
 
-    `defaults` are settings for topics that are made through this opening, such as durability="os". With `keeps` a
-    thread of this process delivers what is due and retires what is old; without, `store.keep()` does.
+    `defaults` are settings for topics that are made through this object, such as durability="os". With `keeps` a thread
+    of this process delivers delayed messages and retires old ones; without it, `store.keep()` does.
     """
     return Store(path, defaults=defaults, keeps=keeps, create=create, read_only=read_only)

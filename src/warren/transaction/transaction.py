@@ -1,27 +1,29 @@
-"""Transaction: messages for any topics, positions and acknowledgements, which all happen or none."""
+"""Transaction: messages for any topics, positions and acknowledgements, all of which happen or none."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack
 from uuid import uuid4
 
+from warren import api
+from warren.api.values import ColumnOptions, MessageFields, When
 from warren.clock import Duration
-from warren.config import TRANSACTION_MEMORY_MAX
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.message import NO_CORR_OFFSET, Message
-from warren.queue.ownership import Owned
-from warren.queue.queue_group import QueueGroup
-from warren.queue.routing import rows_by_partition
-from warren.queue.stream_group import StreamGroup
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.state.routing import rows_by_partition
+from warren.queue.state.topic_view import TopicView
+from warren.queue.stream.ownership import OwnedPartition
+from warren.queue.stream.stream_group import StreamGroup
 from warren.queue.topic import Topic
-from warren.storage.record import Packed, check_bodies, check_sequence
-from warren.transaction.entry import GroupName, Place, Target
-from warren.transaction.rows import Limits, Row, Rows
+from warren.storage.format.columns import Batch
+from warren.storage.format.record import Packed, check_bodies, check_sequence
+from warren.transaction.journal_entry import GroupName, LogName, Target
+from warren.transaction.pending_rows import RecordLimits, Row, Rows
 from warren.transaction.states import Event, State, next_state
 
 if TYPE_CHECKING:
@@ -30,12 +32,18 @@ if TYPE_CHECKING:
     from warren.queue.store import Store
     from warren.transaction.coordinator import Coordinator
 
+TRANSACTION_MEMORY_MAX: Final = 8 << 20
+"""What an open transaction keeps in memory; what goes beyond waits in the journal."""
 
-class Known(NamedTuple):
-    """A topic that the transaction puts to, what it takes, the rows for each partition, and whether it has but one."""
+
+G = TypeVar("G", StreamGroup, QueueGroup)
+
+
+class KnownTopic(NamedTuple):
+    """A topic that the transaction puts to, its limits, the rows for each partition, and whether it has only one."""
 
     topic: Topic
-    limits: Limits
+    limits: RecordLimits
     lanes: dict[int, Rows]
     is_single: bool
 
@@ -43,8 +51,8 @@ class Known(NamedTuple):
 class Transaction:
     """What is put to it is in no log before it is committed. Any thread may use it.
 
-    As a context manager it is committed at the end of the block, and aborted by an exception; one that was prepared in
-    the block is left to whoever decides. It is known to its process alone until it is prepared.
+    As a context manager it is committed at the end of the block, and aborted by an exception. One that was prepared in
+    the block is left open for a decision. Only its own process knows it until it is prepared.
     """
 
     def __init__(
@@ -59,28 +67,28 @@ class Transaction:
         self.id = self.token if id is None else id
         self.deadline_s, self.prepared_timeout_s = deadline_s, prepared_timeout_s
         self.first: int | None = None
-        """The number in the journal from which on its rows lie there; None while there is nothing of it."""
+        """The number in the journal from which on its rows are there; None if it has none there."""
         self.mutex = threading.RLock()
-        self.rows: dict[Place, Rows] = {}
-        self.targets: dict[Place, Target] = {}
+        self.rows: dict[LogName, Rows] = {}
+        self.targets: dict[LogName, Target] = {}
         self.positions: dict[GroupName, dict[int, int]] = {}
         self.movable: set[GroupName] = set()
-        """Those of the groups whose positions may go back."""
+        """The groups whose positions may go back."""
         self.acks: dict[GroupName, list[Message]] = {}
         self.streams: dict[GroupName, StreamGroup] = {}
-        self.claims: dict[GroupName, dict[int, Owned]] = {}
+        self.claims: dict[GroupName, dict[int, OwnedPartition]] = {}
         self.queues: dict[GroupName, QueueGroup] = {}
         self.size = 0
         self.last_state = State.OPEN
         self._is_named = id is not None
         self._is_left = False
-        self._topics: dict[str, Known] = {}
+        self._topics: dict[str, KnownTopic] = {}
         self._steady_s = store.clock.steady_s
         self._coordinator, self._store = coordinator, store
 
     @property
     def state(self) -> State:
-        """Where it stands now. A prepared one may be decided by any process."""
+        """The present state. Any process may decide a prepared transaction."""
         if self.last_state in (State.PREPARED, State.COMMITTED):
             self.last_state = self._coordinator.state(self.id)
         return self.last_state
@@ -89,7 +97,7 @@ class Transaction:
 
     def put(
         self,
-        topic: str | Topic,
+        topic: str | api.Topic,
         body: bytes,
         *,
         key: bytes | None = None,
@@ -99,41 +107,33 @@ class Transaction:
         corr_offset: int = NO_CORR_OFFSET,
         partition: int | None = None,
         delay: Duration | None = None,
-        deliver_at: datetime | float | int | None = None,
+        deliver_at: When | None = None,
     ) -> None:
-        """Put one message when the transaction is committed. The topic is made now where there is none.
+        """Puts one message when the transaction is committed. The topic is made now if it does not exist.
 
         With `delay`, which counts from now, or `deliver_at` it is then parked until it is due.
         """
         with self.mutex:
-            # As `_change` and `_grow` do it: a call less is felt with every put.
+            # A copy of what `_change` and `_grow` do, because one call less is noticeable in every put.
             known = self._topics.get(topic) if type(topic) is str else None
             if known is None or self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
                 known = self._change(topic)
-            found, limits, lanes, is_single = known
+            target, limits, lanes, is_single = known
             if delay is not None or deliver_at is not None:
-                due_us = found.delay.due_us(delay, deliver_at)
-                found.check_body(body)
-                horizon, batch = found.delay.row(
-                    body,
-                    due_us,
-                    key=key,
-                    tag=tag,
-                    headers=headers,
-                    id=id,
-                    corr_offset=corr_offset,
-                    partition=partition,
-                )
-                row = limits.parked().row_of(batch)
-                self._rows_for(Place(found.name, 0, horizon)).add(row)
+                due_us = target.delay.due_us(delay, deliver_at)
+                target.check_body(body)
+                fields = MessageFields(key, tag, headers, id, corr_offset)
+                horizon, batch = target.delay.row(body, due_us, fields, partition)
+                (row,) = limits.parked().rows(batch)
+                self._rows_for(LogName(target.name, 0, horizon)).add(row)
                 self._grow(row[-1])
                 return
             row = limits.row(body, tag, key, id, headers, corr_offset)
             if partition is None:
-                partition = 0 if is_single and key is None else found.route(key)
+                partition = 0 if is_single and key is None else target.route(key)
             else:
-                found.partition(partition)
-            rows = lanes.get(partition) or self._rows_for(Place(found.name, partition))
+                target.partition(partition)
+            rows = lanes.get(partition) or self._rows_for(LogName(target.name, partition))
             rows.add(row)
             self.size += row[-1]
             if self.size > TRANSACTION_MEMORY_MAX:
@@ -141,122 +141,98 @@ class Transaction:
 
     def put_many(
         self,
-        topic: str | Topic,
+        topic: str | api.Topic,
         bodies: Sequence[bytes],
         *,
         tag: str = "",
-        tags: Sequence[str] | None = None,
-        keys: Sequence[bytes | None] | None = None,
-        ids: Sequence[str] | None = None,
-        headers: Sequence[Mapping[str, bytes] | None] | None = None,
-        corr_offsets: Sequence[int] | None = None,
         partition: int | None = None,
+        **columns: Unpack[ColumnOptions],
     ) -> None:
-        """Put messages together when the transaction is committed. Without keys all go to one partition."""
-        if tag and tags is not None:
+        """Puts messages together when the transaction is committed. Without keys all go to one partition."""
+        batch = Batch(bodies, **columns)
+        if tag and batch.tags is not None:
             raise BadInput("give either tag, for all, or tags, one for each")
         check_sequence(bodies)
         with self.mutex:
-            found, limits, _, _ = self._change(topic)
-            columns: dict[str, tuple[Sequence[Any] | None, Any]] = {
-                "tags": (tags, tag),
-                "keys": (keys, None),
-                "ids": (ids, ""),
-                "headers": (headers, None),
-                "corr_offsets": (corr_offsets, NO_CORR_OFFSET),
-            }
-            keyless = found.route(None) if partition is None else partition
-            found.partition(keyless)
-            if all(column is None for column, _ in columns.values()):
-                self._add_all(Place(found.name, keyless), limits.plain_rows(bodies, tag))
+            target, limits, _, _ = self._change(topic)
+            keyless = target.route(None) if partition is None else partition
+            target.partition(keyless)
+            if all(column is None for column in batch[1:]):
+                self._add_all(LogName(target.name, keyless), limits.plain_rows(bodies, tag))
                 return
             check_bodies(bodies)
-            filled = [_filled(name, column, len(bodies), usual) for name, (column, usual) in columns.items()]
+            usual = tag, None, "", None, NO_CORR_OFFSET
+            filled = [
+                _filled(name, column, len(bodies), each)
+                for name, column, each in zip(batch._fields[1:], batch[1:], usual, strict=True)
+            ]
             rows = [limits.row(*fields) for fields in zip(bodies, *filled, strict=True)]
-            if partition is not None or keys is None:
-                self._add_all(Place(found.name, keyless), rows)
+            if partition is not None or batch.keys is None:
+                self._add_all(LogName(target.name, keyless), rows)
                 return
-            for number, places in rows_by_partition(keys, found.partition_count, keyless).items():
-                self._add_all(Place(found.name, number), [rows[place] for place in places])
+            for number, places in rows_by_partition(batch.keys, target.partition_count, keyless).items():
+                self._add_all(LogName(target.name, number), [rows[place] for place in places])
 
-    def put_columns(self, topic: str | Topic, batch: pyarrow.RecordBatch, *, partition: int | None = None) -> None:
-        """Put the rows of an Arrow record batch when the transaction is committed, without a Python loop over them.
+    def put_columns(self, topic: str | api.Topic, batch: pyarrow.RecordBatch, *, partition: int | None = None) -> None:
+        """Puts the rows of an Arrow record batch when the transaction is committed, without a Python loop over them.
 
-        The columns are those that `Log.append_arrow` takes. With keys and no `partition` each goes to the partition of
-        its key, those without to the next in turn. What it holds is in the journal when this returns, not in memory.
+        The columns are those of `Log.append_arrow`. With keys and no `partition` each row goes to the partition of its
+        key, and rows without a key to the next partition in turn. The rows are in the journal when this returns, not in
+        memory.
         """
         from warren.transaction.arrow_routing import batches_by_partition
 
         with self.mutex:
-            found, limits, _, _ = self._change(topic)
-            keyless = found.route(None) if partition is None else partition
-            found.partition(keyless)
-            if limits.version == 1:
-                self._put_as_rows(found, batch, partition)
-                return
-            count = found.partition_count if partition is None else 1
+            target, limits, _, _ = self._change(topic)
+            keyless = target.route(None) if partition is None else partition
+            target.partition(keyless)
+            count = target.partition_count if partition is None else 1
             parts = batches_by_partition(batch, count, keyless)
-            packing = {Place(found.name, number): partial(limits.pack_arrow, part) for number, part in parts.items()}
+            packing = {LogName(target.name, number): partial(limits.pack_arrow, part) for number, part in parts.items()}
             self._stage(packing)
 
     def put_kafka(self, topic: str | Topic, batch: bytes | memoryview, *, partition: int) -> None:
-        """Put a Kafka record batch, which was checked, as it is when the transaction is committed.
+        """Puts a Kafka record batch, which was checked, unchanged when the transaction is committed.
 
-        It is in the journal when this returns. UnsupportedByVersion where the topic takes no batches.
+        It is in the journal when this returns. Raises UnsupportedByVersion if the topic takes no batches.
         """
         with self.mutex:
-            found, limits, _, _ = self._change(topic)
-            found.partition(partition)
-            self._stage({Place(found.name, partition): partial(limits.pack_kafka, batch)})
+            target, limits, _, _ = self._change(topic)
+            target.partition(partition)
+            self._stage({LogName(target.name, partition): partial(limits.pack_kafka, batch)})
 
-    def _stage(self, packing: Mapping[Place, Callable[[bytes], list[Packed]]]) -> None:
+    def _stage(self, packing: Mapping[LogName, Callable[[bytes], list[Packed]]]) -> None:
         if self.size:
-            # What was put before comes before.
+            # What was put before must come before.
             self._coordinator.spill(self)
         if packing:
             self._coordinator.stage(self, packing)
 
-    def _put_as_rows(self, topic: Topic, batch: pyarrow.RecordBatch, partition: int | None) -> None:
-        """For a topic of version 1, which takes no columns."""
-        from warren.storage.arrow_packing import rows_of
-
-        bodies, tags, keys, ids, headers, corr_offsets = rows_of(batch)
-        self.put_many(
-            topic,
-            bodies,
-            tags=tags,
-            keys=keys,
-            ids=ids,
-            headers=headers,
-            corr_offsets=corr_offsets,
-            partition=partition,
-        )
-
-    def _add_all(self, place: Place, rows: Sequence[Row]) -> None:
+    def _add_all(self, place: LogName, rows: Sequence[Row]) -> None:
         if rows:
             self._grow(self._rows_for(place).add_all(rows))
 
-    def ack(self, group: QueueGroup, messages: Message | Sequence[Message]) -> None:
-        """Acknowledge messages, which this process took and still has, when the transaction is committed.
+    def ack(self, group: api.QueueGroup, messages: Message | Sequence[Message]) -> None:
+        """Acknowledges messages, which this process took and still has, when the transaction is committed.
 
-        LeaseLost at that time, and nothing happens, where one of them went to somebody else meanwhile.
+        The commit raises LeaseLost, and nothing happens, if another worker got one of them meanwhile.
         """
-        self._check_group(group, QueueGroup, "queue")
-        given: list[Any] = [messages] if isinstance(messages, Message) else list(messages)
-        for message in given:
+        group = self._checked_group(group, QueueGroup, "queue")
+        listed: list[Any] = [messages] if isinstance(messages, Message) else list(messages)
+        for message in listed:
             if not isinstance(message, Message) or message.topic != group.topic.name:
                 raise BadInput(f"{message!r} is no message of topic {str(group.topic.name)!r}")
         with self.mutex:
             self._check_open()
             name = GroupName(str(group.topic.name), group.name)
             self.queues[name] = group
-            self.acks.setdefault(name, []).extend(given)
+            self.acks.setdefault(name, []).extend(listed)
 
     def commit_numbers(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
-        """The stream group, whose members are not in this process, goes on from these numbers, when committed.
+        """Makes a stream group without members in this process go on from these numbers, when committed.
 
-        For a caller that knows that the partitions are not read by others, as the broker does for Kafka's clients.
-        Positions may go back, other than those that `commit` is given.
+        For a caller that knows that no member reads the partitions, as the broker does for Kafka's clients. Unlike with
+        `commit`, positions may go back.
         """
         with self.mutex:
             self._check_open()
@@ -267,59 +243,60 @@ class Transaction:
             self.movable.add(name)
 
     def _commit_positions(self, group: StreamGroup, positions: Mapping[int, int] | None) -> None:
-        self._check_group(group, StreamGroup, "stream")
         with self.mutex:
             self._check_open()
             claim = group.claim(None if positions is None else _checked_positions(group.topic, positions))
             name = GroupName(str(group.topic.name), group.name)
             self.streams[name] = group
-            # Of a partition that is named twice the first time counts: it is owned ever since.
+            # If a partition is named twice, the first claim counts, because the member has owned it ever since.
             self.claims[name] = claim.owned | self.claims.get(name, {})
             self.positions.setdefault(name, {}).update(claim.positions)
 
-    def _check_group(self, group: Any, kind: type[StreamGroup | QueueGroup], mode: str) -> None:
+    def _checked_group(self, group: object, kind: type[G], mode: str) -> G:
+        """Returns the group. Raises BadInput unless it is a group of this mode and of this store."""
         if not isinstance(group, kind) or group.topic.store is not self._store:
             raise BadInput(f"{group!r}: expected a {mode} group of this store")
+        return group
 
     def _check_open(self) -> None:
-        """The error that says why it can be changed no more."""
+        """Raises the error that says why the transaction cannot be changed any more."""
         next_state(self.id, self.state, Event.CHANGE)
         self._coordinator.check_time(self)
 
-    def _change(self, topic: str | Topic) -> Known:
-        """What is known of a topic, where the transaction may still be changed."""
+    def _change(self, topic: str | api.Topic) -> KnownTopic:
+        """Returns what is known of a topic, if the transaction may still be changed."""
         if self.last_state is not State.OPEN or self._steady_s() >= self.deadline_s:
             self._check_open()
         known = self._topics.get(topic) if isinstance(topic, str) else None
         if known is None:
-            found = self._find(topic)
-            found.check_takes_puts()
-            settings = found.settings
-            limits = Limits.of(settings.version, settings.block_size, settings.message_size_max, settings.compression)
-            known = self._topics.setdefault(str(found.name), Known(found, limits, {}, found.partition_count == 1))
+            target = self._find(topic)
+            target.check_takes_puts()
+            known = self._topics.setdefault(
+                str(target.name), KnownTopic(target, RecordLimits.of(target.settings), {}, target.partition_count == 1)
+            )
         return known
 
-    def _find(self, topic: str | Topic) -> Topic:
+    def _find(self, topic: str | api.Topic) -> Topic:
         if isinstance(topic, str):
             return self._store.topic(topic)
-        if getattr(topic, "store", None) is not self._store:
+        if not isinstance(topic, Topic) or topic.store is not self._store:
             raise BadInput(f"{topic!r}: expected a topic of this store, or its name")
         return topic
 
-    def limits_of(self, place: Place) -> Limits:
-        """What the log takes that the transaction puts to."""
+    def limits_of(self, place: LogName) -> RecordLimits:
+        """Returns the limits of the log that the transaction puts to."""
         limits = self._topics[place.topic].limits
         return limits if place.horizon is None else limits.parked()
 
-    def target_for(self, place: Place) -> Target:
-        """What goes to one log, made where nothing did."""
+    def target_for(self, place: LogName) -> Target:
+        """Returns the rows for one log, which are made on first use."""
         self._rows_for(place)
         return self.targets[place]
 
-    def _rows_for(self, place: Place) -> Rows:
+    def _rows_for(self, place: LogName) -> Rows:
         rows = self.rows.get(place)
         if rows is None:
-            # The name that a topic has of itself leads back to it; what the journal keeps may outlast the topic.
+            # A plain str: the name object of a topic refers back to the topic, and the journal may outlive that.
             place = place._replace(topic=str(place.topic))
             rows = self.rows[place] = Rows()
             self.targets[place] = Target(place)
@@ -333,15 +310,15 @@ class Transaction:
             self._coordinator.spill(self)
 
     def spill(self) -> None:
-        """Keep nothing of it in memory: what was put is in the journal when this returns."""
+        """Keeps nothing of it in memory: what was put is in the journal when this returns."""
         with self.mutex:
             if self.size and self.last_state is State.OPEN:
                 self._coordinator.spill(self)
 
     def needs_no_journal(self) -> bool:
-        """Whether all it does is one record in one partition, which is there wholly or not at all by itself.
+        """Returns whether it consists of one record in one partition, which is atomic by itself.
 
-        One that was given an id does: others may ask what became of it.
+        Not if the caller gave it an id, because other processes may ask for its outcome.
         """
         if self.first is not None or self._is_named or self.acks or self.positions or len(self.rows) > 1:
             return False
@@ -351,7 +328,7 @@ class Transaction:
         )
 
     def append(self) -> None:
-        """Append its one record, if it has one."""
+        """Appends its one record, if it has one."""
         for place, rows in self.rows.items():
             batch = rows.batch()
             try:
@@ -369,30 +346,31 @@ class Transaction:
     # --- What becomes of it ---
 
     def prepare(self) -> None:
-        """Everything is on disk: from now on any process may commit or abort it by its id, also after a crash."""
+        """Writes everything to disk: from now on any process may commit or abort it by its id, also after a crash."""
         self._is_left = True
         self._coordinator.prepare(self)
 
-    def commit(self, group: StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
-        """With a group: what it read, or `positions`, is committed when the transaction is. It only goes forward.
+    def commit(self, group: api.StreamGroup | None = None, positions: Mapping[int, int] | None = None) -> None:
+        """Without a group: commits. Everything has happened when this returns.
 
-        NotOwner where a partition went to another member since it was read: abort, `rewind`, and read again.
-        Without one: everything happens, and is where it belongs when this returns.
+        With a group: what the group's member read, or `positions`, is committed when the transaction is. Positions only
+        go forward. Raises NotOwner if a partition went to another member since it was read: abort, `rewind`, and read
+        again.
         """
         if group is not None:
-            self._commit_positions(group, positions)
+            self._commit_positions(self._checked_group(group, StreamGroup, "stream"), positions)
             return
         self._is_left = True
         next_state(self.id, self.last_state, Event.COMMIT)
         self._coordinator.commit(self.id)
 
     def abort(self) -> None:
-        """Nothing happens."""
+        """Aborts: nothing happens."""
         self._is_left = True
         self._coordinator.abort(self.id)
 
     def forget(self, state: State) -> None:
-        """It is over, or out of our hands: keep nothing in memory."""
+        """Frees the memory: the transaction is over, or other processes decide it."""
         self.last_state, self.size = state, 0
         for kept in (self.rows, self.targets, self.acks, self.positions, self.streams, self.claims, self.queues):
             kept.clear()
@@ -424,7 +402,7 @@ def _filled(name: str, column: Sequence[Any] | None, count: int, usual: Any) -> 
     return column
 
 
-def _checked_positions(topic: Topic, positions: Mapping[int, int]) -> dict[int, int]:
+def _checked_positions(topic: TopicView, positions: Mapping[int, int]) -> dict[int, int]:
     number: Any
     for partition, number in positions.items():
         log = topic.partition(partition)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class AsyncSide:
-    """Runs coroutines, one after the other, for whoever owns it."""
+    """Runs coroutines, one after the other, for its owner."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -139,7 +139,7 @@ def work(job: Job, generation: int, is_over: Event) -> None:
     except Exception:  # noqa: BLE001  # Whatever it is, the check tells it.
         Path(job.directory, f"{job.name}-{generation}{FAULT}").write_text(traceback.format_exc())
     finally:
-        # Threads that a client of somebody else has left are not waited for.
+        # Threads that a client of another library has left are not waited for.
         os._exit(0)
 
 

@@ -18,9 +18,9 @@ from benchmarks.broker import largest
 from tests.fuzz.attacks import ANSWER_S_MAX, CLOSED, UNREADABLE, Attacker, Login, Wire
 from tests.fuzz.valid import GROUPS, TOPICS, framed
 from tests.soak.network.logins import MALLORY, SOAK
-from warren.protocol.api import APIS, ApiKey
-from warren.protocol.codec import INT32
-from warren.protocol.kafka_codec import encode_request
+from tests.support.message_values import encode_request
+from warren.protocol.api_keys import APIS, ApiKey
+from warren.protocol.primitives import INT32
 
 HOSTILE_ADDRESS: Final = "127.0.0.2"
 """From where it attacks: limits for an address are not to fall on the others."""

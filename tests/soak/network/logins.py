@@ -14,8 +14,9 @@ SETTINGS: Final = {
     "WARREN_SECURITY_SASL": "true",
     "WARREN_SECURITY_RIGHTS": "true",
     "WARREN_SECURITY_SUPER_USERS": SOAK.user,
+    "WARREN_BROKER_DELIVER_AT": "all",
 }
-"""What the broker is told. Mallory has every right to the topics and groups of the attacks, and none to others."""
+"""Settings of the broker. Mallory has every right to the topics and groups of the attacks, and none to others."""
 PREFIX: Final = TOPICS[0].partition("-")[0]
 OF_CONFLUENT: Final[dict[str, Any]] = {
     "security.protocol": "SASL_PLAINTEXT",

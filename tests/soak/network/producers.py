@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 class Role(Protocol):
-    """A client that does something over and over again; what an outage makes of a step is told by an exception."""
+    """A client that repeats a step; a step that an outage breaks raises an exception."""
 
     def step(self) -> None: ...
 
@@ -51,7 +51,7 @@ class Numbered:
 
 
 def quiet_config(address: str, **config: Any) -> dict[str, Any]:
-    """What every client of librdkafka is told: not to tell of each connection that is lost."""
+    """Settings of every client of librdkafka: it does not log each lost connection."""
     quiet = {"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500}
     return {**quiet, **OF_CONFLUENT, **config}
 

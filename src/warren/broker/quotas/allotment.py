@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from warren.broker.peer import ANONYMOUS
 from warren.broker.quotas.entities import MUTATIONS, PARTITIONS, TOPICS
-from warren.config import ALLOTMENT_LOOK_S
+from warren.broker.security.peer import ANONYMOUS
 from warren.errors import LimitReached, QuotaExceeded
-from warren.queue import store_paths
-from warren.queue.json_file import read_json
+from warren.queue.state import paths
+from warren.queue.state.json_file import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from warren.broker.broker import Broker
+    from warren.broker.quotas.quotas import Quotas
     from warren.broker.security.asker import Asker
-    from warren.queue.settings import TopicSettings
+    from warren.broker.settings import BrokerLimits
+    from warren.broker.threads import InThread
+    from warren.queue.state.settings import TopicSettings
     from warren.queue.topic import Topic
+    from warren.transaction.store import Store
+
+ALLOTMENT_LOOK_S: Final = 5.0
+"""How often at most all topics are read to count those of each user."""
 
 
 T = TypeVar("T")
@@ -45,12 +50,12 @@ class Allotment:
     """Makes, changes and deletes topics for users, as far as quotas and limits let them.
 
     The coroutines are for the event loop; what they do on threads, one thread does at a time. What other processes
-    made is counted, too: a new topic of theirs at once, a change of one within ALLOTMENT_LOOK_S. A topic without an
-    owner counts as one of ANONYMOUS.
+    made is counted too: a new topic at once, a change of a topic within ALLOTMENT_LOOK_S. A topic without an owner
+    counts as one of ANONYMOUS.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker, self._store, self._quotas = broker, broker.store, broker.quotas
+    def __init__(self, store: Store, quotas: Quotas, limits: BrokerLimits, in_thread: InThread) -> None:
+        self._store, self._quotas, self._limits, self._in_thread = store, quotas, limits, in_thread
         self._mutex = threading.Lock()
         self._known: dict[str, Owned] = {}
         self._look_again_s = 0.0
@@ -64,26 +69,26 @@ class Allotment:
         *,
         is_strict: bool = True,
     ) -> Topic:
-        """The topic `name`, made for the user if there is none.
+        """Returns the topic `name`, and makes it for the user if it does not exist.
 
         Raises LimitReached if there would be too many, and, if `is_strict`, QuotaExceeded if the user has made too many
         of late; otherwise its client is throttled.
         """
-        given = dict(settings or {})
+        values = dict(settings or {})
         if self._store.has_topic(name):
-            return await self._broker.in_thread(self._store.topic, name, partitions, **given)
-        wanted = self._store.new_settings(partitions, given).partitions
-        self._mutate(asker, wanted, is_strict=is_strict)
+            return await self._in_thread(self._store.topic, name, partitions, **values)
+        count = self._store.new_settings(partitions, values).partitions
+        self._mutate(asker, count, is_strict=is_strict)
 
         def make() -> Topic:
-            return self._store.topic(name, partitions, **given)
+            return self._store.topic(name, partitions, **values)
 
-        return await self._more(asker, name, wanted, make)
+        return await self._more(asker, name, count, make)
 
     async def admit(self, asker: Asker, name: str, make: Callable[[], T]) -> T:
-        """What `make` gives, which makes the topic `name` with one partition unless there is one."""
+        """Returns what `make` returns, which makes the topic `name` with one partition if it does not exist."""
         if self._store.has_topic(name):
-            return await self._broker.in_thread(make)
+            return await self._in_thread(make)
         self._mutate(asker, 1, is_strict=True)
         return await self._more(asker, name, 1, make)
 
@@ -92,8 +97,8 @@ class Allotment:
     ) -> TopicSettings:
         """Changes settings of a topic, and returns them all. Raises as `make` does if it gets more partitions."""
         if not isinstance(changes.get("partitions"), int):
-            return await self._broker.in_thread(self._store.configure_topic, name, changes)
-        there = (await self._broker.in_thread(self._store.existing_topic, name)).see_partitions()
+            return await self._in_thread(self._store.configure_topic, name, changes)
+        there = (await self._in_thread(self._store.existing_topic, name)).see_partitions()
         more = max(0, changes["partitions"] - there)
         if more:
             self._mutate(asker, more, is_strict=is_strict)
@@ -104,18 +109,18 @@ class Allotment:
                 owner = self._look_at(name).owner
                 if more:
                     self._check(owner, most, 0, more)
-                found = self._store.configure_topic(name, changes)
-                self._known[name] = Owned(owner, found.partitions)
-                return found
+                changed = self._store.configure_topic(name, changes)
+                self._known[name] = Owned(owner, changed.partitions)
+                return changed
 
         return await self._counted(asker, configure)
 
     async def delete(self, asker: Asker, name: str, *, is_strict: bool = True) -> None:
         """Deletes a topic. If `is_strict`, raises QuotaExceeded if the user has deleted or made too many of late."""
         if self._quotas.is_set:
-            topic = await self._broker.in_thread(self._store.existing_topic, name)
+            topic = await self._in_thread(self._store.existing_topic, name)
             self._mutate(asker, topic.partition_count, is_strict=is_strict)
-        await self._broker.in_thread(self._store.delete_topic, name)
+        await self._in_thread(self._store.delete_topic, name)
         with self._mutex:
             self._known.pop(name, None)
 
@@ -131,7 +136,7 @@ class Allotment:
         quotas.mutate(user, asker.client_id, count)
 
     def _most(self, asker: Asker) -> Most:
-        limits, user, quotas = self._broker.limits, asker.peer.user, self._quotas
+        limits, user, quotas = self._limits, asker.peer.user, self._quotas
         of_user = (quotas.most(TOPICS, user), quotas.most(PARTITIONS, user)) if quotas.is_set else (None, None)
         return Most(limits.topics_max, limits.partitions_max, *of_user)
 
@@ -142,17 +147,17 @@ class Allotment:
             with self._mutex:
                 if not self._store.has_topic(name):
                     self._check(user, most, 1, partitions)
-                found = make()
+                topic = make()
                 if user != ANONYMOUS:
                     self._store.note_owner(name, user)
                 self._known[name] = Owned(user, partitions)
-                return found
+                return topic
 
         return await self._counted(asker, made)
 
     async def _counted(self, asker: Asker, work: Callable[[], T]) -> T:
         try:
-            return await self._broker.in_thread(work)
+            return await self._in_thread(work)
         except LimitReached:
             self._quotas.refused(asker.peer.user)
             raise
@@ -160,12 +165,12 @@ class Allotment:
     # --- What there is, on a thread ---
 
     def _check(self, user: str, most: Most, topics: int, partitions: int) -> None:
-        """Raises LimitReached if so many more would be too many."""
+        """Raises LimitReached if the user or the store would have too many with these topics and partitions."""
         self._look(is_whole=False)
         try:
             self._compare(user, most, topics, partitions)
         except LimitReached:
-            # Another process may have deleted some: nothing is refused for what is not there.
+            # Another process may have deleted some, so all of them are counted again before a request is refused.
             if not self._look(is_whole=True):
                 raise
             self._compare(user, most, topics, partitions)
@@ -184,17 +189,17 @@ class Allotment:
                 raise LimitReached(who, what, int(limit), key)
 
     def _look(self, *, is_whole: bool) -> bool:
-        """Sees which topics there are, and reads those that are new, or all of them. Returns whether it looked.
+        """Lists the topics, and reads the new ones, or all if `is_whole` is set. Returns False if it did nothing.
 
-        All are read once in ALLOTMENT_LOOK_S at most, because that may take a while.
+        All are read at most once in ALLOTMENT_LOOK_S, because that may take a while.
         """
         now_s = self._store.clock.steady_s()
         if is_whole and now_s < self._look_again_s:
             return False
         known = {} if is_whole else self._known
-        names = self._store.filesystem.names(store_paths.topics_directory(self._store.path))
-        found = {name: known.get(name) or self._read(name) for name in names}
-        self._known = {name: owned for name, owned in found.items() if owned is not None}
+        names = self._store.filesystem.names(paths.topics_directory(self._store.path))
+        topics = {name: known.get(name) or self._read(name) for name in names}
+        self._known = {name: owned for name, owned in topics.items() if owned is not None}
         if is_whole:
             self._look_again_s = now_s + ALLOTMENT_LOOK_S
         return True
@@ -203,7 +208,7 @@ class Allotment:
         return self._read(name) or Owned(ANONYMOUS, 0)
 
     def _read(self, name: str) -> Owned | None:
-        path = store_paths.topic_file(store_paths.topic_directory(self._store.path, name))
+        path = paths.topic_file(paths.topic_directory(self._store.path, name))
         data = read_json(self._store.filesystem, path)
         if data is None:
             return None

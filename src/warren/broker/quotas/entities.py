@@ -1,15 +1,19 @@
-"""What has a quota, and which quotas there are: Kafka's entities and keys, and some of our own."""
+"""Entities that have quotas, and the quotas that they may have: those of Kafka, and some of our own."""
 
 from __future__ import annotations
 
 import ipaddress
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
-from warren.config import CLIENT_ID_NAMED_SIZE_MAX, QUOTA_VALUE_MAX, USER_NAME_SIZE_MAX
+from warren.broker.security.users import USER_NAME_SIZE_MAX
 from warren.errors import BadInput
+from warren.settings import Number, unknown
+
+QUOTA_VALUE_MAX: Final = 1 << 53
+CLIENT_ID_NAMED_SIZE_MAX: Final = 1000
+"""How long a client id may be that has a quota."""
 
 DEFAULT: Final = ""
 """The name of an entity that stands for all that have no quota of their own."""
@@ -30,30 +34,33 @@ CREATIONS: Final = "connection_creation_rate"
 
 
 class QuotaKey(NamedTuple):
-    """Which entities may have the quota, and what it limits."""
+    """A quota: which entities may have it, its values, and what it limits."""
 
     entities: frozenset[frozenset[str]]
-    what: str
+    kind: Number
+    description: str
 
 
+RATE: Final = Number(0, QUOTA_VALUE_MAX, is_above=True)
+COUNT: Final = Number(0, QUOTA_VALUE_MAX)
 KEYS: Final[Mapping[str, QuotaKey]] = MappingProxyType(
     {
-        PRODUCED: QuotaKey(OF_CLIENTS, "bytes a second of requests that put messages"),
-        CONSUMED: QuotaKey(OF_CLIENTS, "bytes a second of answers that hold messages"),
-        TIME: QuotaKey(OF_CLIENTS, "percent of the time of the event loop"),
-        REQUESTS: QuotaKey(OF_CLIENTS, "requests a second"),
-        MUTATIONS: QuotaKey(OF_CLIENTS, "partitions a second that are made or deleted"),
-        CONNECTIONS: QuotaKey(OF_USERS, "connections of a user that has logged in"),
-        TOPICS: QuotaKey(OF_USERS, "topics that a user has made"),
-        PARTITIONS: QuotaKey(OF_USERS, "partitions of the topics that a user has made"),
-        CREATIONS: QuotaKey(OF_ADDRESSES, "connections a second from an address"),
+        PRODUCED: QuotaKey(OF_CLIENTS, RATE, "bytes a second of requests that put messages"),
+        CONSUMED: QuotaKey(OF_CLIENTS, RATE, "bytes a second of answers that hold messages"),
+        TIME: QuotaKey(OF_CLIENTS, RATE, "percent of the time of the event loop"),
+        REQUESTS: QuotaKey(OF_CLIENTS, RATE, "requests a second"),
+        MUTATIONS: QuotaKey(OF_CLIENTS, RATE, "partitions a second that are made or deleted"),
+        CONNECTIONS: QuotaKey(OF_USERS, COUNT, "connections of a user that has logged in"),
+        TOPICS: QuotaKey(OF_USERS, COUNT, "topics that a user has made"),
+        PARTITIONS: QuotaKey(OF_USERS, COUNT, "partitions of the topics that a user has made"),
+        CREATIONS: QuotaKey(OF_ADDRESSES, RATE, "connections a second from an address"),
     }
 )
 RATES: Final = (PRODUCED, CONSUMED, TIME, REQUESTS, MUTATIONS)
 
 
 class Entity(NamedTuple):
-    """Who has a quota: a user, a client id, both, or an address. None is not part of it, DEFAULT is every other one."""
+    """A user, a client id, both, or an address. A part that is None does not count; DEFAULT stands for all others."""
 
     user: str | None = None
     client: str | None = None
@@ -61,7 +68,7 @@ class Entity(NamedTuple):
 
     @property
     def parts(self) -> dict[str, str]:
-        """Its names by what Kafka calls them."""
+        """Returns the names by Kafka's words for the parts."""
         names = {USER: self.user, CLIENT: self.client, ADDRESS: self.address}
         return {part: name for part, name in names.items() if name is not None}
 
@@ -70,10 +77,10 @@ class Entity(NamedTuple):
 
     @classmethod
     def of(cls, parts: Mapping[str, str | None]) -> Self:
-        """The entity of these parts, with None for the default one. Raises BadInput if there is no such entity."""
+        """Returns the entity of these parts; None names the default one. Raises BadInput if there is no such entity."""
         if frozenset(parts) not in OF_CLIENTS | OF_ADDRESSES:
-            given = " and ".join(sorted(parts)) or "nothing"
-            raise BadInput(f"a quota is for a user, a client-id, both of them, or an ip, not for {given}")
+            names_of_parts = " and ".join(sorted(parts)) or "nothing"
+            raise BadInput(f"a quota is for a user, a client-id, both of them, or an ip, not for {names_of_parts}")
         names = {part: DEFAULT if name is None else _checked_name(part, name) for part, name in parts.items()}
         return cls(names.get(USER), names.get(CLIENT), names.get(ADDRESS))
 
@@ -91,21 +98,14 @@ def _checked_name(part: str, name: str) -> str:
 
 
 def checked_value(entity: Entity, key: str, value: Any) -> float:
-    """Returns the value; BadInput if there is no such quota, the entity cannot have it, or the value cannot be."""
-    known = KEYS.get(key)
-    if known is None:
-        raise BadInput(f"there is no quota {key[:50]!r}; there are {', '.join(KEYS)}")
-    if frozenset(entity.parts) not in known.entities:
-        allowed = " or ".join(sorted(" with ".join(sorted(each)) for each in known.entities))
+    """Returns the value. Raises BadInput if there is no such quota, or if the entity cannot have it or this value."""
+    quota = KEYS.get(key)
+    if quota is None:
+        raise BadInput(unknown("quota", key, KEYS))
+    if frozenset(entity.parts) not in quota.entities:
+        allowed = " or ".join(sorted(" with ".join(sorted(each)) for each in quota.entities))
         raise BadInput(f"{key} is a quota of {allowed}, not of {entity}")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    least_is_zero = key in (CONNECTIONS, TOPICS, PARTITIONS)
-    if not is_number or not 0 <= value <= QUOTA_VALUE_MAX or (value == 0 and not least_is_zero):
-        least = "from 0" if least_is_zero else "above 0"
-        raise BadInput(f"{key} {value!r}: expected a number {least} up to {QUOTA_VALUE_MAX}")
-    return float(value)
-
-
-def asked_parts(entry: Any) -> list[dict[str, Any]]:
-    """Returns the entity of a request's entry as the answer to it names it."""
-    return [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity]
+    try:
+        return quota.kind.check(value)
+    except BadInput as error:
+        raise BadInput(f"{key}: {error}") from error

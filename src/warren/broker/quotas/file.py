@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from warren.broker.quotas.entities import DEFAULT, Entity, checked_value
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import QUOTAS_MAX
 from warren.errors import BadInput, CorruptSettings
-from warren.queue import store_paths
-from warren.queue.json_file import read_json, write_json
-from warren.queue.shared_lock import SharedLock
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.queue.state import paths
+from warren.queue.state.json_file import read_json, write_json
+from warren.queue.state.shared_lock import SharedLock
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+
+QUOTAS_MAX: Final = 10_000
+"""How many entities may have quotas."""
 
 Quotas = dict[Entity, dict[str, float]]
 Change = tuple[Entity, Mapping[str, float | None]]
@@ -23,30 +25,30 @@ class QuotasFile:
     """The quotas of the store at `path`. Any thread and process."""
 
     def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.path, self._filesystem = store_paths.quotas_file(path), filesystem
-        self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
+        self.path, self._filesystem = paths.quotas_file(path), filesystem
+        self._lock = SharedLock(filesystem, paths.security_lock(path), clock)
 
     def read(self) -> Quotas:
-        """Returns all quotas. Raises CorruptSettings if the file holds something else."""
+        """Returns all quotas. Raises CorruptSettings if the file holds anything else."""
         data = read_json(self._filesystem, self.path) or {}
         try:
             return dict(_of_json(each) for each in data.get("quotas", ()))
         except (BadInput, KeyError, TypeError, AttributeError) as error:
-            raise CorruptSettings(self.path, f"a quota that is none: {error}") from error
+            raise CorruptSettings(self.path, f"not a quota: {error}") from error
 
     def alter(self, changes: Iterable[Change]) -> Quotas:
-        """Makes all of the changes, or none of them; returns all quotas. Raises BadInput for what cannot be."""
-        wanted = [(entity, checked_values(entity, values)) for entity, values in changes]
+        """Makes all of the changes, or none of them, and returns all quotas. Raises BadInput if one is not possible."""
+        checked = [(entity, checked_values(entity, values)) for entity, values in changes]
         with self._lock:
-            found = self.read()
-            for entity, values in wanted:
-                merged = {**found.get(entity, {}), **values}
-                found[entity] = {key: value for key, value in merged.items() if value is not None}
-            found = {entity: values for entity, values in found.items() if values}
-            if len(found) > QUOTAS_MAX:
+            quotas = self.read()
+            for entity, values in checked:
+                merged = {**quotas.get(entity, {}), **values}
+                quotas[entity] = {key: value for key, value in merged.items() if value is not None}
+            quotas = {entity: values for entity, values in quotas.items() if values}
+            if len(quotas) > QUOTAS_MAX:
                 raise BadInput(f"there are more than {QUOTAS_MAX} entities with quotas")
-            write_json(self._filesystem, self.path, {"quotas": [_to_json(*each) for each in _sorted(found)]})
-        return found
+            write_json(self._filesystem, self.path, {"quotas": [_to_json(*each) for each in _sorted(quotas)]})
+        return quotas
 
 
 def _sorted(quotas: Quotas) -> list[tuple[Entity, dict[str, float]]]:
@@ -54,7 +56,7 @@ def _sorted(quotas: Quotas) -> list[tuple[Entity, dict[str, float]]]:
 
 
 def checked_values(entity: Entity, values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Returns the values; BadInput if the entity cannot have one of them. None removes a quota that there may be."""
+    """Returns the values. Raises BadInput if the entity cannot have one of them. None removes a quota."""
     for key, value in values.items():
         checked_value(entity, key, 1.0 if value is None else value)
     return dict(values)
@@ -71,5 +73,5 @@ def _of_json(data: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:
 
 
 def quota_document(entity: Entity, values: Mapping[str, float]) -> dict[str, Any]:
-    """The quotas of an entity as people and programs are shown them: the default one is null."""
+    """Returns the quotas of an entity as users and programs see them; null names the default entity."""
     return {**{part: name if name != DEFAULT else None for part, name in entity.parts.items()}, "quotas": dict(values)}

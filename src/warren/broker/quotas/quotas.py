@@ -1,4 +1,4 @@
-"""Quotas at work: what each client has used, and how long it has to wait for having used more."""
+"""Quotas at work: what each client has used, and how long it has to wait if it has used more."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from warren.broker.quotas.entities import (
     Entity,
 )
 from warren.broker.quotas.file import QuotasFile
-from warren.config import (
-    QUOTA_BURST_S,
-    QUOTA_CLIENTS_REMEMBERED_MAX,
-    QUOTA_THROTTLE_S_MAX,
-    QUOTA_USERS_SHOWN_MAX,
-)
 from warren.errors import WarrenError
-from warren.protocol.api import ApiKey
-from warren.protocol.own_schemas import CARRYING, OwnKey
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.native_schemas import CARRYING, OwnKey
+
+QUOTA_BURST_S: Final = 1.0
+"""What was not used for so long may be used at once."""
+QUOTA_THROTTLE_S_MAX: Final = 10.0
+"""How long an answer may tell a client to wait, and how long its connection is not read."""
+QUOTA_CLIENTS_REMEMBERED_MAX: Final = 10_000
+"""Of how many users and client ids it is remembered what they have used."""
+QUOTA_USERS_SHOWN_MAX: Final = 100
+"""How many users have metrics of their own; the others share one."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 OTHERS: Final = "others"
@@ -99,8 +102,8 @@ class Bucket:
 class Quotas:
     """The quotas of a broker: those in the file, and `defaults` for each user that has none. For the loop's thread.
 
-    `is_set` is False while there is not one quota: then nothing else of this object is to be asked. Changes to the
-    file are seen by `refresh`. A file that cannot be read changes nothing.
+    `is_set` is False while there is no quota: then callers use nothing else of this object. `refresh` reads the file
+    again if it has changed. A file that cannot be read changes nothing.
     """
 
     def __init__(self, file: QuotasFile, defaults: Mapping[str, float], now: Callable[[], float]) -> None:
@@ -115,10 +118,10 @@ class Quotas:
         self.refresh()
 
     def refresh(self) -> None:
-        """Sees whether the file has changed."""
+        """Reads the quotas again if the file has changed."""
         try:
-            found = os.stat(self.file.path)
-            stamp = found.st_mtime_ns, found.st_ino
+            status = os.stat(self.file.path)
+            stamp = status.st_mtime_ns, status.st_ino
         except FileNotFoundError:
             stamp = 0, 0
         if stamp == self._stamp:
@@ -192,8 +195,8 @@ class Quotas:
 
     def most(self, key: str, user: str) -> float | None:
         """Returns how many a user may have of what `key` limits; None if there is no limit."""
-        found = self._first(key, (Entity(user), Entity(DEFAULT)))
-        return self._defaults.get(key) if found is None else found
+        quota = self._first(key, (Entity(user), Entity(DEFAULT)))
+        return self._defaults.get(key) if quota is None else quota
 
     def refused(self, user: str) -> None:
         """Counts a request that was refused."""
@@ -202,15 +205,15 @@ class Quotas:
     # --- Who has which ---
 
     def _buckets_of(self, user: str, client: str) -> dict[str, Bucket]:
-        found = self._clients.get((user, client))
-        if found is None:
+        buckets = self._clients.get((user, client))
+        if buckets is None:
             if len(self._clients) >= QUOTA_CLIENTS_REMEMBERED_MAX:
                 self._clients.clear()
-            found = self._clients[user, client] = self._resolved(user, client)
-        return found
+            buckets = self._clients[user, client] = self._resolved(user, client)
+        return buckets
 
     def _resolved(self, user: str, client: str) -> dict[str, Bucket]:
-        """Finds the quota of each key as Kafka does: the first of these entities that has one."""
+        """Returns a bucket for each key. As in Kafka, the first of these entities that has a quota decides."""
         entities = (
             Entity(user, client),
             Entity(user, DEFAULT),
@@ -221,16 +224,16 @@ class Quotas:
             Entity(None, client),
             Entity(None, DEFAULT),
         )
-        found = {}
+        buckets = {}
         for key in RATES:
             entity = next((each for each in entities if key in self._quotas.get(each, {})), None)
             rate = self._defaults.get(key) if entity is None else self._quotas[entity][key]
             if rate is not None:
-                # What is configured is for each user; what is set, for the parts of the entity.
+                # A quota of the configuration holds for each user; one that was set holds for the parts of its entity.
                 scope = Entity(user) if entity is None else entity
                 shared = None if scope.user is None else user, None if scope.client is None else client
-                found[key] = self._bucket((key, *shared), rate / PERCENT if key == TIME else rate)
-        return found
+                buckets[key] = self._bucket((key, *shared), rate / PERCENT if key == TIME else rate)
+        return buckets
 
     def _bucket(self, scope: Scope, rate: float) -> Bucket:
         bucket = self._buckets.get(scope)
@@ -242,7 +245,7 @@ class Quotas:
         return bucket
 
     def _forget_buckets(self) -> None:
-        """Forgets those that are full again, which are as good as new; all of them if none is."""
+        """Forgets the buckets that are full again, because they are like new ones; all of them if none is full."""
         now_s = self._now()
         for bucket in self._buckets.values():
             bucket.owed_s(now_s)

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 from warren.broker.security.users import KeptPassword, Users
-from warren.config import USERS_LOOK_S
 from warren.errors import WarrenError
+
+USERS_LOOK_S: Final = 0.5
+"""How soon connections of a user are closed who was deleted, or whose password was changed."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 
 
-class Entry(NamedTuple):
+class LoggedInConnection(NamedTuple):
     """Who logged in, with which password, and how to close the connection."""
 
     password: KeptPassword
@@ -31,21 +33,21 @@ class LoggedIn:
 
     def __init__(self, users: Users) -> None:
         self._users = users
-        self._entries: dict[object, Entry] = {}
+        self._entries: dict[object, LoggedInConnection] = {}
         self._stamp: tuple[int, int] | None = None
         self._has_new = False
 
     def add(self, connection: object, password: KeptPassword, close: Callable[[], None]) -> None:
-        """A user has logged in on this connection; it may have been another one before."""
-        self._entries[connection] = Entry(password, close)
+        """Adds a connection on which a user has logged in, in place of an earlier login on it."""
+        self._entries[connection] = LoggedInConnection(password, close)
         self._has_new = True
 
     def discard(self, connection: object) -> None:
-        """The connection ended."""
+        """Forgets a connection that has ended."""
         self._entries.pop(connection, None)
 
     async def watch(self) -> NoReturn:
-        """Looks for ever."""
+        """Checks the logins every USERS_LOOK_S, until cancelled."""
         while True:
             await asyncio.sleep(USERS_LOOK_S)
             stamp = self._seen()
@@ -61,12 +63,12 @@ class LoggedIn:
 
     def _seen(self) -> tuple[int, int]:
         try:
-            found = os.stat(self._users.path)
+            status = os.stat(self._users.path)
         except FileNotFoundError:
             return 0, 0
-        return found.st_mtime_ns, found.st_ino
+        return status.st_mtime_ns, status.st_ino
 
-    def _close_others(self, entries: Mapping[object, Entry], kept: frozenset[KeptPassword]) -> None:
+    def _close_others(self, entries: Mapping[object, LoggedInConnection], kept: frozenset[KeptPassword]) -> None:
         for key, entry in entries.items():
             if entry.password not in kept and self._entries.get(key) is entry:
                 del self._entries[key]

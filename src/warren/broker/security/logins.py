@@ -9,18 +9,24 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Final, TypeVar
 
-from warren.config import (
-    LOGIN_DELAY_S_MAX,
-    LOGIN_DELAY_S_MIN,
-    LOGIN_FAILURES_FREE,
-    LOGIN_FAILURES_FREE_IN_ALL,
-    LOGIN_FAILURES_HALVED_S,
-    LOGIN_FAILURES_REMEMBERED_MAX,
-    LOGIN_THREADS,
-    LOGIN_WAIT_S_MAX,
-    LOGINS_WAITING_MAX,
-)
 from warren.errors import TooManyLogins
+
+AUTHENTICATION_ANSWER_S: Final = 0.25
+"""How long the answer to a wrong password takes, whatever was wrong."""
+LOGIN_THREADS: Final = 2
+LOGINS_WAITING_MAX: Final = 1000
+"""How many passwords are checked at a time, and how many wait for that."""
+LOGIN_FAILURES_FREE: Final = 5
+LOGIN_FAILURES_FREE_IN_ALL: Final = 50
+"""After so many failed logins of one user from one address, or of all users from it, the next ones have to wait."""
+LOGIN_DELAY_S_MIN: Final = 0.25
+LOGIN_DELAY_S_MAX: Final = 5.0
+LOGIN_WAIT_S_MAX: Final = 10.0
+"""How long they wait at first, doubled with each failure, and at last; one that would wait longer is refused."""
+LOGIN_FAILURES_HALVED_S: Final = 60.0
+"""After this time a failed login counts half."""
+LOGIN_FAILURES_REMEMBERED_MAX: Final = 10_000
+"""Of how many addresses and users failed logins are remembered."""
 
 T = TypeVar("T")
 Key = tuple[str | None, str | None]
@@ -92,12 +98,12 @@ class Tries:
         _remember(self._proven, (host, user), None)
 
     def _keys(self, host: str, user: str) -> list[Key]:
-        found: list[Key] = [(host, user)]
+        keys: list[Key] = [(host, user)]
         if (host, user) not in self._proven:
-            found.append((host, None))
+            keys.append((host, None))
         if (host, user) in self._records:
-            found.append((None, user))
-        return found
+            keys.append((None, user))
+        return keys
 
     def _delay_s(self, key: Key, now_s: float) -> float:
         free = LOGIN_FAILURES_FREE_IN_ALL if None in key else LOGIN_FAILURES_FREE
@@ -111,10 +117,10 @@ class Tries:
         return float(record.failures * 0.5 ** ((now_s - record.at_s) / LOGIN_FAILURES_HALVED_S))
 
 
-def _remember(where: dict[Key, T], key: Key, value: T) -> None:
-    if len(where) >= LOGIN_FAILURES_REMEMBERED_MAX:
-        del where[next(iter(where))]
-    where[key] = value
+def _remember(records: dict[Key, T], key: Key, value: T) -> None:
+    if len(records) >= LOGIN_FAILURES_REMEMBERED_MAX:
+        del records[next(iter(records))]
+    records[key] = value
 
 
 class Logins:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from warren.broker.security.asker import Asker
-from warren.broker.security.rights import Kind, Operation
+from warren.broker.security.rights import Operation, ResourceKind
 from warren.errors import NoRight
 
 Names = Callable[[Any, Any], Iterable[str]]
@@ -14,13 +14,13 @@ Names = Callable[[Any, Any], Iterable[str]]
 
 
 class Source(NamedTuple):
-    """Where a request names things of one kind.
+    """Says by which fields a request names things of one kind.
 
-    With `rows` that field of the request is a list, `names` looks at one row of it, and a row without the right is
-    refused alone. `words` and `when` are what the documents say.
+    With `rows` that field of the request is a list, `names` gets one row of it, and a row without the right is refused
+    alone. `words` and `when` are the words of the documents.
     """
 
-    kind: Kind
+    kind: ResourceKind
     words: str
     names: Names
     rows: str = ""
@@ -36,12 +36,12 @@ class Need(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The need as the documents say it."""
-        found = f"{self.operation.name.lower()} on {self.source.words}"
+        """Returns the need in the words of the documents."""
+        words = f"{self.operation.name.lower()} on {self.source.words}"
         if self.instead is not None:
             operation, source = self.instead
-            found += f", or {operation.name.lower()} on {source.words}"
-        return f"{found}, {self.source.when}" if self.source.when else found
+            words += f", or {operation.name.lower()} on {source.words}"
+        return f"{words}, {self.source.when}" if self.source.when else words
 
 
 class Row(NamedTuple):
@@ -52,43 +52,43 @@ class Row(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The row as the documents say it."""
-        found = list(dict.fromkeys(need.words for need in self.needs))
+        """Returns the row in the words of the documents."""
+        words = list(dict.fromkeys(need.words for need in self.needs))
         if self.shows:
-            found.append(f"shows only {self.shows}")
-        return "; ".join(found) or "nothing"
+            words.append(f"shows only {self.shows}")
+        return "; ".join(words) or "nothing"
 
 
-def missing(asker: Asker, need: Need, asked: Any) -> tuple[Operation, Kind, str] | None:
-    """The first right that `asked`, a request or a row of it, needs and the asker has not. None if there is none."""
+def missing(asker: Asker, need: Need, request: Any) -> tuple[Operation, ResourceKind, str] | None:
+    """Returns the first right that `request`, a request or a row of it, needs and the asker lacks; None for none."""
     operation, source, instead = need
-    for name in source.names(asker, asked):
-        if not asker.may(operation, source.kind, name) and not _does_as_well(asker, instead, asked):
+    for name in source.names(asker, request):
+        if not asker.may(operation, source.kind, name) and not _does_as_well(asker, instead, request):
             return operation, source.kind, name
     return None
 
 
-def _does_as_well(asker: Asker, instead: tuple[Operation, Source] | None, asked: Any) -> bool:
+def _does_as_well(asker: Asker, instead: tuple[Operation, Source] | None, request: Any) -> bool:
     if instead is None:
         return False
     operation, source = instead
-    names = list(source.names(asker, asked))
+    names = list(source.names(asker, request))
     return bool(names) and all(asker.may(operation, source.kind, name) for name in names)
 
 
-def check(asker: Asker, row: Row, asked: Any) -> None:
-    """Raises NoRight if the request needs a right that the asker has not."""
-    error = refusal(asker, row, asked)
+def check(asker: Asker, row: Row, request: Any) -> None:
+    """Raises NoRight if the request needs a right that the asker does not have."""
+    error = refusal(asker, row, request)
     if error is not None:
         raise error
 
 
-def refusal(asker: Asker, row: Row, asked: Any) -> NoRight | None:
-    """Why the asker may not do this; None if the asker may."""
+def refusal(asker: Asker, row: Row, request: Any) -> NoRight | None:
+    """Returns the NoRight to answer with; None if the asker has all rights that the request needs."""
     if asker.broker.rights is None:
         return None
     for need in row.needs:
-        found = missing(asker, need, asked)
-        if found is not None:
-            return asker.denied(*found)
+        right = missing(asker, need, request)
+        if right is not None:
+            return asker.denied(*right)
     return None

@@ -10,17 +10,23 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from warren.broker.peer import Peer
+from warren.broker.security.peer import Peer
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import NAME_SIZE_MAX, RIGHTS_LOOK_S, RIGHTS_MAX, RIGHTS_REMEMBERED_MAX
 from warren.errors import BadInput, CorruptSettings, WarrenError
-from warren.queue import store_paths
-from warren.queue.json_file import read_json, write_json
-from warren.queue.shared_lock import SharedLock
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.limits import NAME_SIZE_MAX
+from warren.queue.state import paths
+from warren.queue.state.json_file import read_json, write_json
+from warren.queue.state.shared_lock import SharedLock
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 
 if TYPE_CHECKING:
-    from warren.broker.producers import InThread
+    from warren.broker.threads import InThread
+
+RIGHTS_MAX: Final = 10_000
+RIGHTS_REMEMBERED_MAX: Final = 100_000
+"""How many answers to the question whether a user has a right are cached."""
+RIGHTS_LOOK_S: Final = 0.5
+"""How soon a change of rights by another process is seen."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 EVERY: Final = "*"
@@ -28,7 +34,7 @@ USER: Final = "User:"
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
-class Kind(IntEnum):
+class ResourceKind(IntEnum):
     """What a right is about."""
 
     ANY = 1
@@ -84,7 +90,7 @@ IMPLYING: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
 class Right(NamedTuple):
     """One right, or what takes one away. `principal` is `User:` and a name; `*` stands for every name, user or host."""
 
-    kind: Kind
+    kind: ResourceKind
     name: str
     pattern: Pattern
     principal: str
@@ -93,14 +99,14 @@ class Right(NamedTuple):
     permission: Permission
 
     def checked(self) -> Self:
-        """The right itself; BadInput where it cannot be one."""
-        if Kind.ANY is self.kind or self.pattern < Pattern.LITERAL:
+        """Returns the right itself. Raises BadInput if it is not a valid one."""
+        if ResourceKind.ANY is self.kind or self.pattern < Pattern.LITERAL:
             raise BadInput("a right is about one kind of thing, with a literal name or a prefix")
         if Operation.ANY is self.operation or Permission.ANY is self.permission:
             raise BadInput("a right allows or denies one operation, or all of them")
         if not self.name or len(self.name.encode()) > NAME_SIZE_MAX or not self.name.isprintable():
             raise BadInput(f"a right is about a name of 1 to {NAME_SIZE_MAX} bytes")
-        if self.kind is Kind.CLUSTER and self.name != CLUSTER_NAME:
+        if self.kind is ResourceKind.CLUSTER and self.name != CLUSTER_NAME:
             raise BadInput(f"the cluster is called {CLUSTER_NAME}")
         if not self.principal.startswith(USER) or self.principal == USER or not self.principal.isprintable():
             raise BadInput(f"principal {self.principal!r}: expected User: and a name, or User:*")
@@ -108,8 +114,8 @@ class Right(NamedTuple):
             raise BadInput("a right is for a host, or for * of them")
         return self
 
-    def is_about(self, kind: Kind, name: str) -> bool:
-        """Whether it speaks of the thing of this name."""
+    def is_about(self, kind: ResourceKind, name: str) -> bool:
+        """Returns whether the right is about the thing of this kind and name."""
         if kind is not self.kind:
             return False
         if self.pattern is Pattern.PREFIXED:
@@ -126,9 +132,12 @@ class Right(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_json` gave; BadInput, KeyError, TypeError or AttributeError for anything else."""
+        """Returns the right that `to_json` gave.
+
+        Raises BadInput, KeyError, TypeError or AttributeError for anything else.
+        """
         return cls(
-            Kind[data["kind"].upper()],
+            ResourceKind[data["kind"].upper()],
             data["name"],
             Pattern[data["pattern"].upper()],
             data["principal"],
@@ -142,11 +151,11 @@ class RightsFile:
     """The rights of the store at `path`. Any thread and process."""
 
     def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.path, self._filesystem = store_paths.rights_file(path), filesystem
-        self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
+        self.path, self._filesystem = paths.rights_file(path), filesystem
+        self._lock = SharedLock(filesystem, paths.security_lock(path), clock)
 
     def read(self) -> list[Right]:
-        """All rights, in order."""
+        """Returns all rights, sorted. Raises CorruptSettings if one in the file is not valid."""
         data = read_json(self._filesystem, self.path) or {}
         try:
             return sorted(Right.from_json(each) for each in data.get("rights", ()))
@@ -154,18 +163,18 @@ class RightsFile:
             raise CorruptSettings(self.path, f"a right that is none: {error}") from error
 
     def add(self, rights: Iterable[Right]) -> None:
-        """All of these hold from now on."""
-        wanted = {right.checked() for right in rights}
+        """Adds these rights. Raises BadInput, and adds none, if one of them is not valid or there would be too many."""
+        new = {right.checked() for right in rights}
         with self._lock:
-            self._write(wanted | set(self.read()))
+            self._write(new | set(self.read()))
 
     def remove(self, is_meant: Callable[[Right], bool]) -> list[Right]:
-        """The rights that were meant; they hold no longer."""
+        """Removes the rights for which `is_meant` is true, and returns them."""
         with self._lock:
-            found = self.read()
-            gone = [right for right in found if is_meant(right)]
+            rights = self.read()
+            gone = [right for right in rights if is_meant(right)]
             if gone:
-                self._write(set(found) - set(gone))
+                self._write(set(rights) - set(gone))
         return gone
 
     def _write(self, rights: set[Right]) -> None:
@@ -175,19 +184,19 @@ class RightsFile:
 
 
 class _Index:
-    """Rights by user and by what they are about, so that a question looks at few of them however many there are."""
+    """Rights by user and by what they are about, so that a check reads few of them, however many there are."""
 
     def __init__(self, rights: Iterable[Right]) -> None:
-        self._rights: dict[tuple[str, Kind, Pattern, str], list[Right]] = {}
-        sizes: dict[Kind, set[int]] = {}
+        self._rights: dict[tuple[str, ResourceKind, Pattern, str], list[Right]] = {}
+        sizes: dict[ResourceKind, set[int]] = {}
         for right in rights:
             self._rights.setdefault((right.principal, right.kind, right.pattern, right.name), []).append(right)
             if right.pattern is Pattern.PREFIXED:
                 sizes.setdefault(right.kind, set()).add(len(right.name))
-        self._sizes = {kind: sorted(found) for kind, found in sizes.items()}
+        self._sizes = {kind: sorted(lengths) for kind, lengths in sizes.items()}
 
-    def about(self, peer: Peer, kind: Kind, name: str) -> Iterator[Right]:
-        """The rights of the peer that speak of the thing of this kind and name."""
+    def about(self, peer: Peer, kind: ResourceKind, name: str) -> Iterator[Right]:
+        """Yields the rights of the peer that are about the thing of this kind and name."""
         named = [(Pattern.LITERAL, name), (Pattern.LITERAL, EVERY)]
         # No more prefixes than there are sizes of them among the rights.
         named += [(Pattern.PREFIXED, name[:size]) for size in self._sizes.get(kind, ()) if size <= len(name)]
@@ -218,25 +227,25 @@ class Rights:
         """Begins a `refresh`, and returns at once."""
         self._refreshing = asyncio.Lock()
         self._rights = _Index(())
-        self._known: dict[tuple[str, str, Operation, Kind, str], bool] = {}
+        self._known: dict[tuple[str, str, Operation, ResourceKind, str], bool] = {}
         self._stamp: tuple[int, int] | None = None
         self._look_at = now()
 
-    def may(self, peer: Peer, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether the peer may do this to the thing of this kind and name."""
+    def may(self, peer: Peer, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """Returns whether the peer may do this to the thing of this kind and name."""
         if peer.user in self._super_users:
             return True
         if self._now() >= self._look_at:
             self._look()
         question = peer.user, peer.host, operation, kind, name
-        found = self._known.get(question)
-        if found is None:
+        is_allowed = self._known.get(question)
+        if is_allowed is None:
             if len(self._known) >= RIGHTS_REMEMBERED_MAX:
                 self._known.clear()
-            found = self._known[question] = self._decided(peer, operation, kind, name)
-        return found
+            is_allowed = self._known[question] = self._decided(peer, operation, kind, name)
+        return is_allowed
 
-    def _decided(self, peer: Peer, operation: Operation, kind: Kind, name: str) -> bool:
+    def _decided(self, peer: Peer, operation: Operation, kind: ResourceKind, name: str) -> bool:
         about = list(self._rights.about(peer, kind, name))
         meant = {operation, Operation.ALL}
         if any(right.permission is Permission.DENY and right.operation in meant for right in about):
@@ -262,21 +271,21 @@ class Rights:
             if stamp == self._stamp:
                 return
             try:
-                found = await in_thread(self._read)
+                index = await in_thread(self._read)
             except (WarrenError, OSError) as error:
                 LOGGER.error("nothing is allowed: %s", error)
-                found = _Index(())
-            self._take(found, stamp)
+                index = _Index(())
+            self._take(index, stamp)
 
     def _read(self) -> _Index:
         return _Index(self.file.read())
 
     def _current_stamp(self) -> tuple[int, int]:
         try:
-            found = os.stat(self.file.path)
+            status = os.stat(self.file.path)
         except FileNotFoundError:
             return 0, 0
-        return found.st_mtime_ns, found.st_ino
+        return status.st_mtime_ns, status.st_ino
 
     def _take(self, rights: _Index, stamp: tuple[int, int]) -> None:
         self._known.clear()

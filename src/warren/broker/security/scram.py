@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
-from warren.config import SCRAM_ITERATIONS, SCRAM_SALT_SIZE
 from warren.errors import AuthenticationFailed
+
+SCRAM_ITERATIONS: Final = 100_000
+"""Of a password that is set now. The number is kept with each user, and those of before keep theirs."""
+SCRAM_SALT_SIZE: Final = 16
 
 HASHES: Final[Mapping[str, str]] = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
 """The hash of each mechanism."""
@@ -23,7 +26,7 @@ DRAWN_MAX: Final = 1 << (8 * DRAW_SIZE)
 
 
 class Credential(NamedTuple):
-    """What a password is checked against; the password cannot be had from it."""
+    """What a password is checked against. The password cannot be computed from it."""
 
     salt: bytes
     iterations: int
@@ -32,7 +35,7 @@ class Credential(NamedTuple):
 
     @classmethod
     def of(cls, mechanism: str, password: str, salt: bytes, iterations: int = SCRAM_ITERATIONS) -> Self:
-        """The credential of a password. Takes as long as `iterations` say."""
+        """Returns the credential of a password. The time that it takes grows with `iterations`."""
         name = HASHES[mechanism]
         salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
         client_key = hmac.digest(salted, CLIENT_KEY, name)
@@ -49,17 +52,17 @@ class Credential(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_json` gave; KeyError, TypeError or ValueError for anything else."""
+        """Returns the credential that `to_json` gave. Raises KeyError, TypeError or ValueError for anything else."""
         keys = (base64.b64decode(data[name], validate=True) for name in ("salt", "stored_key", "server_key"))
         salt, stored_key, server_key = keys
         return cls(salt, int(data["iterations"]), stored_key, server_key)
 
 
 def nobody(mechanism: str, secret: bytes, user: str, counts: Mapping[int, int]) -> Credential:
-    """A credential for a user who does not exist: the same whenever it is asked for, and no password fits it.
+    """Returns a credential for a user who does not exist. It is always the same for a name, and no password fits it.
 
-    `counts` says how many users have how many iterations. Users who do not exist have them as often, because a client
-    is told the number, and could tell users from others by it.
+    `counts` says how many users have how many iterations. Missing users get each number equally often, because a client
+    sees the number, and could otherwise find out by it which users exist.
     """
     name = HASHES[mechanism]
     salt = hmac.digest(secret, user.encode(), name)[:SCRAM_SALT_SIZE]
@@ -84,7 +87,7 @@ class ClientFirst(NamedTuple):
 
 
 def parse_first(token: bytes) -> ClientFirst:
-    """The client's first message; AuthenticationFailed where it is none that can be answered."""
+    """Returns the client's first message. Raises AuthenticationFailed if it is not one that can be answered."""
     text = _decoded(token)
     binding, _, rest = text.partition(",")
     authorization, _, bare = rest.partition(",")
@@ -98,7 +101,7 @@ def parse_first(token: bytes) -> ClientFirst:
 
 
 class Exchange:
-    """One proof, from the client's first message on. `user` has proved who they are once `final` has returned."""
+    """One login, from the client's first message on. `user` is proved when `final` has returned."""
 
     def __init__(self, mechanism: str, first: ClientFirst, credential: Credential, server_nonce: str) -> None:
         self._hash, self._first, self._credential = HASHES[mechanism], first, credential
@@ -107,11 +110,14 @@ class Exchange:
 
     @property
     def challenge(self) -> bytes:
-        """The broker's first message."""
+        """Returns the broker's first message."""
         return f"r={self._nonce},s={_text(self._credential.salt)},i={self._credential.iterations}".encode()
 
     def final(self, token: bytes) -> bytes:
-        """The broker's last message, which proves in turn that it knows the user; else AuthenticationFailed."""
+        """Returns the broker's last message, which proves that the broker knows the user.
+
+        Raises AuthenticationFailed if the client's proof is wrong.
+        """
         text = _decoded(token)
         without_proof, _, _ = text.rpartition(",p=")
         fields = _fields(text)
@@ -125,12 +131,12 @@ class Exchange:
     def _is_proved(self, proof: str, said: bytes) -> bool:
         signature = hmac.digest(self._credential.stored_key, said, self._hash)
         try:
-            given = base64.b64decode(proof, validate=True)
+            decoded = base64.b64decode(proof, validate=True)
         except (binascii.Error, ValueError):
-            given = b""
-        client_key = bytes(a ^ b for a, b in zip(given.ljust(len(signature), b"\0"), signature, strict=False))
-        found = hashlib.new(self._hash, client_key).digest()
-        return hmac.compare_digest(found, self._credential.stored_key) and len(given) == len(signature)
+            decoded = b""
+        client_key = bytes(a ^ b for a, b in zip(decoded.ljust(len(signature), b"\0"), signature, strict=False))
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        return hmac.compare_digest(stored_key, self._credential.stored_key) and len(decoded) == len(signature)
 
 
 def _text(data: bytes) -> str:

@@ -13,8 +13,8 @@ from warren.broker.security import sources
 from warren.broker.security.needs import Need, Row, Source
 from warren.broker.security.rights import Operation
 from warren.broker.security.sources import CLUSTER
-from warren.protocol.api import ApiKey
-from warren.protocol.own_schemas import OwnKey
+from warren.protocol.api_keys import ApiKey
+from warren.protocol.native_schemas import OwnKey
 
 READ: Final = Operation.READ
 WRITE: Final = Operation.WRITE
@@ -34,7 +34,7 @@ def _create(source: Source) -> Need:
 
 
 def _set_letters(letters: tuple[Source, Source]) -> tuple[Need, Need]:
-    """Who names a dead-letter topic has messages written there: it takes the right to, and to make it."""
+    """Returns the needs of a request that sets a dead-letter topic: to write there, and to make it if it is missing."""
     return Need(WRITE, letters[0]), _create(letters[1])
 
 
@@ -244,4 +244,4 @@ HTTP: Final[Mapping[str, Row]] = MappingProxyType(
         ),
     }
 )
-"""By method and path, as `gateway/api.py` has them."""
+"""By method and path, as `gateway/route_table.py` has them."""

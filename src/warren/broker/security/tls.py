@@ -1,15 +1,21 @@
-"""TLS: the context that connections are made secure with, of the files that the configuration names."""
+"""TLS: the context for the connections of the broker, from the files that the configuration names."""
 
 from __future__ import annotations
 
 import os
 import ssl
+from typing import Final
 
 from warren.errors import BadConfiguration
 
+TLS_HANDSHAKE_S_MAX: Final = 10.0
+
 
 def tls_context(certificate: str, key: str = "", client_ca: str = "") -> ssl.SSLContext | None:
-    """The context of a listener; None without a certificate. Clients need one where `client_ca` is given."""
+    """Returns the context of a listener; None without a certificate. With `client_ca` clients need one as well.
+
+    Raises BadConfiguration if other files are named without a certificate, or a file cannot be read.
+    """
     if not certificate:
         if key or client_ca:
             raise BadConfiguration("tls.certificate", "it is missing, and the other keys of [tls] are not")

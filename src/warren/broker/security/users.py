@@ -10,20 +10,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from warren.broker.security.scram import HASHES, Credential, nobody
+from warren.broker.security.scram import HASHES, SCRAM_SALT_SIZE, Credential, nobody
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import (
-    PASSWORD_SIZE_MAX,
-    PASSWORD_SIZE_MIN,
-    SCRAM_SALT_SIZE,
-    USER_NAME_SIZE_MAX,
-    USERS_MAX,
-)
 from warren.errors import BadInput, BadName, CorruptSettings, NoSuchUser, UserExists
-from warren.queue import store_paths
-from warren.queue.json_file import read_json, write_json
-from warren.queue.shared_lock import SharedLock
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+from warren.protocol.limits import PASSWORD_SIZE_MAX, PASSWORD_SIZE_MIN
+from warren.queue.state import paths
+from warren.queue.state.json_file import read_json, write_json
+from warren.queue.state.shared_lock import SharedLock
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
+
+USERS_MAX: Final = 10_000
+USER_NAME_SIZE_MAX: Final = 200
 
 PRIVATE: Final = 0o600
 SECRET_SIZE: Final = 32
@@ -39,27 +36,27 @@ class KeptPassword(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the file says. `secret` makes the salts of those who are not there, which must not change with time."""
+    """The content of the file. `secret` makes the salts of users who do not exist, which must not change with time."""
 
     users: dict[str, Any]
     secret: str
 
 
 class Users:
-    """Who may connect to brokers of the store at `path`. Any thread and process; each question reads the file."""
+    """The users who may connect to brokers of the store at `path`. Any thread and process; each call reads the file."""
 
     def __init__(self, path: str, filesystem: FileSystem = SYSTEM_FILE_SYSTEM, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.path, self._filesystem = store_paths.users_file(path), filesystem
-        self._lock = SharedLock(filesystem, store_paths.security_lock(path), clock)
+        self.path, self._filesystem = paths.users_file(path), filesystem
+        self._lock = SharedLock(filesystem, paths.security_lock(path), clock)
         self._secret = secrets.token_hex(SECRET_SIZE)
         self._last_read: Mapping[str, Any] = {}
 
     def names(self) -> list[str]:
-        """All users, sorted."""
+        """Returns the names of all users, sorted."""
         return sorted(self._read().users)
 
     def create(self, name: str, password: str, *, replaces: bool = False) -> None:
-        """A user with this password. UserExists, unless it `replaces` the password of one who is there."""
+        """Makes a user with this password, or `replaces` the password. Raises UserExists if there is one otherwise."""
         _check(name, password)
         made = {
             mechanism: Credential.of(mechanism, password, secrets.token_bytes(SCRAM_SALT_SIZE)).to_json()
@@ -74,7 +71,7 @@ class Users:
             self._write(Kept({**kept.users, name: made}, kept.secret))
 
     def delete(self, name: str) -> None:
-        """The user is no more; NoSuchUser where there was none."""
+        """Removes a user. Raises NoSuchUser if there is none."""
         with self._lock:
             kept = self._read()
             if kept.users.pop(name, None) is None:
@@ -82,36 +79,36 @@ class Users:
             self._write(kept)
 
     def credential(self, name: str, mechanism: str) -> Credential:
-        """What a password of the user is checked against; for nobody one that no password fits."""
+        """Returns the credential that checks a user's password. If the user does not exist, no password fits it."""
         kept = self._read()
-        # For users who exist, too: it would take them less time otherwise.
+        # Also made for users who exist: otherwise the time of an answer would show which users do.
         stranger = nobody(mechanism, kept.secret.encode(), name, _iteration_counts(kept, mechanism))
-        found = kept.users.get(name)
-        if found is None:
+        credentials = kept.users.get(name)
+        if credentials is None:
             return stranger
         try:
-            return Credential.from_json(found[mechanism])
+            return Credential.from_json(credentials[mechanism])
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptSettings(self.path, f"user {name!r}: {error}") from error
 
     def proven(self, name: str, password: str) -> KeptPassword | None:
-        """The user's password as it is kept, if it is this one. It takes as long for a user who does not exist."""
+        """Returns the kept password if `password` is right; else None. It takes as long if the user does not exist."""
         kept = self.credential(name, PLAIN_CHECKED_WITH)
-        given = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
-        is_proven = hmac.compare_digest(given.stored_key, kept.stored_key)
+        candidate = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
+        is_proven = hmac.compare_digest(candidate.stored_key, kept.stored_key)
         return KeptPassword(name, PLAIN_CHECKED_WITH, kept.salt) if is_proven else None
 
     def kept_passwords(self) -> frozenset[KeptPassword]:
-        """The passwords of all users as they are now. Credentials that cannot be read are left out."""
-        found = set()
+        """Returns the kept passwords of all users, without credentials that cannot be read."""
+        passwords = set()
         for name, credentials in self._read().users.items():
             for mechanism in HASHES:
                 with suppress(KeyError, TypeError, ValueError):
-                    found.add(KeptPassword(name, mechanism, Credential.from_json(credentials[mechanism]).salt))
-        return frozenset(found)
+                    passwords.add(KeptPassword(name, mechanism, Credential.from_json(credentials[mechanism]).salt))
+        return frozenset(passwords)
 
     def is_known(self, name: str) -> bool:
-        """Whether the file named this user when it was last read, such as for a password that was just checked."""
+        """Returns whether the file named this user when it was last read, such as to check a password just now."""
         return name in self._last_read
 
     def _read(self) -> Kept:
@@ -123,21 +120,21 @@ class Users:
         return Kept(users, secret)
 
     def _write(self, kept: Kept) -> None:
-        new_path = self.path + store_paths.NEW_SUFFIX
+        new_path = self.path + paths.NEW_SUFFIX
         with suppress(FileNotFoundError):
             os.remove(new_path)
-        # It is written where nobody else could ever open it.
+        # The new file is private from its creation on, so that no other user can open it at any time.
         os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
         write_json(self._filesystem, self.path, kept._asdict())
 
 
 def _iteration_counts(kept: Kept, mechanism: str) -> Counter[int]:
-    """How many users have how many iterations."""
-    found: Counter[int] = Counter()
+    """Returns, by number of iterations, how many users have it."""
+    counts: Counter[int] = Counter()
     for credentials in kept.users.values():
         with suppress(KeyError, TypeError, ValueError):
-            found[int(credentials[mechanism]["iterations"])] += 1
-    return found
+            counts[int(credentials[mechanism]["iterations"])] += 1
+    return counts
 
 
 def _check(name: str, password: str) -> None:

@@ -1,6 +1,6 @@
-"""An archive: messages of topics as Parquet, kept exactly once, checked against the log, and read as one table."""
+"""An archive: the messages of topics as Parquet files, each exactly once, checked and read together with the log."""
 
-from warren.spark.archive.retiring import retire
-from warren.spark.archive.running import archive, verify
+from warren.spark.archive.retire import retire
+from warren.spark.archive.run import archive, verify
 
 __all__ = ["archive", "retire", "verify"]

@@ -1,4 +1,4 @@
-"""What can be wrong with an archive: a branch of the tree in `warren.errors`."""
+"""The errors of archives: a branch of the tree in `warren.errors`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from warren.errors import StoreError
 
 
 class ArchiveError(StoreError):
-    """Something about an archive of topics."""
+    """An error about an archive of topics."""
 
     code = "archive"
 
 
 class NotAnArchive(ArchiveError):
-    """The directory holds something else, or nothing where an archive was expected."""
+    """The directory does not hold an archive."""
 
     code = "not_an_archive"
 
@@ -27,7 +27,7 @@ class ArchiveDamaged(ArchiveError):
     code = "archive_damaged"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}; `warren archive verify` tells all that is wrong")
+        super().__init__(f"{path}: {reason}; `warren archive verify` lists everything that is wrong")
         self.path, self.reason = path, reason
 
 

@@ -1,4 +1,4 @@
-"""The manifest: which files are the archive. Numbered, never changed, and replaced by the next one as a whole."""
+"""The manifest: the list of the files of an archive. It is never changed, but replaced by one with the next number."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.config import ARCHIVE_COMMITS_TRIED_MAX, ARCHIVE_MANIFESTS_KEPT
 from warren.errors import StoreBusy
-from warren.spark.archive import archive_paths
+from warren.spark.archive import paths
 from warren.spark.archive.errors import ArchiveConflict, ArchiveDamaged, NotAnArchive
 from warren.spark.archive.locks import held
-from warren.storage.checksum import crc32c
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+from warren.spark.store_access.access import TopicPartition
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
+from warren.storage.format.checksum import crc32c
+
+ARCHIVE_MANIFESTS_KEPT: Final = 20
+ARCHIVE_COMMITS_TRIED_MAX: Final = 20
 
 FORMAT: Final = "warren-archive"
 FORMAT_VERSION: Final = 1
-
-Place = tuple[str, int]
-"""A topic and one of its partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
     """The messages of one partition from `first` up to `end`, all of them, in one Parquet file of `size` bytes.
 
-    `path` and `staged` are seen from the archive. `crc` is that of the file, `content` those of the columns of its
-    messages. Times are µs since the epoch, and lie in the day `date` in UTC. `gaps` are the numbers, from one up to
-    another, that the log had and that cannot be read, because a client packed them so.
+    `path` and `staged` are relative to the archive. `crc` is the checksum of the file, `content` has those of the
+    columns of its messages. Times are µs since the epoch, on the day `date` in UTC. `gaps` are ranges of numbers whose
+    messages the log had but could not read, because of how a client had packed them.
     """
 
     topic: str
@@ -49,15 +49,15 @@ class ArchivedFile:
     gaps: tuple[tuple[int, int], ...] = ()
 
     @property
-    def place(self) -> Place:
-        return self.topic, self.partition
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def count(self) -> int:
         return self.end - self.first - sum(end - start for start, end in self.gaps)
 
     def runs(self, start: int) -> list[range]:
-        """The numbers from `start` on that the file has, as runs without a gap."""
+        """Returns the numbers from `start` on that the file has, as runs without a gap."""
         edges = [self.first, *(number for gap in self.gaps for number in gap), self.end]
         runs = [range(max(first, start), end) for first, end in zip(edges[::2], edges[1::2], strict=True)]
         return [run for run in runs if run]
@@ -67,14 +67,14 @@ class ArchivedFile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ArchivedFile:
-        """What `to_json` gave; what a later release has added is left alone."""
+        """Parses the result of `to_json`. Ignores fields that a later release has added."""
         gaps = tuple((start, end) for start, end in data.get("gaps", ()))
         return cls(**{field.name: data[field.name] for field in fields(cls) if field.name != "gaps"}, gaps=gaps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The files of an archive, by topic, partition and number. `number` is 0 where there are none yet."""
+    """The files of an archive, by topic, partition and number. `number` is 0 if there are none yet."""
 
     number: int = 0
     files: Sequence[ArchivedFile] = ()
@@ -83,42 +83,42 @@ class Manifest:
         return sorted({file.topic for file in self.files})
 
     def topic_id(self, topic: str) -> str | None:
-        """What tells the archived topic from another of its name; None where nothing of it is archived."""
+        """Returns the id that distinguishes the archived topic from others of its name; None if it is not archived."""
         return next((file.topic_id for file in self.files if file.topic == topic), None)
 
     def of(self, topic: str, partition: int | None = None) -> list[ArchivedFile]:
-        """The files of a topic, or of one partition of it."""
+        """Returns the files of a topic, or of one partition of it."""
         return [file for file in self.files if file.topic == topic and partition in (None, file.partition)]
 
-    def ends(self) -> dict[Place, int]:
-        """By partition, the number up to which it is archived."""
-        ends: dict[Place, int] = {}
+    def ends(self) -> dict[TopicPartition, int]:
+        """Returns the number up to which each partition is archived."""
+        ends: dict[TopicPartition, int] = {}
         for file in self.files:
             ends[file.place] = max(file.end, ends.get(file.place, 0))
         return ends
 
     def with_files(self, added: Iterable[ArchivedFile]) -> Manifest:
-        """The next manifest: this one, and more."""
+        """Returns the next manifest: the files of this one, and `added`."""
         files = sorted([*self.files, *added], key=lambda file: (file.place, file.first))
         return Manifest(number=self.number + 1, files=files)
 
 
 def load_manifest(archive: str) -> Manifest:
-    """The latest manifest; an empty one where nothing was archived to this directory yet."""
-    directory = archive_paths.manifests_directory(archive)
+    """Returns the latest manifest; an empty one if nothing has been archived to this directory yet."""
+    directory = paths.manifests_directory(archive)
     if not os.path.isdir(directory):
         return Manifest()
     while numbers := _numbers(directory):
         try:
             return read_manifest(archive, numbers[-1])
         except FileNotFoundError:
-            # So many came after it meanwhile that this one is not kept any more.
+            # So many manifests were committed in the meantime that this one has been removed.
             continue
     return Manifest()
 
 
 def require_manifest(archive: str) -> Manifest:
-    """The latest manifest; NotAnArchive where there is none."""
+    """Returns the latest manifest. Raises NotAnArchive if there is none."""
     manifest = load_manifest(archive)
     if not manifest.number:
         reason = "there is no manifest in it" if os.path.isdir(archive) else "there is no such directory"
@@ -127,8 +127,8 @@ def require_manifest(archive: str) -> Manifest:
 
 
 def read_manifest(archive: str, number: int) -> Manifest:
-    """Manifest `number`; ArchiveDamaged where it is not whole."""
-    path = archive_paths.manifest_file(archive, number)
+    """Returns manifest `number`. Raises ArchiveDamaged if it is not complete, FileNotFoundError if it is gone."""
+    path = paths.manifest_file(archive, number)
     with open(path, "rb") as file:
         text = file.read().splitlines()
     try:
@@ -144,13 +144,13 @@ def read_manifest(archive: str, number: int) -> Manifest:
 
 
 def commit_files(archive: str, added: Sequence[ArchivedFile], clock: Clock = SYSTEM_CLOCK) -> Manifest:
-    """Make the files part of the archive, all of them or none; the manifest that says so, durable on return.
+    """Makes the files part of the archive, all of them or none. Returns the new manifest, which is durable then.
 
-    ArchiveConflict, and nothing is changed, where another run has archived the same messages meanwhile.
+    Raises ArchiveConflict, and changes nothing, if another run has archived the same messages in the meantime.
     """
-    directory = archive_paths.manifests_directory(archive)
+    directory = paths.manifests_directory(archive)
     SYSTEM_FILE_SYSTEM.make_directory(directory)
-    with held(archive_paths.manifests_lock(archive), clock):
+    with held(paths.manifests_lock(archive), clock):
         for _ in range(ARCHIVE_COMMITS_TRIED_MAX):
             latest = load_manifest(archive)
             _check_following(archive, latest, added)
@@ -158,12 +158,12 @@ def commit_files(archive: str, added: Sequence[ArchivedFile], clock: Clock = SYS
             if _create(archive, manifest, clock):
                 _forget(directory, manifest.number - ARCHIVE_MANIFESTS_KEPT)
                 return manifest
-            # Somebody whom the lock does not keep out, as on some shared disks, was quicker.
+            # On some shared disks the lock does not exclude other machines, and one of them was faster.
     raise StoreBusy(directory)
 
 
 def _check_following(archive: str, manifest: Manifest, added: Sequence[ArchivedFile]) -> None:
-    """Every file continues where the archive of its partition ends, or begins it."""
+    """Raises ArchiveConflict unless each file continues the archive of its partition, or begins it."""
     ends = manifest.ends()
     for file in sorted(added, key=lambda file: (file.place, file.first)):
         is_other = manifest.topic_id(file.topic) not in (None, file.topic_id)
@@ -173,8 +173,8 @@ def _check_following(archive: str, manifest: Manifest, added: Sequence[ArchivedF
 
 
 def _create(archive: str, manifest: Manifest, clock: Clock) -> bool:
-    """Write the manifest under its number; False where there is one of that number already."""
-    path = archive_paths.manifest_file(archive, manifest.number)
+    """Writes the manifest under its number. Returns False if there is one with that number already."""
+    path = paths.manifest_file(archive, manifest.number)
     new_path = f"{path}.{os.getpid()}.new"
     lines = [json.dumps(file.to_json(), sort_keys=True).encode() for file in manifest.files]
     head = {"format": FORMAT, "version": FORMAT_VERSION, "number": manifest.number, "created": clock.now_ns() // 1000}
@@ -183,7 +183,7 @@ def _create(archive: str, manifest: Manifest, clock: Clock) -> bool:
         file.flush()
         os.fsync(file.fileno())
     try:
-        # Unlike a rename, this never takes the place of another.
+        # Unlike a rename, a link never replaces an existing file.
         os.link(new_path, path)
     except FileExistsError:
         return False
@@ -198,7 +198,7 @@ def _foot(lines: Sequence[bytes]) -> dict[str, Any]:
 
 
 def _numbers(directory: str) -> list[int]:
-    numbers = map(archive_paths.manifest_number, os.listdir(directory))
+    numbers = map(paths.manifest_number, os.listdir(directory))
     return sorted(number for number in numbers if number is not None)
 
 

@@ -1,4 +1,4 @@
-"""Staging: where the files of a run wait, under names that nobody reads, for the manifest that names them."""
+"""Staging: the files of a run have names that no reader opens, until a manifest lists them."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from types import TracebackType
 from typing import Self
 
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.spark.archive import archive_paths
+from warren.spark.archive import paths
 from warren.spark.archive.locks import held, try_hold
 from warren.spark.archive.manifest import ArchivedFile, Manifest, commit_files, load_manifest
-from warren.storage.filesystem import SYSTEM_FILE_SYSTEM
+from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
 
 
-class Run:
-    """One run that adds to an archive. While it lasts, nobody takes what it has staged for something left behind.
+class ArchiveRun:
+    """One run that adds to an archive. Until it is closed, no other run removes its staged files as leftovers.
 
-    What runs before it left is put in order first: moved into place where a manifest names it, else removed.
+    First it tidies the files that earlier runs left: those that a manifest lists are moved into place, others removed.
     """
 
     def __init__(self, archive: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self.archive, self.id = os.path.abspath(archive), uuid.uuid4().hex
-        SYSTEM_FILE_SYSTEM.make_directory(archive_paths.manifests_directory(self.archive))
-        # Under the lock: nobody must find the directory of this run without the lock that says that it lasts.
-        with held(archive_paths.manifests_lock(self.archive), clock):
+        SYSTEM_FILE_SYSTEM.make_directory(paths.manifests_directory(self.archive))
+        # Under the lock, because another run would remove a directory whose own lock is not held.
+        with held(paths.manifests_lock(self.archive), clock):
             tidy(self.archive)
-            SYSTEM_FILE_SYSTEM.make_directory(archive_paths.run_directory(self.archive, self.id))
-            self._lock = try_hold(archive_paths.run_lock(self.archive, self.id))
+            SYSTEM_FILE_SYSTEM.make_directory(paths.run_directory(self.archive, self.id))
+            self._lock = try_hold(paths.run_lock(self.archive, self.id))
 
     def commit(self, files: Sequence[ArchivedFile]) -> Manifest:
-        """Make the files part of the archive, all or none, and move them to where they belong."""
+        """Makes the files part of the archive, all or none, and moves them into place."""
         manifest = commit_files(self.archive, files)
         move_into_place(self.archive, files)
         return manifest
 
     def done_count(self) -> int:
-        """How many messages the tasks say they have done."""
-        directory = archive_paths.run_directory(self.archive, self.id)
+        """Returns how many messages the tasks have archived, as their progress files say."""
+        directory = paths.run_directory(self.archive, self.id)
         count = 0
         for name in os.listdir(directory):
-            if name.endswith(archive_paths.PROGRESS_SUFFIX):
+            if name.endswith(paths.PROGRESS_SUFFIX):
                 with open(os.path.join(directory, name), encoding="ascii") as file:
                     count += int(file.read() or 0)
         return count
 
     def close(self) -> None:
-        """Nothing of the run is left but what it committed."""
+        """Removes everything of the run that it did not commit."""
         settle(self.archive, self.id)
         if self._lock is not None:
             self._lock.close()
@@ -64,25 +64,25 @@ class Run:
 
 
 def tidy(archive: str) -> None:
-    """Finish what runs that are over committed, and remove what they did not."""
-    staging = archive_paths.staging_directory(archive)
+    """Moves the files that ended runs committed into place, and removes their other files."""
+    staging = paths.staging_directory(archive)
     for run in os.listdir(staging) if os.path.isdir(staging) else ():
-        lock = try_hold(archive_paths.run_lock(archive, run))
+        lock = try_hold(paths.run_lock(archive, run))
         if lock is not None:
             settle(archive, run)
             lock.close()
 
 
 def settle(archive: str, run: str) -> None:
-    """What a run that is over has committed stands where it belongs, and the rest of it is gone."""
-    committed = [file for file in load_manifest(archive).files if archive_paths.run_of(file.staged) == run]
+    """Moves the files that an ended run committed into place, and removes its other files."""
+    committed = [file for file in load_manifest(archive).files if paths.run_of(file.staged) == run]
     move_into_place(archive, committed)
-    # A task that did not hear yet that it is over may still write: what it leaves, the next run removes.
-    shutil.rmtree(archive_paths.run_directory(archive, run), ignore_errors=True)
+    # A task that has not been stopped yet may still write. The next run removes what it leaves.
+    shutil.rmtree(paths.run_directory(archive, run), ignore_errors=True)
 
 
 def move_into_place(archive: str, files: Iterable[ArchivedFile]) -> None:
-    """The files stand where the manifest says. Those that do already are left alone."""
+    """Moves files to the paths that the manifest says. Leaves those alone that are there already."""
     directories = set()
     for file in files:
         source, target = os.path.join(archive, file.staged), os.path.join(archive, file.path)
@@ -97,6 +97,6 @@ def move_into_place(archive: str, files: Iterable[ArchivedFile]) -> None:
 
 
 def located(archive: str, file: ArchivedFile) -> str:
-    """Where the file is: in its place, or still staged where a run was ended just after its commit."""
+    """Returns the path of a file: its place, or its staged path if its run ended just after the commit."""
     target, staged = os.path.join(archive, file.path), os.path.join(archive, file.staged)
     return staged if not os.path.exists(target) and os.path.exists(staged) else target

@@ -1,4 +1,4 @@
-"""Whether an archive is what its manifest says, and what the log says, wherever the log still has the messages."""
+"""Verifies an archive: compares it with its manifest, and with the log as far as the log still has the messages."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warren.config import SCAN_ROWS_DEFAULT
 from warren.errors import GONE, CorruptRecord, NoSuchPartition, NoSuchTopic, NumberRetired
-from warren.spark.archive.content import ContentChecksum
-from warren.spark.archive.manifest import ArchivedFile, Manifest, Place
-from warren.spark.archive.shape import CHECKED, shaped
+from warren.spark.archive.checksums import ContentChecksum
+from warren.spark.archive.columns import CHECKED, shaped
+from warren.spark.archive.manifest import ArchivedFile, Manifest
 from warren.spark.archive.staging import located
-from warren.spark.archive.writing import file_checksum, joined_runs
-from warren.spark.catalog import Catalog
+from warren.spark.archive.write import file_checksum, joined_runs
+from warren.spark.store_access.access import TopicPartition
+from warren.spark.store_access.files import FileCatalog
 from warren.storage import Log
+from warren.storage.format.limits import SCAN_ROWS_DEFAULT
 
 RUNS_SHOWN_MAX: Final = 3
 
 
-class Finding(NamedTuple):
-    """Something that is wrong with the messages from `first` up to `end`."""
+class ArchiveFault(NamedTuple):
+    """What is wrong with the archived messages from `first` up to `end`."""
 
     topic: str
     partition: int
@@ -37,7 +38,7 @@ class Finding(NamedTuple):
 
 
 class FileCheck(NamedTuple):
-    """What was found out of one file: how many messages were compared with the log, and what is wrong."""
+    """The result for one file: how many messages were compared with the log, and the reasons why it is bad."""
 
     path: str
     compared: int
@@ -46,7 +47,7 @@ class FileCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCheck:
-    """What was found out of one partition. Up to `verified_end` nothing is wrong, and nothing is missing."""
+    """The result for one partition. Up to `verified_end` nothing is wrong, and nothing is missing."""
 
     topic: str
     topic_id: str
@@ -57,7 +58,7 @@ class PartitionCheck:
     size: int
     compared: int
     verified_end: int
-    findings: Sequence[Finding] = ()
+    findings: Sequence[ArchiveFault] = ()
 
     @property
     def messages(self) -> int:
@@ -66,35 +67,31 @@ class PartitionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was found out of an archive as manifest `number` has it."""
+    """The result for an archive with manifest `number`."""
 
     number: int
     partitions: Sequence[PartitionCheck] = field(default_factory=list)
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[ArchiveFault]:
         return [finding for partition in self.partitions for finding in partition.findings]
 
     @property
     def is_good(self) -> bool:
         return not self.findings
 
-    def verified_ends(self) -> dict[Place, int]:
-        """By partition, the number up to which everything is archived as it should be."""
-        return {(found.topic, found.partition): found.verified_end for found in self.partitions}
-
 
 # --- One file ---
 
 
 def check_file(store: str | None, archive: str, file: ArchivedFile) -> FileCheck:
-    """Compare a file with the manifest, and with the log of `store`, as far as that still has the messages."""
+    """Compares a file with the manifest, and with the log of `store` as far as it still has the messages."""
     path = located(archive, file)
     reasons = _reasons_of_file(path, file)
     if reasons or store is None:
         return FileCheck(file.path, 0, reasons)
     try:
-        compared, reasons = _compare_with_log(Catalog(store), path, file)
+        compared, reasons = _compare_with_log(FileCatalog(store), path, file)
     except CorruptRecord as error:
         compared, reasons = 0, [f"the log cannot be read: {error}"]
     return FileCheck(file.path, compared, reasons)
@@ -105,20 +102,20 @@ def _reasons_of_file(path: str, file: ArchivedFile) -> list[str]:
         return ["the file is missing"]
     size, crc = file_checksum(path)
     if size != file.size:
-        return [f"the file has {size:,} bytes, and had {file.size:,} when it was archived"]
+        return [f"the file has {size:,} bytes, but had {file.size:,} when it was archived"]
     if crc != file.crc:
-        return ["the bytes of the file are not those that were archived"]
+        return ["the bytes of the file differ from those that were archived"]
     try:
         content, runs = _content_of(path, file.first)
     except (pa.ArrowException, OSError) as error:
         return [f"the file cannot be read: {error}"]
     if runs != file.runs(file.first):
-        return [f"the file has the messages {_runs_text(runs)}, and not {_runs_text(file.runs(file.first))}"]
+        return [f"the file has the messages {_runs_text(runs)}, not {_runs_text(file.runs(file.first))}"]
     return _differences(content.columns(), file.content, "the manifest")
 
 
 def _content_of(path: str, start: int) -> tuple[ContentChecksum, list[range]]:
-    """What the messages from `start` on are, and their numbers, as runs without a gap."""
+    """Returns the checksums of the messages from `start` on, and their numbers as runs without a gap."""
     content, runs = ContentChecksum(), list[range]()
     for batch in file_batches(path):
         numbers = batch.column("offset").to_numpy()
@@ -131,12 +128,12 @@ def _content_of(path: str, start: int) -> tuple[ContentChecksum, list[range]]:
 
 
 def file_batches(path: str, columns: Sequence[str] = CHECKED) -> Iterator[pa.RecordBatch]:
-    """The messages of a file, in the columns of an archive."""
+    """Yields the messages of a file, with the columns of an archive."""
     with pq.ParquetFile(path) as file:
         yield from file.iter_batches(SCAN_ROWS_DEFAULT, columns=list(columns), use_threads=False)
 
 
-def _compare_with_log(catalog: Catalog, path: str, file: ArchivedFile) -> tuple[int, list[str]]:
+def _compare_with_log(catalog: FileCatalog, path: str, file: ArchivedFile) -> tuple[int, list[str]]:
     while True:
         try:
             if catalog.topic_id(file.topic) != file.topic_id:
@@ -144,10 +141,10 @@ def _compare_with_log(catalog: Catalog, path: str, file: ArchivedFile) -> tuple[
             with catalog.log(file.topic, file.partition) as log:
                 return _compare(log, path, file)
         except (NoSuchTopic, NoSuchPartition, *GONE):
-            # The topic was deleted: the archive is all there is.
+            # The topic was deleted, so the archive has the only copy.
             return 0, []
         except NumberRetired:
-            # Retention was at work just now: less is left to compare.
+            # Retention has just removed messages, so there is less to compare.
             continue
 
 
@@ -156,7 +153,7 @@ def _compare(log: Log, path: str, file: ArchivedFile) -> tuple[int, list[str]]:
     if start >= file.end:
         return 0, []
     if log.end < file.end:
-        return 0, [f"the log ends at {log.end:,}, before what was archived from it"]
+        return 0, [f"the log ends at {log.end:,}, before the last message that was archived from it"]
     archived = file.content if start == file.first else _content_of(path, start)[0].columns()
     content = ContentChecksum()
     for batch in log.scan(start, file.end):
@@ -164,9 +161,9 @@ def _compare(log: Log, path: str, file: ArchivedFile) -> tuple[int, list[str]]:
     return content.count, _differences(archived, content.columns(), "the log")
 
 
-def _differences(found: Mapping[str, str], expected: Mapping[str, str], where: str) -> list[str]:
-    names = [name for name in CHECKED if found.get(name) != expected.get(name)]
-    return [f"{', '.join(names)}: not what {where} has"] if names else []
+def _differences(checksums: Mapping[str, str], expected: Mapping[str, str], origin: str) -> list[str]:
+    names = [name for name in CHECKED if checksums.get(name) != expected.get(name)]
+    return [f"{', '.join(names)}: not what {origin} has"] if names else []
 
 
 def _runs_text(runs: Sequence[range]) -> str:
@@ -177,10 +174,10 @@ def _runs_text(runs: Sequence[range]) -> str:
 # --- The archive as a whole ---
 
 
-def conclude(manifest: Manifest, checks: Sequence[FileCheck], log_firsts: Mapping[Place, int]) -> Verification:
-    """What the checks of all files, and the numbers of the manifest, mean for each partition.
+def conclude(manifest: Manifest, checks: Sequence[FileCheck], log_firsts: Mapping[TopicPartition, int]) -> Verification:
+    """Returns the result for each partition, from the checks of all files and the numbers of the manifest.
 
-    `log_firsts` has the first number that is still in the log, of the partitions that there still are.
+    `log_firsts` has the first number that is still in the log, for the partitions that still exist.
     """
     by_path = {check.path: check for check in checks}
     chosen = [file for file in manifest.files if file.path in by_path]
@@ -191,10 +188,10 @@ def conclude(manifest: Manifest, checks: Sequence[FileCheck], log_firsts: Mappin
         files = list(group)
         findings, verified_end = _findings(files, by_path)
         end = max(file.end for file in files)
-        log_first = log_firsts.get((topic, partition), 0)
+        log_first = log_firsts.get(TopicPartition(topic, partition), 0)
         if log_first > end:
             reason = "neither in the archive nor in the log: retired before they were archived"
-            findings.append(Finding(topic, partition, end, log_first, "", reason))
+            findings.append(ArchiveFault(topic, partition, end, log_first, "", reason))
         partitions.append(
             PartitionCheck(
                 topic=topic,
@@ -212,17 +209,17 @@ def conclude(manifest: Manifest, checks: Sequence[FileCheck], log_firsts: Mappin
     return Verification(number=manifest.number, partitions=partitions)
 
 
-def _findings(files: Sequence[ArchivedFile], checks: Mapping[str, FileCheck]) -> tuple[list[Finding], int]:
-    """What is wrong, and up to which number nothing is."""
-    findings: list[Finding] = []
+def _findings(files: Sequence[ArchivedFile], checks: Mapping[str, FileCheck]) -> tuple[list[ArchiveFault], int]:
+    """Returns the faults, and the number up to which there are none."""
+    findings: list[ArchiveFault] = []
     end = verified_end = files[0].first
     for file in files:
         if file.first > end:
-            findings.append(Finding(*file.place, end, file.first, "", "missing between two files"))
+            findings.append(ArchiveFault(*file.place, end, file.first, "", "missing between two files"))
         if file.first < end:
-            findings.append(Finding(*file.place, file.first, min(end, file.end), file.path, "in two files"))
+            findings.append(ArchiveFault(*file.place, file.first, min(end, file.end), file.path, "in two files"))
         reasons = checks[file.path].reasons
-        findings += (Finding(*file.place, file.first, file.end, file.path, reason) for reason in reasons)
+        findings += (ArchiveFault(*file.place, file.first, file.end, file.path, reason) for reason in reasons)
         end = max(end, file.end)
         if not findings:
             verified_end = end

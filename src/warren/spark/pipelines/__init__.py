@@ -1,1 +1,1 @@
-"""Pipelines: a small file says what is read, what happens to it and where it goes; this runs it, exactly once."""
+"""Pipelines: a small file describes the topics, steps and sink of a query, which runs on Spark exactly once."""

@@ -1,4 +1,4 @@
-"""How far a pipeline came: what Spark last told of its queries, added up."""
+"""The progress of a pipeline: the reports of its query, added up."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from warren.errors import BadInput
-from warren.spark.stream_offsets import StreamOffset
+from warren.spark.read.stream_offsets import StreamOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What was done up to one moment. `behind`: how many messages no batch had read then; None if unknown."""
+    """The progress at one moment. `behind` is how many messages no batch had read then; None if that is unknown."""
 
     batch: int = -1
     messages: int = 0
@@ -22,24 +22,24 @@ class Progress:
     batch_s: float = 0.0
     time: str = ""
 
-    def after(self, told: Mapping[str, Any]) -> Progress:
-        """The progress when Spark told this of the next batch."""
+    def after(self, report: Mapping[str, Any]) -> Progress:
+        """Returns the progress after Spark's report about the next batch."""
         return Progress(
-            batch=int(told["batchId"]),
-            messages=self.messages + int(told.get("numInputRows") or 0),
-            messages_per_s=float(told.get("processedRowsPerSecond") or 0.0),
-            behind=behind(told.get("sources") or []),
-            batch_s=float((told.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
-            time=str(told["timestamp"]),
+            batch=int(report["batchId"]),
+            messages=self.messages + int(report.get("numInputRows") or 0),
+            messages_per_s=float(report.get("processedRowsPerSecond") or 0.0),
+            behind=behind(report.get("sources") or []),
+            batch_s=float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000,
+            time=str(report["timestamp"]),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Every fact by name."""
+        """Returns all fields by name."""
         return asdict(self)
 
 
 def behind(sources: Sequence[Mapping[str, Any]]) -> int | None:
-    """How many messages the sources had that were not read; None where one does not tell."""
+    """Returns how many messages of the sources had not been read; None if a source does not say."""
     total = 0
     for source in sources:
         end, latest = offset_of(source.get("endOffset")), offset_of(source.get("latestOffset"))
@@ -49,10 +49,10 @@ def behind(sources: Sequence[Mapping[str, Any]]) -> int | None:
     return total if sources else None
 
 
-def offset_of(told: object) -> StreamOffset | None:
-    """An offset of format "warren" as Spark tells it: as JSON, sometimes in a text."""
+def offset_of(report: object) -> StreamOffset | None:
+    """Parses an offset of format "warren" in a report of Spark: JSON, sometimes inside of a string."""
     try:
-        data = json.loads(told) if isinstance(told, str) else told
+        data = json.loads(report) if isinstance(report, str) else report
         return StreamOffset.from_json(data) if isinstance(data, Mapping) else None
     except (ValueError, BadInput):
         return None

@@ -1,4 +1,4 @@
-"""Where the rows go: a topic, Parquet files, a table or the terminal, each by a sink that writes every batch once."""
+"""The sinks of a pipeline: a topic, Parquet files, a table or the terminal. Each writes every batch once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from warren.spark.pipelines.definition import Definition
-from warren.spark.pipelines.parsing import MESSAGE_PREFIX
+from warren.spark.pipelines.parse import MESSAGE_PREFIX
 from warren.spark.pipelines.steps import sentence
 
 AS_THEY_ARE: Final = {
@@ -21,17 +21,17 @@ AS_THEY_ARE: Final = {
     "id": "string",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""What a message made of the column `value` keeps of the one that it comes from, where the row still has it."""
+"""Columns of the original message that a message made from the column `value` keeps, if the row still has them."""
 UNSUPPORTED_MODE: Final = "STREAMING_OUTPUT_MODE"
 QUERY_ID: Final = "sql.streaming.queryId"
-"""Where Spark says, to whoever writes a batch, which query it belongs to."""
+"""The local property in which Spark names the query of the batch that is being written."""
 
 
 def started(frame: DataFrame, definition: Definition, store: Mapping[str, str], checkpoint: str) -> StreamingQuery:
-    """The query that writes the rows, running. BadPipeline where Spark refuses to run it."""
+    """Starts the query that writes the rows, and returns it. Raises BadPipeline if Spark refuses to run it."""
     sink = definition.sink
     rows = frame if sink.topic is None else to_messages(frame, definition)
-    # What can change no more is written once; of an aggregate that never is done, each change is.
+    # `append` writes rows that cannot change any more. Spark refuses it for an aggregate without an end: `update` then.
     modes = [sink.mode] if sink.mode else ["append", "update"]
     for mode in modes:
         writer = triggered(rows.writeStream, definition.pipeline.trigger).queryName(definition.name)
@@ -46,19 +46,21 @@ def started(frame: DataFrame, definition: Definition, store: Mapping[str, str], 
 
 
 def triggered(writer: DataStreamWriter, trigger: str) -> DataStreamWriter:
-    """The writer, told when to look for messages."""
+    """Returns the writer with the trigger of the pipeline."""
     if trigger == "available-now":
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime="0 seconds" if trigger == "continuous" else trigger)
 
 
 def to_messages(frame: DataFrame, definition: Definition) -> DataFrame:
-    """The rows as messages: the columns that format "warren" writes. BadPipeline where a column is missing."""
+    """Returns the rows with the columns that format "warren" writes. Raises BadPipeline if a column is missing."""
     sink = definition.sink
     named = {"key": sink.key, "tag": sink.tag, "id": sink.id}
     for name, column in named.items():
         if column is not None and column.partition(".")[0] not in frame.columns:
-            raise definition.complaint(f"sink.{name}", f"there is no column {column!r}; there are {_listed(frame)}")
+            raise definition.complaint(
+                f"sink.{name}", f"there is no column {column!r}; the columns are {_listed(frame)}"
+            )
     parts: dict[str, Column] = {name: F.col(column).cast("string") for name, column in named.items() if column}
     if sink.format == "json":
         everything = F.struct(*(F.col(f"`{name}`") for name in frame.columns))
@@ -66,7 +68,7 @@ def to_messages(frame: DataFrame, definition: Definition) -> DataFrame:
     if "value" not in frame.columns:
         raise definition.complaint(
             "sink.format",
-            f'"{sink.format}" takes the column `value`, and there are {_listed(frame)}; name one so, or use "json"',
+            f'"{sink.format}" needs a column `value`; the columns are {_listed(frame)}; rename one, or use "json"',
         )
     kept = {name: F.col(column) for name in AS_THEY_ARE if (column := _own_column(frame, name)) is not None}
     value = F.col("value").cast("binary" if sink.format == "binary" else "string")
@@ -85,7 +87,7 @@ def _begun(
         if not hasattr(session, "sparkContext"):
             reason = f"{mode} cannot be written to a topic over Spark Connect; add a watermark, and use append"
             raise definition.complaint("sink.mode", reason)
-        # Spark lets sinks that are written in Python append, and nothing else; batches of any mode it gives away.
+        # A sink that is written in Python can only append. `foreachBatch` gets the batches of every mode.
         return writer.foreachBatch(_batch_writer(store, sink.topic)).start()
     if sink.parquet is not None:
         return writer.format("parquet").start(definition.located(sink.parquet))
@@ -95,7 +97,10 @@ def _begun(
 
 
 def _batch_writer(store: Mapping[str, str], topic: str) -> Callable[[DataFrame, int], None]:
-    """Writes a batch once, however often Spark runs it: it is known by the query, whose id is in the checkpoint."""
+    """Returns a function that writes a batch once, however often Spark runs it.
+
+    The name of a batch contains the id of the query, which is in the checkpoint and stays the same.
+    """
 
     def write(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
@@ -107,7 +112,7 @@ def _batch_writer(store: Mapping[str, str], topic: str) -> Callable[[DataFrame, 
 
 
 def _own_column(frame: DataFrame, name: str) -> str | None:
-    """The column that has this part of the message; None where the row has lost it, or another has taken its name."""
+    """Returns the column with this part of the message; None if the row has none, or one of another type."""
     for column in (MESSAGE_PREFIX + name, name):
         if column in frame.columns and frame.schema[column].dataType.simpleString() == AS_THEY_ARE[name]:
             return column

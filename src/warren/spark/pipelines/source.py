@@ -1,4 +1,4 @@
-"""The messages that a pipeline reads: format "warren" with the options that the file asks for."""
+"""The source of a pipeline: format "warren" with the options of the file."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from warren.spark.columns import message_schema
+from warren.spark.columns.columns import message_schema
 from warren.spark.pipelines.definition import Definition
 
 PLACE: Final = frozenset({"topic", "partition", "offset"})
-"""What names a message that stops the pipeline."""
+"""The columns by which an error names the message that stops the pipeline."""
 LETTERS_SUFFIX: Final = ".dead"
-"""After the group of a pipeline: the group of the query that looks for dead letters."""
+"""Added to the group of a pipeline: the group of the query that writes dead letters."""
 
 
 def messages(spark: SparkSession, definition: Definition, store: Mapping[str, str]) -> DataFrame:
-    """The stream of messages, with the columns that are wanted of them. BadPipeline for one that they do not have."""
+    """Returns the stream of messages with the columns of `schema`."""
     reader = spark.readStream.format("warren").options(**options(definition, store))
     return reader.schema(schema(definition)).load()
 
 
 def schema(definition: Definition) -> StructType:
-    """The columns of the message that are read."""
+    """Returns the columns of the message to read. Raises BadPipeline if the file names another."""
     source = definition.source
     every = message_schema(include_headers=True)
-    wanted = set(every.names if source.columns is None else ["value", *source.columns])
+    names = set(every.names if source.columns is None else ["value", *source.columns])
     if source.columns is None and not source.headers:
-        wanted.discard("headers")
-    for name in wanted - set(every.names):
-        raise definition.complaint("source.columns", f"a message has no {name!r}, but {', '.join(every.names)}")
+        names.discard("headers")
+    for name in names - set(every.names):
+        raise definition.complaint("source.columns", f"a message has no {name!r}; it has {', '.join(every.names)}")
     if source.format != "binary" and not definition.dead_letter:
-        wanted |= PLACE
-    return StructType([field for field in every if field.name in wanted])
+        names |= PLACE
+    return StructType([field for field in every if field.name in names])
 
 
 def options(definition: Definition, store: Mapping[str, str]) -> dict[str, str]:
-    """What the source is told; `store` are the options that name the store."""
+    """Returns the options of the source; `store` are those that name the store."""
     source = definition.source
-    given = {
+    values = {
         "topics": ",".join(source.topics) or None,
         "topicsPattern": source.topics_pattern,
         "tag": source.tag,
@@ -52,16 +52,16 @@ def options(definition: Definition, store: Mapping[str, str]) -> dict[str, str]:
         "archive": source.archive and definition.located(source.archive),
         **starting(source.starting),
     }
-    return dict(store) | {name: str(value) for name, value in given.items() if value is not None}
+    return dict(store) | {name: str(value) for name, value in values.items() if value is not None}
 
 
 def letters_options(definition: Definition, store: Mapping[str, str]) -> dict[str, str]:
-    """What the source of the dead letters is told: the same messages with their headers, under a group of its own."""
-    found = options(definition, store) | {"includeHeaders": "true"}
-    return found | {"group": found["group"] + LETTERS_SUFFIX} if "group" in found else found
+    """Returns the options of the source of dead letters: the same messages with their headers, under another group."""
+    same = options(definition, store) | {"includeHeaders": "true"}
+    return same | {"group": same["group"] + LETTERS_SUFFIX} if "group" in same else same
 
 
 def starting(where: str) -> dict[str, str]:
-    """Where the first run starts, as an option: words and numbers are offsets, all else is a time."""
+    """Returns the option that says where the first run starts: words and numbers are offsets, all else is a time."""
     is_offsets = where in ("earliest", "latest") or where.startswith("{")
     return {"startingOffsets" if is_offsets else "startingTimestamp": where}

@@ -1,4 +1,4 @@
-"""What happens to the rows, one step after another: SQL over views, watermarks, dedupe, and functions of Python."""
+"""The steps of a pipeline, applied one after another: SQL over views, watermarks, dedupe, and Python functions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from warren.spark.pipelines.definition import Definition, Step
 
 INPUT: Final = "input"
-"""The view of what the step before gave."""
+"""The view of the rows of the previous step."""
 TIME: Final = "timestamp"
-"""The column that `within` goes by."""
+"""The column with the time that `within` compares."""
 
 
 def transformed(frame: DataFrame, definition: Definition) -> DataFrame:
-    """The rows after all steps. BadPipeline, naming the step, where Spark cannot make sense of one."""
+    """Returns the rows after all steps. Raises BadPipeline, which names the step, if Spark refuses one."""
     spark = frame.sparkSession
     names = [INPUT, *(step.name for step in definition.steps if step.name)]
     with views_kept(spark, names):
@@ -59,7 +59,7 @@ def _called(frame: DataFrame, entry: tuple[str, str], definition: Definition, pl
         raise definition.complaint(place, f"module {module!r} has no function {name!r}")
     result = function(frame)
     if not isinstance(result, DataFrame):
-        raise definition.complaint(place, f"{module}:{name} gave {type(result).__name__}, and not a DataFrame")
+        raise definition.complaint(place, f"{module}:{name} returned {type(result).__name__}, not a DataFrame")
     return result
 
 
@@ -68,19 +68,19 @@ def _imported(name: str, definition: Definition, place: str) -> ModuleType:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            where = definition.directory
+            directory = definition.directory
             raise definition.complaint(
-                place, f"{error.msg}; modules are found in {where} and among those installed"
+                place, f"{error.msg}; modules are imported from {directory}, or must be installed"
             ) from error
     if os.path.abspath(getattr(module, "__file__", None) or "").startswith(definition.directory + os.sep):
-        # Workers have no such directory: what is in the module goes to them with the functions that use it.
+        # Workers do not have this directory, so the content of the module is sent with the functions that use it.
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module
 
 
 @contextmanager
 def importable(directory: str) -> Iterator[None]:
-    """Meanwhile modules are found in `directory` first."""
+    """Lets modules be imported from `directory` first, inside of the `with`."""
     sys.path.insert(0, directory)
     importlib.invalidate_caches()
     try:
@@ -91,7 +91,7 @@ def importable(directory: str) -> Iterator[None]:
 
 @contextmanager
 def views_kept(spark: SparkSession, names: list[str]) -> Iterator[None]:
-    """Views of these names may be made meanwhile; afterwards the session has those that it had before."""
+    """Restores the views with these names at the end of the `with`, which may replace them."""
     before = {name: spark.table(name) for name in names if _is_view(spark, name)}
     try:
         yield
@@ -110,7 +110,7 @@ def _is_view(spark: SparkSession, name: str) -> bool:
 
 
 def sentence(error: PySparkException) -> str:
-    """What Spark says is wrong, without the plan, the state and the name of its class of errors."""
+    """Returns the message of an error of Spark without the plan, the SQL state and the name of the error class."""
     text = error.getMessage() or str(error)
     text = text.partition("== SQL")[0].partition(" SQLSTATE")[0].strip()
     head, bracket, rest = text.partition("] ")

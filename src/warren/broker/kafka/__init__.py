@@ -1,0 +1,1 @@
+"""The handlers of Kafka's requests."""

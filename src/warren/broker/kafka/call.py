@@ -1,0 +1,21 @@
+"""Call: a request for a handler that uses anything of Kafka's rooms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from warren.broker.kafka.transactions.call import TransactionServices
+from warren.broker.net.request import ServedCall
+
+if TYPE_CHECKING:
+    from warren.broker.kafka.producers.known import Producers
+
+
+class KafkaServices(TransactionServices, Protocol):
+    """The services of handlers of transactions, and the producers that number their batches."""
+
+    @property
+    def producers(self) -> Producers: ...
+
+
+Call = ServedCall[KafkaServices]

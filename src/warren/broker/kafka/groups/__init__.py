@@ -1,0 +1,1 @@
+"""Groups of Kafka clients (consumer groups): their members, the owners of partitions, and committed positions."""

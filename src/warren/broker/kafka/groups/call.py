@@ -1,0 +1,24 @@
+"""Call: a request for a handler that uses Kafka's groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from warren.broker.net.request import ServedCall, Services
+
+if TYPE_CHECKING:
+    from warren.broker.kafka.groups.coordinator import Coordinator
+    from warren.broker.kafka.groups.positions import Positions
+
+
+class GroupServices(Services, Protocol):
+    """The services of every handler, and what the broker knows of groups."""
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+
+    @property
+    def positions(self) -> Positions: ...
+
+
+Call = ServedCall[GroupServices]

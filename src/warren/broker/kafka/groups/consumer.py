@@ -1,0 +1,234 @@
+"""A consumer group of Kafka (KIP-848): the broker shares the partitions out, and members change over one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from enum import StrEnum
+
+from warren.broker.kafka.groups.assignors import ASSIGNORS, UNIFORM, AssignedPartition, SeenTopic
+from warren.broker.kafka.groups.consumer_members import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    PAUSE_EPOCH,
+    Beat,
+    BeatReply,
+    ConsumerMember,
+    OwnedPlace,
+    Subscription,
+    has_given_up,
+)
+from warren.broker.kafka.groups.limits import GROUP_CONSUMER_SESSION_S, GROUP_MEMBERS_MAX, GROUP_TOPICS_LOOK_S
+from warren.broker.services.kafka_errors import Code
+
+
+class ConsumerState(StrEnum):
+    """The state of a consumer group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ConsumerGroup:
+    """One group. For the event loop's thread alone; `now_s` is its time.
+
+    Invariant: a partition is given to one member at a time, and to the next only when the one before says that it owns
+    it no more, or is gone. `epoch` grows with every sharing out; a member has reached it when it has given up what is
+    not its own by it.
+    """
+
+    taken_size = 0
+
+    def __init__(self, name: str, now_s: Callable[[], float]) -> None:
+        self.name, self._now_s = name, now_s
+        self.epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, frozenset[AssignedPartition]] = {}
+        self.assignor = UNIFORM
+        self.seen: Mapping[str, SeenTopic] = {}
+        self._subscribed: dict[Subscription, frozenset[str]] = {}
+        """The names that each pattern stands for now."""
+        self._owners: dict[AssignedPartition, str] = {}
+        self._is_stale = False
+        self._looked_s = -GROUP_TOPICS_LOOK_S
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What members may own partitions of, or soon may."""
+        return frozenset(self.seen).union(partition.topic for partition in self._owners)
+
+    @property
+    def state(self) -> ConsumerState:
+        if not self.members:
+            return ConsumerState.EMPTY
+        is_settled = not self._is_stale and all(
+            member.epoch == self.epoch and member.assignment == self.targets.get(member.id, frozenset())
+            for member in self.members.values()
+        )
+        return ConsumerState.STABLE if is_settled else ConsumerState.RECONCILING
+
+    # --- What there is to share out ---
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its members take."""
+        return sum([member.size for member in self.members.values()])
+
+    def must_look(self, said: Beat) -> bool:
+        """Whether it is time to look which topics there are, or `said` asks for others."""
+        member = self.members.get(said.member_id)
+        is_new = member is None or said.names not in (None, member.names) or said.pattern not in (None, member.pattern)
+        return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
+
+    def see(self, topics: Mapping[str, SeenTopic], patterns: Mapping[Subscription, frozenset[str]]) -> None:
+        """These are the topics that members want and may have, and what their patterns stand for."""
+        self._looked_s = self._now_s()
+        if topics != self.seen or patterns != self._subscribed:
+            self.seen, self._subscribed = dict(topics), dict(patterns)
+            self._is_stale = True
+
+    def _share_out(self) -> None:
+        """Assigns the partitions again, if the assignment may have changed."""
+        if not self._is_stale:
+            return
+        self._is_stale = False
+        subscriptions = {
+            member.id: member.names | self._subscribed.get(member.subscription, frozenset())
+            for member in self.members.values()
+        }
+        votes = Counter(member.assignor for member in self.members.values())
+        self.assignor = votes.most_common(1)[0][0]
+        self.epoch += 1
+        self.targets = ASSIGNORS[self.assignor](subscriptions, self.seen, self.targets)
+
+    # --- Members ---
+
+    def beat(self, said: Beat) -> BeatReply:
+        """The member lives, joins or leaves; what it may own now."""
+        if said.epoch in (LEAVE_EPOCH, PAUSE_EPOCH):
+            return self._leave(said)
+        member = self._come(said) if said.epoch == JOIN_EPOCH else self._known(said)
+        if not isinstance(member, ConsumerMember):
+            return BeatReply(error=member, member_id=said.member_id, epoch=said.epoch)
+        if member.heard(said, self._now_s()):
+            self._is_stale = True
+        self._share_out()
+        before = member.epoch, member.assignment
+        self._reconcile(member, frozenset() if said.epoch == JOIN_EPOCH else said.owned)
+        is_news = said.is_full or before != (member.epoch, member.assignment)
+        return BeatReply(member_id=member.id, epoch=member.epoch, assignment=member.assignment if is_news else None)
+
+    def _come(self, said: Beat) -> ConsumerMember | Code:
+        """Adds a member, or lets one start again."""
+        static = self._static(said.instance_id)
+        if static is not None and static.id != said.member_id:
+            return self._replace(static, said) if static.is_away else Code.UNRELEASED_INSTANCE_ID
+        member = self.members.get(said.member_id)
+        if member is not None:
+            return member if member.instance_id == said.instance_id else Code.INVALID_REQUEST
+        if len(self.members) >= GROUP_MEMBERS_MAX:
+            return Code.GROUP_MAX_SIZE_REACHED
+        member = ConsumerMember(said.member_id, said.instance_id, self._now_s() + GROUP_CONSUMER_SESSION_S)
+        self.members[member.id] = member
+        self._is_stale = True
+        return member
+
+    def _replace(self, old: ConsumerMember, said: Beat) -> ConsumerMember:
+        """A static member came back: what it owned is its own."""
+        self._release(old, old.revoking)
+        member = ConsumerMember(said.member_id, said.instance_id, old.deadline_s, assignment=old.assignment)
+        member.names, member.pattern, member.assignor = old.names, old.pattern, old.assignor
+        del self.members[old.id]
+        self.members[member.id] = member
+        self.targets[member.id] = self.targets.pop(old.id, frozenset())
+        self._owners.update(dict.fromkeys(member.assignment, member.id))
+        return member
+
+    def _known(self, said: Beat) -> ConsumerMember | Code:
+        static, member = self._static(said.instance_id), self.members.get(said.member_id)
+        if static is not None and static.id != said.member_id:
+            return Code.FENCED_INSTANCE_ID
+        if member is None:
+            return Code.UNKNOWN_MEMBER_ID
+        # It may not have heard of its last epoch: then it owns nothing that it was not given since.
+        has_missed = said.epoch == member.previous_epoch and member.owns_no_more_than_assigned(said.owned)
+        return member if said.epoch == member.epoch or has_missed else Code.FENCED_MEMBER_EPOCH
+
+    def _static(self, instance_id: str | None) -> ConsumerMember | None:
+        if instance_id is None:
+            return None
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+
+    def _leave(self, said: Beat) -> BeatReply:
+        static, member = self._static(said.instance_id), self.members.get(said.member_id)
+        reply = BeatReply(member_id=said.member_id, epoch=said.epoch)
+        if static is not None and static.id != said.member_id:
+            return BeatReply(error=Code.FENCED_INSTANCE_ID, member_id=said.member_id, epoch=said.epoch)
+        if member is None:
+            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id, epoch=said.epoch)
+        if said.epoch == PAUSE_EPOCH and static is not None:
+            self._release(member, member.revoking)
+            member.revoking, member.epoch = frozenset(), PAUSE_EPOCH
+            member.deadline_s = self._now_s() + GROUP_CONSUMER_SESSION_S
+        else:
+            self._remove(member)
+        return reply
+
+    def _remove(self, member: ConsumerMember) -> None:
+        del self.members[member.id]
+        self.targets.pop(member.id, None)
+        self._release(member, member.assignment | member.revoking)
+        self._is_stale = True
+        if not self.members:
+            self.seen, self._subscribed, self.targets = {}, {}, {}
+
+    def check_commit(self, member_id: str, epoch: int) -> Code:
+        """Returns NONE if a client may commit and look up positions as this member, or else the error."""
+        member = self.members.get(member_id)
+        if member is None:
+            return Code.UNKNOWN_MEMBER_ID
+        return Code.NONE if member.epoch == epoch else Code.STALE_MEMBER_EPOCH
+
+    # --- Changing over ---
+
+    def _reconcile(self, member: ConsumerMember, owned: Set[OwnedPlace] | None) -> None:
+        """Brings what the member may own nearer to its target; `owned` is what the member says, None if it does not."""
+        if not has_given_up(owned, member.revoking):
+            return
+        self._release(member, member.revoking)
+        target = self.targets.get(member.id, frozenset())
+        member.revoking, member.assignment = member.assignment - target, member.assignment & target
+        if not has_given_up(owned, member.revoking):
+            member.revoke_deadline_s = self._now_s() + member.rebalance_timeout_s
+            return
+        self._release(member, member.revoking)
+        member.revoking = frozenset()
+        free = {partition for partition in target - member.assignment if partition not in self._owners}
+        self._owners.update(dict.fromkeys(free, member.id))
+        member.assignment |= free
+        if member.epoch != self.epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.epoch
+
+    def _release(self, member: ConsumerMember, partitions: frozenset[AssignedPartition]) -> None:
+        for partition in partitions:
+            if self._owners.get(partition) == member.id:
+                del self._owners[partition]
+
+    # --- Time ---
+
+    def tick(self) -> None:
+        """Do what is due: members that are not heard of go, and so do those that give up nothing in their time."""
+        now_s = self._now_s()
+        for member in list(self.members.values()):
+            if member.deadline_s <= now_s or (member.revoking and member.revoke_deadline_s <= now_s):
+                self._remove(member)
+
+    def wake_s(self) -> float | None:
+        """Returns when `tick` has something to do next; None if there are no members."""
+        times = [member.deadline_s for member in self.members.values()]
+        times += [member.revoke_deadline_s for member in self.members.values() if member.revoking]
+        return min(times, default=None)
+
+    def stop(self) -> None:
+        """Does nothing, because no request waits in a group of this kind."""

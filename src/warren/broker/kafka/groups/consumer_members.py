@@ -1,0 +1,146 @@
+"""A member of a consumer group: its subscription, the partitions that it may own, and those it has to give up."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from warren.broker.kafka.groups.assignors import UNIFORM, AssignedPartition
+from warren.broker.kafka.groups.limits import GROUP_CONSUMER_SESSION_S, GROUP_MEMBER_SIZE
+from warren.broker.services.kafka_errors import Code
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+PAUSE_EPOCH: Final = -2
+"""A static member says so when it goes and means to come back: what it owns is kept for it."""
+
+
+class OwnedPlace(NamedTuple):
+    """A partition as members name it."""
+
+    topic_id: bytes
+    number: int
+
+
+class Subscription(NamedTuple):
+    """A pattern of topic names, and the user and host of the member: it stands for topics that these may describe."""
+
+    pattern: str
+    user: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What a member says of itself. What is None is as it was."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    user: str = ""
+    rebalance_timeout_s: float | None = None
+    names: frozenset[str] | None = None
+    pattern: str | None = None
+    """A pattern of topic names; empty for none any more."""
+    assignor: str | None = None
+    owned: Set[OwnedPlace] | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the names take that it subscribes to, and its pattern."""
+        return len(self.pattern or "") + sum(map(len, self.names or ()))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything: it joins, or does not know whether its last words were heard."""
+        is_all = None not in (self.rebalance_timeout_s, self.owned) and (self.names, self.pattern) != (None, None)
+        return self.epoch == JOIN_EPOCH or is_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatReply:
+    """The answer to a heartbeat: the epoch, and the partitions that the member may own, if they changed."""
+
+    error: Code = Code.NONE
+    member_id: str = ""
+    epoch: int = 0
+    assignment: frozenset[AssignedPartition] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    """One member. For the event loop's thread alone.
+
+    Invariant: it may own `assignment`. It has to give up what is `revoking`, and no other member gets that until it
+    has; its epoch stays behind the group's as long.
+    """
+
+    id: str
+    instance_id: str | None
+    deadline_s: float
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    user: str = ""
+    rebalance_timeout_s: float = GROUP_CONSUMER_SESSION_S
+    names: frozenset[str] = frozenset()
+    pattern: str = ""
+    assignor: str = UNIFORM
+    assignment: frozenset[AssignedPartition] = frozenset()
+    revoking: frozenset[AssignedPartition] = frozenset()
+    revoke_deadline_s: float = 0.0
+    said_size: int = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return GROUP_MEMBER_SIZE + self.said_size
+
+    @property
+    def subscription(self) -> Subscription:
+        """Its pattern, as it is matched."""
+        return Subscription(self.pattern, self.user, self.client_host)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it went and means to come back."""
+        return self.epoch == PAUSE_EPOCH
+
+    def heard(self, said: Beat, now_s: float) -> bool:
+        """It lives, and says this of itself; whether that asks for another sharing out."""
+        self.deadline_s = now_s + GROUP_CONSUMER_SESSION_S
+        self.client_id, self.client_host, self.user = said.client_id, said.client_host, said.user
+        if said.rack_id is not None:
+            self.rack_id = said.rack_id
+        if said.rebalance_timeout_s is not None:
+            self.rebalance_timeout_s = said.rebalance_timeout_s
+        before = self.names, self.pattern, self.assignor
+        if said.names is not None:
+            self.names = said.names
+        if said.pattern is not None:
+            self.pattern = said.pattern
+        if said.assignor is not None:
+            self.assignor = said.assignor
+        if said.names is not None or said.pattern is not None:
+            self.said_size = len(self.pattern) + sum(map(len, self.names))
+        return before != (self.names, self.pattern, self.assignor)
+
+    def owns_no_more_than_assigned(self, owned: Set[OwnedPlace] | None) -> bool:
+        """Returns whether the partitions that it says it owns were given to it; False if it does not say."""
+        return owned is not None and owned <= places(self.assignment)
+
+
+def has_given_up(owned: Set[OwnedPlace] | None, partitions: Set[AssignedPartition]) -> bool:
+    """Returns whether a member that says it owns `owned` has none of `partitions`; False if it does not say."""
+    return not partitions or (owned is not None and not owned & places(partitions))
+
+
+def places(partitions: Set[AssignedPartition]) -> frozenset[OwnedPlace]:
+    """The same as members name them."""
+    return frozenset(OwnedPlace(each.topic_id, each.number) for each in partitions)

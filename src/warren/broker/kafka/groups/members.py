@@ -1,0 +1,156 @@
+"""A member of a classic group: what it can do, until when it must be heard of, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE
+from warren.broker.services.kafka_errors import Code
+
+
+class Protocol(NamedTuple):
+    """A way to share partitions out that a member knows, and what it wants by it."""
+
+    name: str
+    metadata: bytes
+
+
+class Claim(NamedTuple):
+    """The ids by which a client names itself."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """A request to join. `topics` are those that the member subscribes to, if its protocol says so."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_s: float
+    rebalance_timeout_s: float
+    protocol_type: str
+    protocols: Sequence[Protocol]
+    topics: frozenset[str] = frozenset()
+    needs_id_first: bool = False
+    """Whether a member without an id first gets one, and joins with that: clients since 2018."""
+    can_skip_assignment: bool = False
+    """Whether a leader understands that it leads and has nothing to share out."""
+    size: int = 0
+    """About how many bytes that takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """The answer to a join: the generation, the leader, and all members if this one leads."""
+
+    error: Code = Code.NONE
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    members: Sequence[tuple[str, str | None, bytes]] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syncing:
+    """A request for the member's share. The leader sends the shares of all, and the topics in them."""
+
+    claim: Claim
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes]
+    topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """The answer to a request for a share, when partitions are assigned."""
+
+    error: Code = Code.NONE
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+TellJoined = Callable[[Joined], None]
+TellSynced = Callable[[Synced], None]
+
+
+class Member:
+    """One member. For the event loop's thread alone.
+
+    Invariant: each request is answered once, by `tell_joined` or `tell_synced`. While it waits for an answer it need
+    not be heard of.
+    """
+
+    def __init__(self, id: str, said: Joining, now_s: float, assignment: bytes = b"") -> None:
+        self.id, self.said, self.assignment = id, said, assignment
+        self.deadline_s = now_s + said.session_timeout_s
+        self._joining: TellJoined | None = None
+        self._syncing: TellSynced | None = None
+
+    @property
+    def instance_id(self) -> str | None:
+        return self.said.instance_id
+
+    @property
+    def is_joining(self) -> bool:
+        return self._joining is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._joining is not None or self._syncing is not None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return GROUP_MEMBER_SIZE + self.said.size + len(self.assignment)
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it wants by this protocol."""
+        return next((each.metadata for each in self.said.protocols if each.name == protocol), b"")
+
+    def knows(self, said: Joining) -> bool:
+        """Whether `said` brings nothing new."""
+        return list(self.said.protocols) == list(said.protocols)
+
+    def heard(self, now_s: float) -> None:
+        """It lives."""
+        self.deadline_s = now_s + self.said.session_timeout_s
+
+    def wait_to_join(self, tell: TellJoined) -> None:
+        """Keeps the callback until all have joined."""
+        # The client does not wait for its earlier request any more, because it sent another.
+        self.tell_joined(Joined(error=Code.REBALANCE_IN_PROGRESS, member_id=self.id))
+        self._joining = tell
+
+    def wait_to_sync(self, tell: TellSynced) -> None:
+        """Keeps the callback until the leader has assigned the partitions."""
+        self.tell_synced(Synced(error=Code.REBALANCE_IN_PROGRESS))
+        self._syncing = tell
+
+    def tell_joined(self, joined: Joined) -> None:
+        """Answers its JoinGroup, if one waits."""
+        tell, self._joining = self._joining, None
+        if tell is not None:
+            tell(joined)
+
+    def tell_synced(self, synced: Synced) -> None:
+        """Answers its SyncGroup, if one waits."""
+        tell, self._syncing = self._syncing, None
+        if tell is not None:
+            tell(synced)
+
+    def tell(self, error: Code) -> None:
+        """Answer whatever it waits for."""
+        self.tell_joined(Joined(error=error, member_id=self.id))
+        self.tell_synced(Synced(error=error))

@@ -1,0 +1,133 @@
+"""A share group of Kafka (KIP-932): all members take messages of all partitions, by leases of a queue group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from warren.broker.kafka.groups.assignors import AssignedPartition, SeenTopic
+from warren.broker.kafka.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat, BeatReply, ConsumerMember
+from warren.broker.kafka.groups.limits import (
+    GROUP_CONSUMER_SESSION_S,
+    GROUP_MEMBERS_MAX,
+    GROUP_TOPICS_LOOK_S,
+    SHARE_TAKEN_SIZE,
+)
+from warren.broker.kafka.groups.share_sessions import ShareSession
+from warren.broker.services.kafka_errors import Code
+from warren.queue.leases.queue_group import QueueGroup
+
+
+class ShareGroup:
+    """One group. For the event loop's thread alone; `now_s` is its time.
+
+    Every member is given all partitions of the topics that it wants: who gets which message is decided when one is
+    taken. A session outlives its member for a while, so that what it took can still be acknowledged.
+    """
+
+    def __init__(self, name: str, now_s: Callable[[], float]) -> None:
+        self.name, self._now_s = name, now_s
+        self.epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.sessions: dict[str, ShareSession] = {}
+        self.queues: dict[str, QueueGroup] = {}
+        self.seen: Mapping[str, SeenTopic] = {}
+        self._looked_s = -GROUP_TOPICS_LOOK_S
+
+    # --- Members ---
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its members take, and what they have taken."""
+        return self.taken_size + sum([member.size for member in self.members.values()])
+
+    @property
+    def taken_size(self) -> int:
+        """About how many bytes it takes to know what members have taken."""
+        return SHARE_TAKEN_SIZE * sum([len(session.taken) for session in self.sessions.values()])
+
+    def must_look(self, said: Beat) -> bool:
+        """Whether it is time to look which topics there are, or `said` asks for others."""
+        member = self.members.get(said.member_id)
+        is_new = member is None or said.names not in (None, member.names)
+        return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
+
+    def see(self, topics: Mapping[str, SeenTopic]) -> None:
+        """These are the topics that members want, as they are now."""
+        self._looked_s = self._now_s()
+        if topics != self.seen:
+            self.seen = dict(topics)
+            self.epoch += 1
+
+    def beat(self, said: Beat) -> BeatReply:
+        """The member lives, joins or leaves; what it may take from."""
+        member = self.members.get(said.member_id)
+        if said.epoch == LEAVE_EPOCH:
+            error = Code.UNKNOWN_MEMBER_ID if self.members.pop(said.member_id, None) is None else Code.NONE
+            self.epoch += 1
+            return BeatReply(error=error, member_id=said.member_id, epoch=said.epoch)
+        if member is None and said.epoch != JOIN_EPOCH:
+            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id, epoch=said.epoch)
+        if member is None:
+            if len(self.members) >= GROUP_MEMBERS_MAX:
+                return BeatReply(error=Code.GROUP_MAX_SIZE_REACHED, member_id=said.member_id, epoch=said.epoch)
+            member = self.members[said.member_id] = ConsumerMember(said.member_id, None, 0.0)
+            self.epoch += 1
+        elif said.epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+            return BeatReply(error=Code.FENCED_MEMBER_EPOCH, member_id=said.member_id, epoch=said.epoch)
+        return self._reply(member, said)
+
+    def _reply(self, member: ConsumerMember, said: Beat) -> BeatReply:
+        if member.heard(said, self._now_s()):
+            self.epoch += 1
+        session = self.sessions.get(member.id)
+        if session is not None:
+            session.deadline_s = member.deadline_s
+        assignment = frozenset(
+            AssignedPartition(name, topic.id, number)
+            for name, topic in self.seen.items()
+            if name in member.names
+            for number in range(topic.partition_count)
+        )
+        is_news = said.epoch == JOIN_EPOCH or said.epoch != self.epoch or assignment != member.assignment
+        member.assignment = assignment
+        if member.epoch != self.epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.epoch
+        return BeatReply(member_id=member.id, epoch=member.epoch, assignment=assignment if is_news else None)
+
+    # --- Sessions ---
+
+    def open_session(self, member_id: str, epoch: int) -> ShareSession | Code:
+        """The session of a member that fetches with this epoch; the one before is in `released` of the new one."""
+        session = self.sessions.get(member_id)
+        if epoch == JOIN_EPOCH:
+            if session is None and len(self.sessions) >= GROUP_MEMBERS_MAX:
+                return Code.GROUP_MAX_SIZE_REACHED
+            left = {} if session is None else session.taken
+            session = self.sessions[member_id] = ShareSession(left)
+        elif session is None:
+            return Code.SHARE_SESSION_NOT_FOUND
+        elif epoch not in (LEAVE_EPOCH, session.epoch):
+            return Code.INVALID_SHARE_SESSION_EPOCH
+        session.epoch += 1
+        session.deadline_s = self._now_s() + GROUP_CONSUMER_SESSION_S
+        return session
+
+    # --- Time ---
+
+    def tick(self) -> list[ShareSession]:
+        """Members that are not heard of go; the sessions that are over."""
+        now_s = self._now_s()
+        for member in list(self.members.values()):
+            if member.deadline_s <= now_s:
+                del self.members[member.id]
+                self.epoch += 1
+        over = {id: session for id, session in self.sessions.items() if session.deadline_s <= now_s}
+        for id in over:
+            del self.sessions[id]
+        return list(over.values())
+
+    def wake_s(self) -> float | None:
+        """Returns when `tick` has something to do next; None if there are no members."""
+        times = [member.deadline_s for member in self.members.values()]
+        times += [session.deadline_s for session in self.sessions.values()]
+        return min(times, default=None)

@@ -1,0 +1,168 @@
+"""What one member of a share group fetches from, what it has taken, and what becomes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from warren.broker.kafka.groups.limits import SHARE_TAKEN_FIRST, SHARE_TAKEN_MAX
+from warren.broker.services.kafka_errors import Code, code_of
+from warren.errors import LeaseLost, WarrenError
+from warren.message import Message
+from warren.queue.leases.queue_group import QueueGroup
+from warren.storage.read.messages import ScanRoom
+
+
+class Acknowledge(IntEnum):
+    """What a member says of a message that it took, by Kafka's numbers."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+
+
+class TakenPlace(NamedTuple):
+    """A message that was taken."""
+
+    topic: str
+    partition: int
+    number: int
+
+
+class Verdicts(NamedTuple):
+    """Acknowledgements of messages of one partition; an error if the member has not taken them."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    said: Sequence[tuple[Message, Acknowledge]]
+    error: Code
+
+
+class Taken(NamedTuple):
+    """A message without its body, which an acknowledgement does not need, and the time at which its lease ends."""
+
+    message: Message
+    until_s: float
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """One session. For the event loop's thread alone. `epoch` is what the next request must have."""
+
+    taken: dict[TakenPlace, Taken] = field(default_factory=dict)
+    epoch: int = 0
+    deadline_s: float = 0.0
+    partitions: dict[bytes, set[int]] = field(default_factory=dict)
+    """By topic id, what is fetched from."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """What the member has."""
+        return [taken.message for taken in self.taken.values()]
+
+    def room(self, now_s: float) -> int:
+        """How many more messages the member may have. Those that it was silent on for too long it has no more."""
+        if len(self.taken) > SHARE_TAKEN_MAX // 2:
+            self.taken = {place: taken for place, taken in self.taken.items() if taken.until_s > now_s}
+        return SHARE_TAKEN_MAX - len(self.taken)
+
+    def change(self, added: Iterable[tuple[bytes, int]], forgotten: Iterable[tuple[bytes, int]]) -> None:
+        """Fetch from other partitions from now on."""
+        for topic_id, partition in added:
+            self.partitions.setdefault(topic_id, set()).add(partition)
+        for topic_id, partition in forgotten:
+            self.partitions.get(topic_id, set()).discard(partition)
+
+    def take(self, messages: Iterable[Message], until_s: float) -> None:
+        """The member has these, until that time."""
+        for message in messages:
+            place = TakenPlace(message.topic, message.partition, message.number)
+            self.taken[place] = Taken(message._replace(body=b"", headers={}), until_s)
+
+    def give_back(
+        self, topic: str, partition: int, said: Iterable[tuple[int, int]]
+    ) -> tuple[list[tuple[Message, Acknowledge]], Code]:
+        """Returns the acknowledgements, and drops their messages; an error if the member did not have all of them."""
+        acknowledgements, error = [], Code.NONE
+        for number, kind in said:
+            taken = self.taken.pop(TakenPlace(topic, partition, number), None)
+            if kind not in Acknowledge.__members__.values():
+                error = Code.INVALID_REQUEST
+            elif taken is None:
+                error = Code.INVALID_RECORD_STATE if kind != Acknowledge.GAP else error
+            else:
+                acknowledgements.append((taken.message, Acknowledge(kind)))
+        return acknowledgements, error
+
+
+# --- On a thread: it waits for the disk ---
+
+
+def settle(queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> list[Code]:
+    """Do what members said; for each partition whether that could be done."""
+    errors = []
+    for verdict in verdicts:
+        error = verdict.error
+        queue = queues.get(verdict.topic)
+        if queue is not None and verdict.said:
+            try:
+                _settle(queue, verdict.said)
+            except LeaseLost:
+                error = Code.INVALID_RECORD_STATE
+            except WarrenError as failure:
+                error = code_of(failure)
+        errors.append(error)
+    return errors
+
+
+def _settle(queue: QueueGroup, said: Sequence[tuple[Message, Acknowledge]]) -> None:
+    done = [message for message, kind in said if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
+    lost: LeaseLost | None = None
+    for message, kind in said:
+        try:
+            if kind is Acknowledge.RELEASE:
+                queue.nack(message, delay=0)
+            elif kind is Acknowledge.REJECT:
+                queue.reject(message, "a consumer rejected it")
+        except LeaseLost as error:
+            lost = error
+    if done:
+        queue.ack_many(done)
+    if lost is not None:
+        raise lost
+
+
+def release(queues: Mapping[str, QueueGroup], messages: Iterable[Message]) -> None:
+    """Gives messages back, so that they can be taken again."""
+    for message in messages:
+        queue = queues.get(message.topic)
+        if queue is not None:
+            # Those whose time ran out are handed out again anyhow.
+            with suppress(WarrenError):
+                queue.nack(message, delay=0)
+
+
+def take(queue: QueueGroup, partitions: Set[int], count_max: int, size_max: int, room: ScanRoom) -> list[Message]:
+    """Takes messages of these partitions, up to the count and size of the request, as far as `room` allows."""
+    kept: list[Message] = []
+    size, count = 0, SHARE_TAKEN_FIRST
+    while len(kept) < count_max and size < size_max:
+        messages = queue.take_within(min(count, count_max - len(kept)), room)
+        if not messages:
+            break
+        for message in messages:
+            if message.partition in partitions:
+                kept.append(message)
+                size += len(message.body)
+            else:
+                queue.nack(message, delay=0)
+        if not kept:
+            break
+        # No more than the room that is left has, going by what was met.
+        count = max(1, (size_max - size) * len(kept) // max(1, size))
+    return kept

@@ -1,0 +1,68 @@
+"""The partitions that a Produce or a Fetch names: each once, and many of them piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
+
+TWICE: Final = "the partition is named more than once in the request"
+
+
+class NamedPartitions(Protocol):
+    """A topic of a request: its name or its id, and its partitions."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def partitions(self) -> Sequence[Any]: ...
+    def _replace(self, *, partitions: list[Any]) -> Self: ...
+
+
+Topic = TypeVar("Topic", bound=NamedPartitions)
+
+
+def once_each(topics: Sequence[Topic]) -> tuple[list[Topic], dict[int, list[int]]]:
+    """Each topic once, without the partitions that the request names more than once.
+
+    Second, by the place of a topic in the first, the numbers of those partitions.
+    """
+    firsts: dict[tuple[str, bytes], Topic] = {}
+    parts: dict[tuple[str, bytes], dict[int, Any]] = {}
+    repeated: dict[tuple[str, bytes], dict[int, None]] = {}
+    for topic in topics:
+        key = topic.name, topic.topic_id
+        firsts.setdefault(key, topic)
+        known = parts.setdefault(key, {})
+        for part in topic.partitions:
+            if part.partition in known:
+                repeated.setdefault(key, {})[part.partition] = None
+            known[part.partition] = part
+    tidy, twice = [], {}
+    for place, (key, topic) in enumerate(firsts.items()):
+        left_out = repeated.get(key, {})
+        tidy.append(topic._replace(partitions=[each for number, each in parts[key].items() if number not in left_out]))
+        if left_out:
+            twice[place] = list(left_out)
+    return tidy, twice
+
+
+def last_of_each(topics: Sequence[Topic]) -> list[Topic]:
+    """Each topic once, with each of its partitions once: as the request names it last, which is what Kafka does."""
+    firsts: dict[tuple[str, bytes], Topic] = {}
+    parts: dict[tuple[str, bytes], dict[int, Any]] = {}
+    for topic in topics:
+        key = topic.name, topic.topic_id
+        firsts.setdefault(key, topic)
+        parts.setdefault(key, {}).update((part.partition, part) for part in topic.partitions)
+    return [topic._replace(partitions=list(parts[key].values())) for key, topic in firsts.items()]
+
+
+def pieces_of(topics: Sequence[Topic]) -> Iterator[tuple[int, Topic]]:
+    """Each topic with at most LOOP_ROWS_AT_ONCE of its partitions at a time, and its place among the topics."""
+    for place, topic in enumerate(topics):
+        for start in range(0, len(topic.partitions), LOOP_ROWS_AT_ONCE):
+            yield place, topic._replace(partitions=list(topic.partitions[start : start + LOOP_ROWS_AT_ONCE]))

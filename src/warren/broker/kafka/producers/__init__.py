@@ -1,0 +1,1 @@
+"""Producers of Kafka that number their batches."""

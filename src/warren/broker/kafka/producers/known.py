@@ -1,0 +1,267 @@
+"""The producers of every partition, remembered across restarts: by a note now and then, and by what lies behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from warren.broker.kafka.producers.sequences import Seen, Sequences
+from warren.broker.services.kafka_errors import Code
+from warren.broker.threads import InThread
+from warren.errors import CorruptRecord, CorruptSettings, NumberRetired, StorageError
+from warren.queue.state import paths
+from warren.queue.state.json_file import read_json, write_json
+from warren.storage import Log
+from warren.storage.disk.filesystem import FileSystem
+from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_TRANSACTIONAL, KafkaBatchHead
+
+SEQUENCES_NOTE_BATCHES: Final = 10_000
+SEQUENCES_NOTE_SIZE: Final = 256 << 20
+"""After so many batches or bytes the broker notes what producers have put. The next start reads the log from there."""
+SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
+"""How far back a log is searched for what producers have put, if nothing was noted."""
+
+LOGGER: Final = logging.getLogger("warren.broker")
+LEARN_SIZE: Final = 4 << 20
+NO_PRODUCER: Final = -1
+
+
+async def put_once(sequences: Sequences, head: KafkaBatchHead, put: Callable[[], Awaitable[int]]) -> tuple[Code, int]:
+    """Returns the number of a batch's first message, which `put` stores if it is new; an error if it is refused.
+
+    One that comes while another of its producer is being stored waits for it: if that fails, nothing of what was sent
+    behind it gets in before it.
+    """
+    while (ahead := sequences.on_its_way(head.producer_id)) is not None:
+        await asyncio.wait([ahead])
+    verdict = sequences.judge(head)
+    if isinstance(verdict, Code):
+        return verdict, -1
+    if isinstance(verdict, Seen):
+        assert isinstance(verdict.stored, int)
+        return Code.NONE, verdict.stored
+    stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    sequences.take(head, stored)
+    try:
+        number = await put()
+    except BaseException:
+        sequences.failed(head)
+        stored.cancel()
+        raise
+    sequences.stored(head, number)
+    stored.set_result(number)
+    return Code.NONE, number
+
+
+class Known:
+    """What is known of the producers of one log. For the event loop's thread alone.
+
+    Invariant: what lies in the log below the end of a note is in the sequences of that note, as far as it is among the
+    last batches of its producer. The log itself is not held: if it is closed, this is dropped too.
+    """
+
+    def __init__(self, sequences: Sequences) -> None:
+        self.sequences = sequences
+        self.batches = self.size = 0
+        """What was stored since the last note."""
+        self.is_noting = False
+        self.being_noted: asyncio.Future[None] | None = None
+        self._on_their_way: dict[object, int] = {}
+
+    @property
+    def is_note_due(self) -> bool:
+        if self.is_noting:
+            return False
+        # A note of many producers costs more: it is made as much more seldom.
+        return self.batches >= SEQUENCES_NOTE_BATCHES + len(self.sequences) or self.size >= SEQUENCES_NOTE_SIZE
+
+    def put_now(self, head: KafkaBatchHead, put: Callable[[], int]) -> tuple[Code, int] | None:
+        """As `put_once`, without waiting; None if another batch of the producer is being stored."""
+        if self.sequences.on_its_way(head.producer_id) is not None:
+            return None
+        verdict = self.sequences.judge(head)
+        if isinstance(verdict, Code):
+            return verdict, -1
+        if isinstance(verdict, Seen):
+            assert isinstance(verdict.stored, int)
+            return Code.NONE, verdict.stored
+        try:
+            number = put()
+        except BaseException:
+            self.sequences.refuse(head)
+            raise
+        self.sequences.take(head, number)
+        self._count(head)
+        return Code.NONE, number
+
+    async def put(self, log: Log, head: KafkaBatchHead, put: Callable[[], Awaitable[int]]) -> tuple[Code, int]:
+        """As `put_once`."""
+        return await put_once(self.sequences, head, lambda: self._put(log.end, head, put))
+
+    async def _put(self, end: int, head: KafkaBatchHead, put: Callable[[], Awaitable[int]]) -> int:
+        me = object()
+        self._on_their_way[me] = end
+        try:
+            number = await put()
+        finally:
+            del self._on_their_way[me]
+        self._count(head)
+        return number
+
+    def _count(self, head: KafkaBatchHead) -> None:
+        self.batches, self.size = self.batches + 1, self.size + head.batch_length
+
+    def note(self, end: int) -> dict[str, Any]:
+        """What to write down of a log that ends there now; from here on it counts anew."""
+        self.batches = self.size = 0
+        return {"end": min([end, *self._on_their_way.values()]), "producers": self.sequences.to_json()}
+
+
+class Producers:
+    """Finds what is known of the producers of a log. For the event loop's thread alone."""
+
+    def __init__(self, in_thread: InThread, tasks: asyncio.TaskGroup, filesystem: FileSystem) -> None:
+        self._in_thread, self._tasks, self._filesystem = in_thread, tasks, filesystem
+        self._known: WeakKeyDictionary[Log, Known] = WeakKeyDictionary()
+        self._loading: dict[Log, asyncio.Future[None]] = {}
+        self._is_closed = False
+
+    def find(self, log: Log) -> Known | None:
+        """Returns what is known of a log; None if it has to be loaded first."""
+        return self._known.get(log)
+
+    async def load(self, log: Log) -> Known:
+        """Returns what is known of a log, and reads it if it is not in memory."""
+        while (known := self._known.get(log)) is None:
+            loading = self._loading.get(log)
+            if loading is not None:
+                await asyncio.wait([loading])
+                continue
+            loading = self._loading[log] = asyncio.get_running_loop().create_future()
+            try:
+                self._known[log] = Known(await self._in_thread(remembered, log, self._filesystem))
+            finally:
+                del self._loading[log]
+                loading.set_result(None)
+        return known
+
+    def stored(self, log: Log, known: Known) -> None:
+        """Writes the sequence numbers to disk if enough batches were stored since the last time."""
+        if known.is_note_due and not self._is_closed:
+            known.is_noting = True
+            self._tasks.create_task(self._note(log, known))
+
+    async def note(self, log: Log, known: Known) -> None:
+        """Note what is known now, whatever was noted before: what no log tells is on disk when this returns."""
+        while known.being_noted is not None:
+            # One after the other, so that the latest is the one that stays.
+            await asyncio.wait([known.being_noted])
+        known.being_noted = done = asyncio.get_running_loop().create_future()
+        try:
+            await self._in_thread(_write, self._filesystem, log.path, known.note(log.end))
+        except (OSError, StorageError) as error:
+            _not_noted(log, error)
+        finally:
+            known.being_noted = None
+            done.set_result(None)
+
+    async def _note(self, log: Log, known: Known) -> None:
+        try:
+            await self.note(log, known)
+        finally:
+            known.is_noting = False
+
+    def close(self) -> None:
+        """Note what changed since the last time. Blocks until that is on disk."""
+        self._is_closed = True
+        for log, known in list(self._known.items()):
+            if known.batches:
+                try:
+                    _write(self._filesystem, log.path, known.note(log.end))
+                except (OSError, StorageError) as error:
+                    _not_noted(log, error)
+
+
+def _write(filesystem: FileSystem, directory: str, note: dict[str, Any]) -> None:
+    write_json(filesystem, paths.sequences_file(directory), note)
+
+
+def _not_noted(log: Log, error: Exception) -> None:
+    """The log has been deleted, or tells it all by itself."""
+    LOGGER.warning("what producers have put into %s could not be noted: %s", log.path, error)
+
+
+# --- What a log tells ---
+
+
+def remembered(log: Log, filesystem: FileSystem) -> Sequences:
+    """What was noted, and what lies in the log behind it. Blocks while it reads."""
+    sequences, start = Sequences(), 0
+    try:
+        note = read_json(filesystem, paths.sequences_file(log.path))
+        if note is not None:
+            sequences.restore(note["producers"])
+            start = int(note["end"])
+    except (CorruptSettings, KeyError, TypeError, ValueError) as error:
+        LOGGER.warning("what was noted of the producers of %s cannot be read: %s", log.path, error)
+        note = None
+    if note is None or start > log.end or not _is_there(log, sequences):
+        # A power cut took the end of the log, and what was noted of it is not so.
+        sequences, start = Sequences(), learn_from(log)
+    learn(log, sequences, start)
+    return sequences
+
+
+def learn_from(log: Log) -> int:
+    """Returns the first number of the block from which the log is read if nothing was written down."""
+    first, end = log.first, log.end
+    if first == end:
+        return end
+    last = log.block_of(end - 1)
+    offset = min(max(0, last.end_offset - SEQUENCES_LEARN_SIZE_MAX), last.base_offset)
+    return first + bisect_left(range(first, end), offset, key=lambda number: log.block_of(number).base_offset)
+
+
+def learn(log: Log, sequences: Sequences, start: int) -> None:
+    """Take over what the batches in `log` from `start` on tell. Those of transactions are none of ours."""
+    number, end = max(start, log.first), log.end
+    while number < end:
+        try:
+            for stored in log.stored(number, bytes_max=LEARN_SIZE):
+                if stored.batch is not None:
+                    head = _head(stored.batch)
+                    if head.producer_id != NO_PRODUCER and not head.attributes & KAFKA_TRANSACTIONAL:
+                        sequences.learn(head, stored.number)
+                number = stored.number + stored.message_count
+        except NumberRetired as error:
+            number = error.first
+        except CorruptRecord as error:
+            LOGGER.warning("what producers put into %s from message %d on is not known: %s", log.path, number, error)
+            return
+
+
+def _is_there(log: Log, sequences: Sequences) -> bool:
+    """Returns whether the batches are at their numbers; those that were retired cannot be checked."""
+    for producer_id, epoch, seen in sequences.batches():
+        if not isinstance(seen.stored, int) or seen.stored < log.first:
+            continue
+        if seen.stored >= log.end:
+            return False
+        try:
+            stored = log.stored(seen.stored, bytes_max=1)[0]
+        except (NumberRetired, CorruptRecord):
+            continue
+        if stored.batch is None or stored.number != seen.stored:
+            return False
+        head = _head(stored.batch)
+        if (head.producer_id, head.producer_epoch, head.base_sequence) != (producer_id, epoch, seen.first):
+            return False
+    return True
+
+
+def _head(batch: memoryview) -> KafkaBatchHead:
+    return KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))

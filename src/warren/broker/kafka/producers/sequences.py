@@ -1,0 +1,154 @@
+"""What producers that number their batches have put into one partition: a batch that comes twice is written once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from warren.broker.services.kafka_errors import Code
+from warren.storage.format.layout import KafkaBatchHead
+
+PRODUCERS_REMEMBERED_MAX: Final = 10_000
+"""How many producers that number their batches are known again, in each partition."""
+
+REMEMBERED: Final = 5
+"""So many batches of a producer may be on their way at once, and so many are known again."""
+SEQUENCE_END: Final = 1 << 31
+NOWHERE: Final = -1
+
+
+class Seen(NamedTuple):
+    """A batch that was taken: its sequence numbers, and the number of its first message, now or soon."""
+
+    first: int
+    last: int
+    stored: int | asyncio.Future[int]
+
+    @property
+    def is_on_its_way(self) -> bool:
+        return not isinstance(self.stored, int)
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What one producer put, in its latest epoch. `expected` is the sequence number that comes next; None for any."""
+
+    epoch: int
+    expected: int | None = None
+    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+
+class Sequences:
+    """The producers of one partition. For one thread at a time.
+
+    Invariant: a batch is in here from when it was accepted; if storing it fails it is removed, with all behind it,
+    and is what is expected next. A producer that nothing is known of, new or forgotten, may begin with any number.
+    """
+
+    def __init__(self) -> None:
+        self._producers: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def judge(self, head: KafkaBatchHead) -> Code | Seen | None:
+        """None for a batch to be stored, what is known of one that was, or why it cannot be taken."""
+        first, last = span(head)
+        if first < 0 or head.producer_epoch < 0:
+            return Code.INVALID_RECORD
+        producer = self._producers.get(head.producer_id)
+        if producer is None:
+            return None
+        if head.producer_epoch < producer.epoch:
+            return Code.INVALID_PRODUCER_EPOCH
+        if head.producer_epoch > producer.epoch:
+            return None if first == 0 else Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for seen in producer.seen:
+            if (seen.first, seen.last) == (first, last):
+                return seen
+        return None if producer.expected in (None, first) else Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def on_its_way(self, producer_id: int) -> asyncio.Future[int] | None:
+        """Returns the latest batch of the producer if it is not stored yet; None otherwise."""
+        producer = self._producers.get(producer_id)
+        stored = producer.seen[-1].stored if producer is not None and producer.seen else 0
+        return None if isinstance(stored, int) else stored
+
+    def take(self, head: KafkaBatchHead, stored: int | asyncio.Future[int]) -> None:
+        """A batch that was judged to be new is stored, now or soon."""
+        producer = self._producers.pop(head.producer_id, None)
+        if producer is None or producer.epoch != head.producer_epoch:
+            producer = ProducerState(head.producer_epoch)
+        # The one that was heard of last comes last: the others are forgotten before it.
+        self._producers[head.producer_id] = producer
+        first, last = span(head)
+        producer.seen.append(Seen(first, last, stored))
+        producer.expected = (last + 1) % SEQUENCE_END
+        while len(self._producers) > PRODUCERS_REMEMBERED_MAX:
+            del self._producers[next(iter(self._producers))]
+
+    def stored(self, head: KafkaBatchHead, number: int) -> None:
+        """A batch that was taken is stored."""
+        producer = self._of_epoch(head)
+        for place, seen in enumerate(producer.seen if producer is not None else ()):
+            if producer is not None and (seen.first, seen.last) == span(head) and seen.is_on_its_way:
+                producer.seen[place] = seen._replace(stored=number)
+
+    def refuse(self, head: KafkaBatchHead) -> None:
+        """A batch that was judged to be new could not be stored: it is what is expected next."""
+        self.take(head, NOWHERE)
+        self.failed(head)
+
+    def failed(self, head: KafkaBatchHead) -> None:
+        """A batch that was taken could not be stored: it, and what was taken behind it, was never there."""
+        producer, (first, last) = self._of_epoch(head), span(head)
+        if producer is None or not any((seen.first, seen.last) == (first, last) for seen in producer.seen):
+            return
+        while producer.seen.pop().first != first:
+            pass
+        # Also if nothing is left: a batch that was sent later must not be stored before it.
+        producer.expected = first
+
+    def _of_epoch(self, head: KafkaBatchHead) -> ProducerState | None:
+        producer = self._producers.get(head.producer_id)
+        return producer if producer is not None and producer.epoch == head.producer_epoch else None
+
+    # --- Across restarts ---
+
+    def learn(self, head: KafkaBatchHead, number: int) -> None:
+        """A batch lies in the log at `number`, behind all that was learned before."""
+        producer = self._producers.get(head.producer_id)
+        if producer is not None and (producer.epoch > head.producer_epoch or _last_number(producer) >= number):
+            return
+        self.take(head, number)
+
+    def to_json(self) -> list[Any]:
+        """What is stored, without what is on its way; the producer that was heard of last comes last."""
+        return [
+            [id, producer.epoch, [list(seen) for seen in producer.seen if not seen.is_on_its_way]]
+            for id, producer in self._producers.items()
+        ]
+
+    def restore(self, data: Iterable[Any]) -> None:
+        """Takes over what `to_json` returned. Raises ValueError or TypeError if `data` is something else."""
+        for id, epoch, batches in data:
+            seen = deque((Seen(int(first), int(last), int(number)) for first, last, number in batches), REMEMBERED)
+            expected = (seen[-1].last + 1) % SEQUENCE_END if seen else None
+            self._producers[int(id)] = ProducerState(int(epoch), expected, seen)
+
+    def batches(self) -> list[tuple[int, int, Seen]]:
+        """Every batch that is known: its producer's id and epoch, and the batch."""
+        return [(id, producer.epoch, seen) for id, producer in self._producers.items() for seen in producer.seen]
+
+
+def _last_number(producer: ProducerState) -> int:
+    """Returns the number of the last batch that is known to be stored; -1 if there is none."""
+    return max((seen.stored for seen in producer.seen if isinstance(seen.stored, int)), default=-1)
+
+
+def span(head: KafkaBatchHead) -> tuple[int, int]:
+    """The first and the last sequence number of a batch."""
+    return head.base_sequence, (head.base_sequence + head.record_count - 1) % SEQUENCE_END

@@ -1,0 +1,121 @@
+"""All transactional producers of the broker, each found by its transactional id, also after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from warren.broker.kafka.producers.ids import ProducerIds
+from warren.broker.kafka.transactions.identities import Identities, Identity
+from warren.broker.kafka.transactions.states import TransactionState
+from warren.broker.kafka.transactions.transactional import Transactional
+from warren.transaction.states import State as Stored
+
+if TYPE_CHECKING:
+    from warren.broker.kafka.groups.call import GroupServices
+
+TRANSACTIONAL_IDS_LOOK_S: Final = 3600.0
+"""How often the broker searches for transactional ids to forget."""
+
+LOGGER: Final = logging.getLogger("warren.broker")
+
+
+class Transactions:
+    """Finds transactional producers, and gives out ids of producers. For the event loop's thread alone."""
+
+    def __init__(self, broker: GroupServices) -> None:
+        self._broker = broker
+        self._ids = ProducerIds(broker.store.filesystem, broker.store.path)
+        self._identities = Identities(broker.store.filesystem, broker.store.path, self._ids, broker.store.clock)
+        self._producers: dict[str, Transactional] = {}
+        self._loading: dict[str, asyncio.Future[None]] = {}
+
+    async def take_id(self) -> int:
+        """An id for a producer that has no transactions."""
+        return await self._broker.in_thread(self._ids.take)
+
+    async def find(self, transactional_id: str) -> Transactional | None:
+        """Returns the producer of this id; None if the id was never used."""
+        return (await self._found(transactional_id, None))[0]
+
+    async def open(self, transactional_id: str, timeout_ms: int, user: str) -> tuple[Transactional, bool]:
+        """The producer of this id, and whether it was made just now, for this user."""
+        producer, is_new = await self._found(transactional_id, timeout_ms, user)
+        assert producer is not None
+        return producer, is_new
+
+    async def _found(
+        self, transactional_id: str, timeout_ms: int | None, user: str = ""
+    ) -> tuple[Transactional | None, bool]:
+        while (known := self._producers.get(transactional_id)) is None:
+            loading = self._loading.get(transactional_id)
+            if loading is not None:
+                await asyncio.wait([loading])
+                continue
+            loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
+            try:
+                identity, state, is_new = await self._broker.in_thread(self._load, transactional_id, timeout_ms, user)
+            finally:
+                del self._loading[transactional_id]
+                loading.set_result(None)
+            if identity is None:
+                return None, False
+            made = Transactional(self._broker, self._identities, identity, state)
+            self._producers[transactional_id] = made
+            return made, is_new
+        return known, False
+
+    def _load(
+        self, transactional_id: str, timeout_ms: int | None, user: str
+    ) -> tuple[Identity | None, TransactionState, bool]:
+        identity = self._identities.find(transactional_id)
+        if identity is None:
+            made = None if timeout_ms is None else self._identities.make(transactional_id, timeout_ms, user)
+            return made, TransactionState.EMPTY, True
+        if not identity.is_open:
+            return identity, TransactionState.ABORTED if identity.transaction else TransactionState.EMPTY, False
+        if self._broker.store.transaction_state(identity.transaction_id) in (Stored.COMMITTED, Stored.DONE):
+            return identity, TransactionState.COMMITTED, False
+        # It was open when a broker died, and its batches are lost: a client that went on would commit half of it.
+        LOGGER.warning("transaction %s of %r was lost with its broker", identity.transaction_id, transactional_id)
+        fenced = self._identities.raised(identity, timeout_ms=identity.timeout_ms, previous_epoch=identity.epoch)
+        self._identities.keep(fenced)
+        return fenced, TransactionState.EMPTY, False
+
+    # --- Ids that are no longer used ---
+
+    async def watch(self) -> NoReturn:
+        """Forgets, again and again, ids that were not used for as long as the settings say."""
+        while True:
+            await self.expire()
+            await asyncio.sleep(TRANSACTIONAL_IDS_LOOK_S)
+
+    async def expire(self) -> int:
+        """Forgets ids that were not used for as long as the settings say; how many."""
+        now_ms = self._broker.store.clock.now_ns() // 1_000_000
+        before_ms = now_ms - round(self._broker.settings.transactional_id_s * 1000)
+        count = 0
+        for transactional_id in await self._broker.in_thread(self._identities.unused, before_ms):
+            count += await self._forgot(transactional_id, before_ms)
+        if count:
+            LOGGER.info("%d transactional ids were not used for long, and are forgotten", count)
+        return count
+
+    async def _forgot(self, transactional_id: str, before_ms: int) -> bool:
+        known = self._producers.get(transactional_id)
+        if transactional_id in self._loading or (known is not None and not known.is_idle):
+            return False
+        # While it is removed it is not found: a request for it waits, and then finds what is on disk.
+        loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
+        self._producers.pop(transactional_id, None)
+        try:
+            return await self._broker.in_thread(self._identities.forget, transactional_id, before_ms)
+        finally:
+            del self._loading[transactional_id]
+            loading.set_result(None)
+
+    def stop(self) -> None:
+        """Time stands still: what is open is aborted when the store closes."""
+        for producer in self._producers.values():
+            producer.stop()

@@ -1,0 +1,224 @@
+"""Append: records as the client packed them, checked and stamped; one that is sent again is written once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from warren.broker.native.call import Call
+from warren.broker.native.handler import own, refusal
+from warren.broker.native.limits import NATIVE_RETRIED_MAX
+from warren.broker.net.request import Answer, DeferredReply, Reply
+from warren.broker.security.rights import Operation, ResourceKind
+from warren.broker.services.append_queue import Outcome
+from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_ROWS_AT_ONCE
+from warren.errors import BadInput, TooLarge, WarrenError
+from warren.protocol.native.append import SingleAppend, read_single_append, single_answer_bytes
+from warren.protocol.native.calls import positions_of, wire_positions
+from warren.protocol.native.records import is_compressed, packed_of
+from warren.protocol.native_messages import AppendRequest, AppendResponse
+from warren.queue.topic import Topic
+from warren.storage import Log
+from warren.storage.format.limits import MARKER_SIZE_MAX
+from warren.storage.format.plain_batch import is_lone
+from warren.storage.format.record import Packed
+
+Parts = dict[int, list[Packed]]
+NO_TIME: Final = -1
+
+
+class Appends:
+    """The appends that are under way, and those that were repeated. For the event loop's thread alone.
+
+    Invariant: of an append that was repeated every try looks for what others of it have written, whichever of them
+    arrives first; and no two of them are under way at once.
+    """
+
+    def __init__(self) -> None:
+        self.under_way: dict[bytes, asyncio.Future[None]] = {}
+        self.repeated: OrderedDict[bytes, None] = OrderedDict()
+
+    @contextmanager
+    def doing(self, marker: bytes) -> Iterator[None]:
+        """Counts the append as under way during the block."""
+        ended = self.begin(marker)
+        try:
+            yield
+        finally:
+            ended()
+
+    def begin(self, marker: bytes) -> Callable[[], None]:
+        """Counts the append as under way until the function that this returns is called."""
+        done = self.under_way[marker] = asyncio.get_running_loop().create_future()
+
+        def ended() -> None:
+            if self.under_way.get(marker) is done:
+                del self.under_way[marker]
+            done.set_result(None)
+
+        return ended
+
+    def is_repeat(self, marker: bytes, *, is_retry: bool) -> bool:
+        """Returns whether a part of this append may have been written before."""
+        if is_retry:
+            self.repeated[marker] = None
+            while len(self.repeated) > NATIVE_RETRIED_MAX:
+                self.repeated.popitem(last=False)
+        return marker in self.repeated
+
+
+def append_handler(call: Call) -> Reply:
+    """Appends to one topic; answered when all of it is as durable as the topic's settings say.
+
+    A request with one record of one plain message, which clients send most, is read and answered by a codec of its own
+    (`protocol/native/append.py`), because reading and answering a request is most of the work for a single put. Every
+    other request, and what that codec cannot decide, such as a retry, is read by the schema.
+    """
+    single = read_single_append(call.request.body)
+    topic = None if single is None else _plain_topic(call, single)
+    if single is None or topic is None:
+        return _by_schema(call)
+    reply, partition_count = DeferredReply(), topic.partition_count
+
+    def answer(outcome: Outcome) -> Answer:
+        if isinstance(outcome, WarrenError):
+            return refusal(call, AppendResponse, outcome)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return [
+            single_answer_bytes(single.partition, outcome.number, outcome.offset, outcome.timestamp, partition_count)
+        ]
+
+    def on_done(outcome: Outcome) -> None:
+        ended()
+        reply.finish(answer, outcome)
+
+    record = Packed(single.payload, single.checksum, 1)
+    try:
+        receipt = call.broker.append_queue.append(topic.logs[single.partition], (record,), on_done)
+    except WarrenError as error:
+        return refusal(call, AppendResponse, error)
+    if receipt is not None:
+        return answer(receipt)
+    # The queue calls `on_done` from the event loop, so not before this function has returned.
+    ended = call.broker.appends.begin(single.marker)
+    return reply
+
+
+def _plain_topic(call: Call, single: SingleAppend) -> Topic | None:
+    """Returns the topic of a request if the record can be appended as it is, without a look at anything else."""
+    try:
+        topic = call.broker.topics.recall(single.topic)
+    except WarrenError:
+        return None
+    if not call.may(Operation.WRITE, ResourceKind.TOPIC, single.topic):
+        return None
+    if not 0 <= single.partition < topic.partition_count:
+        return None
+    if len(single.marker) > MARKER_SIZE_MAX or single.is_retry or single.marker in call.broker.appends.repeated:
+        return None
+    record = Packed(single.payload, single.checksum, 1)
+    return topic if is_lone(record, topic.put_size_max) else None
+
+
+def append(call: Call, request: AppendRequest) -> AppendResponse | Awaitable[AppendResponse]:
+    """Appends the records of a request that was read by the schema.
+
+    Answers with the first number in each partition, in the order of the records; of a single message also its offset
+    and time.
+    """
+    topic = call.broker.topics.find(request.topic)
+    topic.check_takes_puts()
+    is_long = len(request.records) > LOOP_ROWS_AT_ONCE or len(call.request.body) > LOOP_CARRIED_SIZE_MAX
+    if is_long or any(is_compressed(record.payload) for record in request.records):
+        return _checked_aside(call, topic, request)
+    return _appended(call, topic, request, _parts(topic, request))
+
+
+_by_schema: Final = own(AppendRequest, append)
+
+
+async def _checked_aside(call: Call, topic: Topic, request: AppendRequest) -> AppendResponse:
+    """Checks the records in a thread, if there are many or they are compressed and may unpack to any size."""
+    answer = _appended(call, topic, request, await call.broker.aside(_parts, topic, request))
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _appended(
+    call: Call, topic: Topic, request: AppendRequest, parts: Parts
+) -> AppendResponse | Awaitable[AppendResponse]:
+    appends, queue = call.broker.appends, call.broker.append_queue
+    if len(request.marker) > MARKER_SIZE_MAX:
+        raise TooLarge("marker", len(request.marker), MARKER_SIZE_MAX)
+    if request.marker and appends.is_repeat(request.marker, is_retry=request.is_retry):
+        return _repeated(call, topic, request, parts)
+    puts = {number: queue.put(topic.partition(number), part) for number, part in parts.items()}
+    firsts = {number: put.start for number, put in puts.items() if isinstance(put, range)}
+    if len(firsts) < len(puts):
+        return _stored(topic, request, puts, appends.begin(request.marker))
+    return _answer(topic, request, firsts)
+
+
+def _parts(topic: Topic, request: AppendRequest) -> Parts:
+    parts: Parts = {}
+    for record in request.records:
+        topic.partition(record.partition)
+        parts.setdefault(record.partition, []).append(packed_of(record, topic.settings.message_size_max))
+    if not parts:
+        raise BadInput("an append has one record at least")
+    return parts
+
+
+async def _stored(
+    topic: Topic, request: AppendRequest, puts: Mapping[int, range | asyncio.Future[range]], ended: Callable[[], None]
+) -> AppendResponse:
+    """Answers when the logs have synced."""
+    try:
+        await asyncio.gather(*(put for put in puts.values() if not isinstance(put, range)))
+    finally:
+        ended()
+    numbers = {number: put if isinstance(put, range) else put.result() for number, put in puts.items()}
+    return _answer(topic, request, {number: each.start for number, each in numbers.items()})
+
+
+async def _repeated(call: Call, topic: Topic, request: AppendRequest, parts: Parts) -> AppendResponse:
+    """Appends the records that an earlier try of this append has not written."""
+    appends, since = call.broker.appends, positions_of(request.since)
+    while (other := appends.under_way.get(request.marker)) is not None:
+        await other
+    with appends.doing(request.marker):
+        firsts: dict[int, int] = {}
+        missing: Parts = {}
+        for number, part in parts.items():
+            written = await call.broker.in_thread(
+                _written, topic.partition(number), request.marker, since.get(number, 0)
+            )
+            firsts |= {number: written[0]} if written else {}
+            # What was written is always the first records.
+            missing |= {number: part[len(written) :]} if len(written) < len(part) else {}
+        # What was there keeps its number.
+        numbers = await call.broker.append_queue.put_all(
+            (topic.partition(number), part) for number, part in missing.items()
+        )
+        firsts = {number: each.start for number, each in zip(missing, numbers, strict=True)} | firsts
+    return _answer(topic, request, {number: firsts[number] for number in parts})
+
+
+def _written(log: Log, marker: bytes, since: int) -> list[int]:
+    """Returns the numbers of the records with this marker."""
+    return [marked.number for marked in log.markers(max(since, log.first)) if marked.marker == marker]
+
+
+def _answer(topic: Topic, request: AppendRequest, firsts: dict[int, int]) -> AppendResponse:
+    partition, number = next(iter(firsts.items()))
+    message = topic.partition(partition).at(number) if request.is_receipt_wanted else None
+    return AppendResponse(
+        positions=wire_positions(firsts),
+        offset=NO_TIME if message is None else message.offset,
+        timestamp=NO_TIME if message is None else message.timestamp,
+        partition_count=topic.partition_count,
+    )

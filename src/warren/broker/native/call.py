@@ -1,0 +1,32 @@
+"""Call: a request of Warren's own protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from warren.broker.net.request import ServedCall, Services
+
+if TYPE_CHECKING:
+    from warren.broker.native.append import Appends
+    from warren.broker.native.poll_sharing import PollSharing
+    from warren.broker.native.sessions import Sessions
+    from warren.broker.native.transaction_memory import TransactionMemory
+
+
+class NativeServices(Services, Protocol):
+    """The services of every handler, and what the broker knows of its own clients."""
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    @property
+    def appends(self) -> Appends: ...
+
+    @property
+    def poll_sharing(self) -> PollSharing: ...
+
+    @property
+    def transaction_memory(self) -> TransactionMemory: ...
+
+
+Call = ServedCall[NativeServices]

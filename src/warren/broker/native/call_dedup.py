@@ -1,0 +1,121 @@
+"""Numbered calls: one that is sent again because its answer was lost is answered again, and not done again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from warren.broker.native.limits import NATIVE_ANSWERS_MAX, NATIVE_ANSWERS_STEP
+from warren.broker.net.request import Answer
+from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.errors import BadInput, OutcomeUnknown
+
+
+class AnswerRoom:
+    """The memory for the answers that one session keeps. For the event loop's thread alone.
+
+    It is taken from the budget in steps, because most answers are small and soon forgotten.
+    """
+
+    def __init__(self, budget: Budget, owner: str) -> None:
+        self._budget, self._owner = budget, owner
+        self._hold, self._size = budget.hold(MemoryKind.SESSIONS, 0, owner), 0
+
+    def take(self, size: int) -> bool:
+        """Takes so many more bytes. Returns False, and takes none, if there is no room for them."""
+        more = self._size + size - self._hold.size
+        if more > 0:
+            more = max(more, NATIVE_ANSWERS_STEP)
+            if not self._budget.may_keep(more, self._owner):
+                self._budget.refusals += 1
+                return False
+            self._hold.resize(self._hold.size + more)
+        self._size += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Gives so many bytes back."""
+        self._size -= size
+        if self._hold.size - self._size > 2 * NATIVE_ANSWERS_STEP:
+            self._hold.resize(self._size + NATIVE_ANSWERS_STEP)
+
+    def close(self) -> None:
+        """Gives all bytes back."""
+        self._size = 0
+        self._hold.release()
+
+
+class Answers:
+    """The calls of a session that may be sent again, by number. For the event loop's thread alone.
+
+    Invariant: a call is done once. From when it begins until the client says that it has the answer it is known here:
+    it is under way, or its answer is kept, or it is known that there was one and no room for it. What is below
+    `_below` the client has an answer to, whatever still comes of it.
+    """
+
+    def __init__(self, room: AnswerRoom) -> None:
+        self._room = room
+        self._below, self._is_closed = 0, False
+        self._under_way: dict[int, asyncio.Future[None]] = {}
+        self._given: dict[int, Answer] = {}
+        self._keys: dict[int, int] = {}
+
+    async def answer(
+        self, api_key: int, number: int, answered_below: int, work: Callable[[], Awaitable[tuple[Answer, bool]]]
+    ) -> Answer:
+        """Returns the answer to call `number`: the kept one, or that of `work`, which also says if it did anything.
+
+        Raises BadInput if the number was that of a call of another kind, and OutcomeUnknown if the call was done and
+        its answer is not kept.
+        """
+        self._forget(answered_below)
+        if self._keys.get(number, api_key) != api_key:
+            raise BadInput(f"call {number} was another one")
+        while (other := self._under_way.get(number)) is not None:
+            await other
+        if number in self._given:
+            answer = self._given[number]
+            if answer is None:
+                raise OutcomeUnknown("", "its answer was too large to be kept")
+            return answer
+        if number < self._below:
+            raise OutcomeUnknown("", f"call {number} was answered before")
+        done = self._under_way[number] = asyncio.get_running_loop().create_future()
+        self._keys[number] = api_key
+        try:
+            answer, is_done = await work()
+            if is_done:
+                self._keep(number, answer)
+            return answer
+        finally:
+            del self._under_way[number]
+            if number not in self._given:
+                self._keys.pop(number, None)
+            done.set_result(None)
+
+    def _keep(self, number: int, answer: Answer) -> None:
+        if self._is_closed:
+            return
+        self._given[number] = answer if self._room.take(size_of(answer)) else None
+        while len(self._given) > NATIVE_ANSWERS_MAX:
+            self._forget(min(self._given) + 1)
+
+    def _forget(self, below: int) -> None:
+        """Forgets the answers to all calls below this number, because the client has got them."""
+        if below > self._below:
+            self._below = below
+            for number in [number for number in self._given if number < below]:
+                self._room.give_back(size_of(self._given.pop(number)))
+                del self._keys[number]
+
+    def close(self) -> None:
+        """Forgets all answers, and keeps none of the calls that are under way."""
+        self._is_closed = True
+        self._room.close()
+        self._given = {}
+        self._keys = {}
+
+
+def size_of(answer: Answer) -> int:
+    """Returns about how many bytes a kept answer takes."""
+    return sum(map(len, answer or ()))

@@ -1,0 +1,486 @@
+"""Groups of topics for clients of our own: a member at the broker for each that a client opens."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from warren.api.values import Where
+from warren.broker.native.call import Call
+from warren.broker.native.handler import (
+    awaited,
+    checked_choice,
+    checked_limit,
+    in_turns,
+    none_where,
+    session_of,
+    wait_of,
+)
+from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET, NATIVE_TAKEN_FIRST
+from warren.broker.native.read import size_of
+from warren.broker.native.sessions import HeldObject
+from warren.broker.security.broker_view import HandleNames
+from warren.clock import EPOCH
+from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NoSuchHandle, WarrenError
+from warren.limits import READ_LIMIT_DEFAULT
+from warren.message import Message, named
+from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
+from warren.protocol.native.records import carried
+from warren.protocol.native_messages import (
+    CommitGroupRequest,
+    CommitGroupResponse,
+    ConfigureGroupRequest,
+    ConfigureGroupResponse,
+    DeleteGroupRequest,
+    DeleteGroupResponse,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    OpenGroupRequest,
+    OpenGroupResponse,
+    ReadGroupRequest,
+    ReadGroupResponse,
+    RedriveRequest,
+    RedriveResponse,
+    SeekGroupRequest,
+    SeekGroupResponse,
+    SettleRequest,
+    SettleResponse,
+    TakeRequest,
+    TakeResponse,
+    WireLeases,
+    WireMessages,
+)
+from warren.queue.leases.lease_check import settle_each
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.state.group_settings import GROUP_OPTIONS
+from warren.queue.state.topic_view import TopicView
+from warren.queue.stream.stream_group import StreamGroup
+from warren.storage import END, START
+from warren.storage.read.messages import ScanRoom
+
+ACTIONS: Final = ("ack", "nack", "reject", "extend")
+DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
+READS_REMEMBERED: Final = 16
+"""What so many reads of a member gave is known again."""
+TRIES_SWEPT_FROM: Final = 16
+"""Of so many tries of reads it is looked which are over."""
+TAKEN_SWEPT_FROM: Final = 1024
+"""When a worker has taken so many messages, those that it no longer holds are forgotten."""
+Place = tuple[int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One try of a read; one that is over reads no more."""
+
+    is_over: bool = False
+
+
+class HeldStream(HeldObject):
+    """A member of a stream group that a client has open. Any thread may use it.
+
+    Invariant: what a read gave is known by its serial for a while. One that is asked for again is given again, and an
+    earlier try of it that still waits reads nothing any more: so nothing is passed over that the client never got.
+    """
+
+    def __init__(self, group: StreamGroup) -> None:
+        self.group = group
+        self._given: OrderedDict[int, list[Message]] = OrderedDict()
+        """By the serial of a read, the first message that it gave of each partition, without its body."""
+        self._tries: dict[int, Attempt] = {}
+        self._named: dict[int, int] = {}
+        """By partition, the number of the message that the client got MessageTooLarge for."""
+        self._mutex = threading.Lock()
+
+    @property
+    def names(self) -> HandleNames:
+        return HandleNames(str(self.group.topic.name), self.group.name)
+
+    def begin(self, serial: int, attempt: Attempt, *, is_retry: bool) -> None:
+        """Makes this the only try of the read `serial` that may read."""
+        with self._mutex:
+            if len(self._tries) >= TRIES_SWEPT_FROM:
+                self._tries = {number: other for number, other in self._tries.items() if not other.is_over}
+            self._tries[serial] = attempt
+            messages_before = self._given.pop(serial, None)
+            if messages_before and is_retry:
+                # The answer was lost on its way.
+                self.group.unread(messages_before)
+
+    def read(self, serial: int, attempt: Attempt, limit: int, size_max: int, room: ScanRoom) -> WireMessages | None:
+        """Returns messages of about `size_max` bytes, without a wait; None if `room` sufficed to find none.
+
+        Raises NoSuchHandle if another try counts by now, and MessageTooLarge if the next message fits into no answer.
+        An error moves nothing: what was read for an answer that cannot be built is read again.
+        """
+        with self._mutex:
+            if self._tries.get(serial) is not attempt:
+                raise NoSuchHandle(0)
+            messages = self.group.read_within(limit, size_max, room)
+            try:
+                sent, answered = self._carried(messages, size_max)
+            except BaseException:
+                self.group.unread(messages)
+                raise
+            if len(answered) < len(messages):
+                places = {(message.partition, message.number) for message in answered}
+                self.group.unread([each for each in messages if (each.partition, each.number) not in places])
+            if answered:
+                first = {message.partition: message.number for message in reversed(answered)}
+                self._given[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
+                while len(self._given) > READS_REMEMBERED:
+                    self._given.popitem(last=False)
+            return sent if answered else None
+
+    def _carried(self, messages: Sequence[Message], size_max: int) -> tuple[WireMessages, list[Message]]:
+        """Returns what goes into the answer, as it is sent and as messages."""
+        try:
+            sent, count = carried(messages[: _count_within(messages, size_max)])
+            return sent, list(messages[:count])
+        except MessageTooLarge as error:
+            others = [message for message in messages if message.partition != error.partition]
+            if not others or self._named.get(error.partition) != error.number:
+                self._named[error.partition] = error.number
+                raise
+        # The client has got this error already, and has not moved on. The other partitions do not wait for that.
+        return self._carried(others, size_max)
+
+    def close(self) -> None:
+        self.group.close()
+
+
+def _count_within(messages: Sequence[Message], size_max: int) -> int:
+    """Returns how many of the messages fit into `size_max` bytes together; at least the first one."""
+    size = 0
+    for count, message in enumerate(messages):
+        size += len(message.body)
+        if size > size_max and count:
+            return count
+    return len(messages)
+
+
+class HeldWork(HeldObject):
+    """A worker of a queue group that a client has open. Any thread may use it.
+
+    Invariant: what was taken and is not settled is in `_taken`, and given back when the client is gone.
+    """
+
+    def __init__(self, group: QueueGroup) -> None:
+        self.group = group
+        self._taken: dict[Place, int] = {}
+        self._swept_at = TAKEN_SWEPT_FROM
+        self._size_mean = 0.0
+        """How many bytes the bodies had on average that were taken last; 0 if none was taken yet."""
+        self._mutex = threading.Lock()
+        self._is_left = self._is_closed = False
+
+    @property
+    def names(self) -> HandleNames:
+        return HandleNames(str(self.group.topic.name), self.group.name)
+
+    def take(self, limit: int, size_max: int, room: ScanRoom) -> tuple[WireMessages, list[Message]] | None:
+        """Takes messages of about `size_max` bytes, without a wait. Returns them as they are sent, and as messages.
+
+        Returns None if `room` sufficed to find none.
+
+        Raises MessageTooLarge if the first one fits into no answer: that one stays leased to the client, which is to
+        settle it, and the others are given back.
+        """
+        if self._is_left:
+            raise GroupClosed(self.group.topic.name, self.group.name)
+        if len(self._taken) >= self._swept_at:
+            self._sweep()
+        messages = self._take_within(limit, size_max, room)
+        if not messages:
+            return None
+        try:
+            sent, count = carried(messages[: _count_within(messages, size_max)])
+        except MessageTooLarge:
+            self.give_back(messages[1:])
+            raise
+        except BaseException:
+            self.give_back(messages)
+            raise
+        self.give_back(messages[count:])
+        return sent, messages[:count]
+
+    def _take_within(self, limit: int, size_max: int, room: ScanRoom) -> list[Message]:
+        """Returns up to `limit` messages: first few, then as many as fit into `size_max` by the sizes seen so far."""
+        taken: list[Message] = []
+        size, step = 0, min(limit, NATIVE_TAKEN_FIRST)
+        if self._size_mean:
+            step = min(limit, max(1, int(size_max / self._size_mean)))
+        while step > 0:
+            try:
+                messages = self._take(step, room)
+            except WarrenError:
+                # What was taken is given; the next call meets the error again.
+                if not taken:
+                    raise
+                break
+            taken += messages
+            size += sum(len(message.body) for message in messages)
+            if not taken or len(messages) < step:
+                break
+            self._size_mean = max(1.0, size / len(taken))
+            step = min(limit - len(taken), int((size_max - size) / self._size_mean))
+        return taken
+
+    def _take(self, limit: int, room: ScanRoom) -> list[Message]:
+        # The client renews what it has in hand.
+        messages = self.group.take_within(limit, room)
+        with self._mutex:
+            self._taken.update({(message.partition, message.number): message.attempt for message in messages})
+            is_late = self._is_closed
+        if is_late:
+            self.close()
+        return messages
+
+    def _sweep(self) -> None:
+        """Forgets the messages that the worker no longer holds. Runs again when there are twice as many as are left."""
+        taken = dict(self._taken)
+        topic = self.group.topic
+        leased = self.group.still_leased([named(topic.name, *place, attempt) for place, attempt in taken.items()])
+        kept = {(message.partition, message.number) for message in leased}
+        with self._mutex:
+            for place, attempt in taken.items():
+                # It may have been taken again meanwhile.
+                if place not in kept and self._taken.get(place) == attempt:
+                    del self._taken[place]
+            self._swept_at = max(TAKEN_SWEPT_FROM, 2 * len(self._taken))
+
+    def is_over(self) -> bool:
+        """Returns whether the client has closed the worker and holds none of its messages any more."""
+        if not self._is_left:
+            return False
+        topic = self.group.topic
+        if topic.store.opened_topic(topic.name) is not topic:
+            # Deleted, whatever is made in its place.
+            return True
+        self._sweep()
+        return not self._taken
+
+    def give_back(self, messages: Sequence[Message]) -> None:
+        """Gives back messages that the client did not get, for other workers. The attempt does not count."""
+        if messages:
+            self.group.give_back(messages)
+            self._forget(messages)
+
+    def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
+        """Acknowledges, gives back, buries or extends. Raises LeaseLost for all messages that were lost, at the end."""
+        group = self.group
+        if action == "extend":
+            group.extend_many(messages, seconds or 0.0)
+            return
+        if action == "ack":
+            group.ack_many(messages)
+        elif action == "nack":
+            settle_each(messages, lambda message: group.nack(message, seconds, reason))
+        else:
+            settle_each(messages, lambda message: group.reject(message, reason))
+        self._forget(messages)
+
+    def _forget(self, messages: Sequence[Message]) -> None:
+        with self._mutex:
+            for message in messages:
+                self._taken.pop((message.partition, message.number), None)
+
+    def leave(self) -> bool:
+        self._is_left = True
+        if self._taken:
+            return True
+        self.close()
+        return False
+
+    def close(self) -> None:
+        with self._mutex:
+            self._is_closed = True
+            taken, self._taken = self._taken, {}
+        for (partition, number), attempt in taken.items():
+            # Another worker may have leased it meanwhile, or a transaction acknowledged it.
+            with suppress(LeaseLost):
+                self.group.nack(named(self.group.topic.name, partition, number, attempt), 0.0)
+        self.group.close()
+
+
+def named_all(topic: TopicView, places: WireLeases) -> list[Message]:
+    """Returns the messages that a request names. Raises BadInput if its columns differ in length."""
+    if not len(places.partitions) == len(places.numbers) == len(places.attempts):
+        raise BadInput("a place is a partition, a number and an attempt")
+    columns = zip(places.partitions, places.numbers, places.attempts, strict=True)
+    return [named(topic.name, *place) for place in columns]
+
+
+def options_of(request: OpenGroupRequest | ConfigureGroupRequest) -> dict[str, Any]:
+    """Returns the options of a group that a request gives. Raises BadInput for one that no group has."""
+    options = settings_of(request.settings)
+    GROUP_OPTIONS.check_names(options)
+    return options
+
+
+async def open_group(call: Call, request: OpenGroupRequest) -> OpenGroupResponse:
+    """Opens a member of a group by a handle of the client. Makes the group if there is none."""
+    session = session_of(call)
+
+    def opened() -> OpenGroupResponse:
+        topic = call.broker.store.existing_topic(request.topic)
+        options = options_of(request)
+        mode: Any = checked_choice("mode", request.mode, ("stream", "queue"))
+        group = topic.group(request.group, mode=mode, **options)
+        session.hold(request.handle, HeldStream(group) if isinstance(group, StreamGroup) else HeldWork(group))
+        member = group.id if isinstance(group, StreamGroup) else ""
+        return OpenGroupResponse(member=member, settings=wire_settings(group.settings.to_json()))
+
+    return await call.broker.in_thread(opened)
+
+
+async def configure_group(call: Call, request: ConfigureGroupRequest) -> ConfigureGroupResponse:
+    """Changes settings of a group, and answers with those it has now."""
+    topic = await call.broker.opened_topic(request.topic)
+    changes = options_of(request)
+    changed = await call.broker.in_thread(topic.configure_group, request.group, **changes)
+    return ConfigureGroupResponse(settings=wire_settings(changed.to_json()))
+
+
+async def delete_group(call: Call, request: DeleteGroupRequest) -> DeleteGroupResponse:
+    """Removes a group with its positions and leases."""
+    topic = await call.broker.opened_topic(request.topic)
+    await call.broker.in_thread(topic.delete_group, request.group)
+    return DeleteGroupResponse()
+
+
+async def describe_group(call: Call, request: DescribeGroupRequest) -> DescribeGroupResponse:
+    """Returns the state of a group that the client has open."""
+    held = held_group(call, request.handle)
+    return await call.broker.in_thread(_described, held, request.is_dead_wanted)
+
+
+def held_group(call: Call, handle: int) -> HeldStream | HeldWork:
+    """Returns a group that the client has open, of either mode. Raises BadInput if the handle is no group."""
+    held: Any = session_of(call).find(handle, object)  # type: ignore[type-var]
+    if not isinstance(held, HeldStream | HeldWork):
+        raise BadInput(f"handle {handle} is no group")
+    return held
+
+
+def _described(held: HeldStream | HeldWork, is_dead_wanted: bool) -> DescribeGroupResponse:
+    if isinstance(held, HeldWork):
+        work = held.group
+        dead = str(work.dead.name) if is_dead_wanted else ""
+        return DescribeGroupResponse(lag=wire_positions(work.lag()), in_flight=work.in_flight(), dead=dead)
+    group = held.group
+    return DescribeGroupResponse(
+        positions=wire_positions(group.positions()),
+        owned=group.partitions,
+        members=group.members(),
+        read=wire_positions(group.read_positions()),
+        lag=wire_positions(group.lag()),
+    )
+
+
+async def read_group(call: Call, request: ReadGroupRequest) -> ReadGroupResponse:
+    """Returns messages of the partitions that the member owns. Waits if there is none."""
+    session = session_of(call)
+    held, serial, this = session.find(request.handle, HeldStream), request.serial, Attempt()
+    limit, size = min(checked_limit(request.limit), READ_LIMIT_DEFAULT), size_of(call, request.bytes_max)
+    wait_s = wait_of(request)
+    await call.broker.in_thread(held.begin, serial, this, is_retry=request.is_retry)
+
+    async def attempt(is_rung: bool) -> WireMessages | None:
+        return await in_turns(call, request, lambda room: held.read(serial, this, limit, size, room))
+
+    try:
+        sent = await awaited(call, request, wait_s, lambda: held.group.topic.logs, attempt, session)
+    finally:
+        this.is_over = True
+    return ReadGroupResponse(messages=sent, owned=held.group.partitions)
+
+
+async def commit_group(call: Call, request: CommitGroupRequest) -> CommitGroupResponse:
+    """Commits what was read, or what comes before the positions."""
+    held = session_of(call).find(request.handle, HeldStream)
+    positions = None if request.positions is None else positions_of(request.positions)
+    done = await call.broker.in_thread(held.group.commit, positions)
+    return CommitGroupResponse(positions=wire_positions(done))
+
+
+async def seek_group(call: Call, request: SeekGroupRequest) -> SeekGroupResponse:
+    """Moves to a number, a time, the start or the end, or back to what is not committed."""
+    held = session_of(call).find(request.handle, HeldStream)
+    to = checked_choice("to", request.to, DESTINATIONS)
+    if to == "rewind":
+        await call.broker.in_thread(held.group.rewind)
+        return SeekGroupResponse()
+    where: Where = _where(to, request.where)
+    numbers: Mapping[int, int] = await call.broker.in_thread(held.group.seek, where, none_where(request.partition, ANY))
+    return SeekGroupResponse(positions=wire_positions(numbers))
+
+
+def _where(to: str, where: int) -> Where:
+    if to in ("start", "end"):
+        return START if to == "start" else END
+    return where if to == "number" else EPOCH + timedelta(microseconds=where)
+
+
+async def take(call: Call, request: TakeRequest) -> TakeResponse:
+    """Leases messages of a queue group. Waits if there is none."""
+    session = session_of(call)
+    held = session.find(request.handle, HeldWork)
+    limit, wait_s = min(checked_limit(request.limit), READ_LIMIT_DEFAULT), wait_of(request)
+    size_max = call.broker.budget.answer_size_max(NATIVE_ANSWER_SIZE_TARGET)
+    topic, what = held.group.topic, (str(held.group.topic.name), held.group.name)
+    messages: list[Message] = []
+
+    async def attempt(is_rung: bool) -> WireMessages | None:
+        nonlocal messages
+        taken = await in_turns(call, request, lambda room: held.take(limit, size_max, room))
+        if taken is None:
+            return None
+        sent, messages = taken
+        if not is_rung:
+            # No put announced these messages, so there may be more. Wake the other requests that wait.
+            for log in topic.logs:
+                call.broker.long_polls.ring(log)
+        return sent
+
+    sharing = call.broker.poll_sharing
+    with sharing.waiting(what):
+        sent = await awaited(call, request, wait_s, lambda: topic.logs, attempt, session, lambda: sharing.pause_s(what))
+    if messages and not request.call_number and not call.broker.sessions.has(call.peer):
+        await call.broker.in_thread(held.give_back, messages)
+    return TakeResponse(messages=sent)
+
+
+async def settle(call: Call, request: SettleRequest) -> SettleResponse:
+    """Acknowledges, gives back, rejects or extends messages that were taken. A negative time is that of the group."""
+    held = session_of(call).find(request.handle, HeldWork)
+    action = checked_choice("action", request.action, ACTIONS)
+    topic = held.group.topic
+    seconds = None if request.seconds < 0 else request.seconds
+
+    def settle() -> None:
+        held.settle(action, named_all(topic, request.places), seconds, request.reason)
+
+    await call.broker.in_thread(settle)
+    if action in ("nack", "reject"):
+        for log in topic.logs:
+            call.broker.long_polls.ring(log)
+    return SettleResponse()
+
+
+async def redrive(call: Call, request: RedriveRequest) -> RedriveResponse:
+    """Puts dead letters of a group back where they came from. Returns how many."""
+    held = session_of(call).find(request.handle, HeldWork)
+    limit = none_where(request.limit, ANY)
+    numbers: dict[int, list[int]] = {}
+    for partition, number in zip(request.places.partitions, request.places.numbers, strict=False):
+        numbers.setdefault(partition, []).append(number)
+    count = await call.broker.in_thread(lambda: held.group.redrive(limit, numbers=numbers or None))
+    for log in held.group.topic.logs:
+        call.broker.long_polls.ring(log)
+    return RedriveResponse(count=count)

@@ -1,0 +1,194 @@
+"""From one of our own requests to its answer: errors travel in it, and waits have an end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from warren.broker.native.call import Call
+from warren.broker.native.limits import NATIVE_LOOK_S
+from warren.broker.native.sessions import Session
+from warren.broker.net.request import Answer
+from warren.broker.security.needs import check
+from warren.broker.security.table import OWN
+from warren.broker.services.kafka_errors import is_long
+from warren.broker.services.long_polls import PollResult
+from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_REQUEST_SIZE_MAX, SCANNED_SIZE_MAX
+from warren.errors import BadInput, NoSuchHandle, WarrenError
+from warren.protocol.api_keys import served
+from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_WAIT_S_MAX
+from warren.protocol.native.calls import wire_error
+from warren.protocol.native_schemas import CARRYING
+from warren.protocol.schema_codec import message_buffers, read_request
+from warren.protocol.wire_struct import AnyRequest, NativeResponse, NumberedRequest, WaitingRequest, WireRequest
+from warren.storage import Log
+from warren.storage.read.messages import ScanRoom
+
+T = TypeVar("T")
+Handle = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
+"""Gets the request, returns the response."""
+Handler = Callable[[Call], Answer | Awaitable[Answer]]
+
+
+def own(kind: type[AnyRequest], handle: Handle[AnyRequest]) -> Handler:
+    """Makes a handler of one class of requests into one of bytes. Its errors become a field of the answer."""
+
+    def answer(call: Call) -> Answer | Awaitable[Answer]:
+        request = call.request
+        size_max = LOOP_CARRIED_SIZE_MAX if request.api_key in CARRYING else LOOP_REQUEST_SIZE_MAX
+        if len(request.body) > size_max:
+            return _answered_aside(call, kind, handle)
+        return _answered(call, _read(call, kind), handle)
+
+    return answer
+
+
+def _read(call: Call, kind: type[AnyRequest]) -> AnyRequest:
+    request = call.request
+    served(request.api_key, request.version)
+    return read_request(kind, request.version, request.body)
+
+
+async def _answered_aside(call: Call, kind: type[AnyRequest], handle: Handle[AnyRequest]) -> Answer:
+    answer = _answered(call, await call.broker.aside(_read, call, kind), handle)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _answered(call: Call, request: AnyRequest, handle: Handle[AnyRequest]) -> Answer | Awaitable[Answer]:
+    try:
+        check(call, OWN[request.api_key], request)
+        if isinstance(request, NumberedRequest) and request.call_number:
+            return _numbered(call, request, handle)
+        response = handle(call, request)
+    except WarrenError as error:
+        response = _refused(call, request.response, error)
+    if inspect.isawaitable(response):
+        return _later(call, request, response)
+    return message_buffers(response, call.request.version)
+
+
+async def _numbered(
+    call: Call, request: NumberedRequest[Any], handle: Callable[[Call, Any], NativeResponse | Awaitable[NativeResponse]]
+) -> Answer:
+    """Returns the answer to a call that may be sent again."""
+
+    async def work() -> tuple[Answer, bool]:
+        is_done = True
+        try:
+            response = handle(call, request)
+            response = await response if inspect.isawaitable(response) else response
+        except WarrenError as error:
+            # If nothing is held by the handle, nothing was done: the client opens it again, and repeats the call.
+            is_done = not isinstance(error, NoSuchHandle)
+            response = _refused(call, request.response, error)
+        return await _encoded(call, response), is_done
+
+    try:
+        answers = session_of(call).answers
+        return await answers.answer(request.api_key, request.call_number, request.answered_below, work)
+    except WarrenError as error:
+        return refusal(call, request.response, error)
+
+
+async def _later(call: Call, request: WireRequest[Any], coming: Awaitable[NativeResponse]) -> Answer:
+    try:
+        response = await coming
+    except WarrenError as error:
+        response = _refused(call, request.response, error)
+    return await _encoded(call, response)
+
+
+async def _encoded(call: Call, response: NativeResponse) -> Answer:
+    """Returns the answer as bytes. A thread encodes it if it is long."""
+    if is_long(response):
+        return await call.broker.aside(message_buffers, response, call.request.version)
+    return message_buffers(response, call.request.version)
+
+
+def _refused(call: Call, kind: type[NativeResponse], error: WarrenError) -> NativeResponse:
+    call.broker.metrics.failed(call.request.api_key)
+    return kind(error=wire_error(error, call.client_message))
+
+
+def refusal(call: Call, kind: type[NativeResponse], error: WarrenError) -> Answer:
+    """Returns the answer for an error, of the class of responses `kind`."""
+    return message_buffers(_refused(call, kind, error), call.request.version)
+
+
+def session_of(call: Call) -> Session:
+    """Returns the session of the client. Raises BadInput if it has not begun one."""
+    return call.broker.sessions.of(call.peer)
+
+
+def checked_limit(limit: int) -> int:
+    """Returns how many messages a request wants, at most as many as one answer holds. Raises BadInput for none."""
+    if limit < 1:
+        raise BadInput(f"limit {limit}: expected 1 or more")
+    return min(limit, NATIVE_LIMIT_MAX)
+
+
+def wait_of(request: WaitingRequest[Any]) -> float:
+    """Returns for how many seconds the request may wait."""
+    if request.wait_ms < 0:
+        raise BadInput(f"wait_ms {request.wait_ms}: expected 0 or more")
+    return min(request.wait_ms / 1000, NATIVE_WAIT_S_MAX)
+
+
+async def awaited(
+    call: Call,
+    request: WireRequest[Any],
+    wait_s: float,
+    logs: Callable[[], Sequence[Log]],
+    attempt: Callable[[bool], Awaitable[T]],
+    session: Session | None = None,
+    poll_s: Callable[[], float] | None = lambda: NATIVE_LOOK_S,
+) -> T:
+    """Returns what `attempt` returns: a long poll that repeats it until it returns something that is true.
+
+    After each sleep it checks the rights again, because they may be gone. With a session, raises NoSuchHandle if the
+    connection ended during the sleep, because no client is left to get what `attempt` would take.
+    """
+    sessions = call.broker.sessions
+
+    def waits(woken: asyncio.Future[bool]) -> None:
+        if session is not None:
+            sessions.park(call.peer, woken)
+
+    def resumes() -> None:
+        if session is not None and not sessions.has(call.peer):
+            raise NoSuchHandle(0)
+        check(call, OWN[request.api_key], request)
+
+    async def result(is_rung: bool) -> PollResult[T]:
+        value = await attempt(is_rung)
+        return PollResult(value, bool(value))
+
+    deadline_s = asyncio.get_running_loop().time() + wait_s
+    return await call.broker.long_polls.until(result, logs, deadline_s, poll_s, waits=waits, resumes=resumes)
+
+
+async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRoom], T]) -> T:
+    """Returns what `look` finds, called by a thread again and again while it finds nothing and uses its room up.
+
+    So a filter is looked for through the whole of a log, and requests of other clients get the thread in between.
+    """
+    while True:
+        room = ScanRoom(SCANNED_SIZE_MAX)
+        result = await call.broker.in_thread(look, room)
+        if result or not room.is_used_up or call.broker.is_stopping or not call.broker.sessions.has(call.peer):
+            return result
+        check(call, OWN[request.api_key], request)
+
+
+def checked_choice(what: str, word: str, known: Sequence[str]) -> str:
+    """Returns `word` if it is one of the known words. Raises BadInput otherwise."""
+    if word not in known:
+        raise BadInput(f"{what} {word!r}: expected one of {', '.join(known)}")
+    return word
+
+
+def none_where(value: Any, absent: Any) -> Any:
+    """Returns `value`, or None if it equals `absent`, which stands for no value."""
+    return None if value == absent else value

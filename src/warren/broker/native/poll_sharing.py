@@ -1,0 +1,35 @@
+"""Shares polling: if N requests wait for the same queue group, each polls N times less often."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from warren.broker.native.limits import NATIVE_LOOK_S, NATIVE_LOOK_SHARED_MAX
+
+
+class PollSharing:
+    """How many requests wait for the same thing. For the event loop's thread alone.
+
+    Together they poll about once per NATIVE_LOOK_S; beyond NATIVE_LOOK_SHARED_MAX requests the rate grows again.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def waiting(self, what: Hashable) -> Iterator[None]:
+        """Counts one request that waits for `what`, for the length of the block."""
+        self._waiting[what] += 1
+        try:
+            yield
+        finally:
+            self._waiting[what] -= 1
+            if not self._waiting[what]:
+                del self._waiting[what]
+
+    def pause_s(self, what: Hashable) -> float:
+        """Returns how long a request that waits for `what` sleeps before it polls, if no log wakes it."""
+        return NATIVE_LOOK_S * min(self._waiting[what], NATIVE_LOOK_SHARED_MAX) * random.uniform(0.5, 1.0)

@@ -1,0 +1,116 @@
+"""Durable queues for clients of our own."""
+
+from __future__ import annotations
+
+import threading
+from queue import Empty, Full
+from typing import Any, Final
+
+from warren.broker.native.call import Call
+from warren.broker.native.handler import awaited, checked_choice, session_of, wait_of
+from warren.broker.native.sessions import HeldObject, Session
+from warren.broker.security.broker_view import HandleNames
+from warren.errors import GONE, BadInput, NoSuchTopic
+from warren.protocol.native.calls import ANY, settings_of
+from warren.protocol.native_messages import OpenQueueRequest, OpenQueueResponse, UseQueueRequest, UseQueueResponse
+from warren.queue.standalone.durable_queue import DurableQueue
+from warren.queue.state.settings import TOPIC_SETTINGS
+
+ACTIONS: Final = ("put", "get", "done", "join", "size")
+LOOK_S: Final = 0.05
+"""How often a request that waits for room, or in a join, polls the queue."""
+Found = tuple[Any] | None
+"""A result, or None if there is none yet."""
+
+
+class HeldQueue(HeldObject):
+    """A durable queue that a client has open. Any thread may use it.
+
+    When the client is gone, the items that it has got and not marked as done count as done.
+    """
+
+    def __init__(self, queue: DurableQueue[bytes]) -> None:
+        self.queue = queue
+        self._working = 0
+        self._mutex = threading.Lock()
+
+    @property
+    def names(self) -> HandleNames:
+        return HandleNames(str(self.queue.topic.name))
+
+    def put(self, item: bytes, delay: float | None) -> Found:
+        try:
+            self.queue.put_nowait(item, delay=delay)
+        except Full:
+            return None
+        return (b"",)
+
+    def get(self) -> Found:
+        try:
+            item = self.queue.get_nowait()
+        except Empty:
+            return None
+        with self._mutex:
+            self._working += 1
+        return (item,)
+
+    def done(self) -> Found:
+        with self._mutex:
+            # Counted for this client, because the queue does not distinguish the tasks of its clients.
+            if not self._working:
+                raise BadInput("task_done() was called more often than items were got")
+            self._working -= 1
+        self.queue.task_done()
+        return (b"",)
+
+    def join(self) -> Found:
+        return (b"",) if self.queue.join(0) else None
+
+    def leave(self) -> bool:
+        return self._working > 0
+
+    def close(self) -> None:
+        while self._working > 0:
+            self.done()
+
+
+async def open_queue(call: Call, request: OpenQueueRequest) -> OpenQueueResponse:
+    """Opens the durable queue of this name. Makes it if there is none."""
+    session, settings = session_of(call), settings_of(request.settings)
+    TOPIC_SETTINGS.check_names(settings)
+    # Items are bytes to the broker, which reads none of them: the codec is the client's.
+    queue = await call.broker.allotment.admit(
+        call, request.queue, lambda: call.broker.store.queue(request.queue, request.maxsize, codec="bytes", **settings)
+    )
+    session.hold(request.handle, HeldQueue(queue))
+    return OpenQueueResponse()
+
+
+async def use_queue(call: Call, request: UseQueueRequest) -> UseQueueResponse:
+    """Puts or gets an item, marks one as done, joins or counts. `is_done` is false if that was not possible in time."""
+    session = session_of(call)
+    held = session.find(request.handle, HeldQueue)
+    try:
+        return await _used(call, request, session, held)
+    except GONE as error:
+        raise NoSuchTopic(held.queue.topic.name) from error
+
+
+async def _used(call: Call, request: UseQueueRequest, session: Session, held: HeldQueue) -> UseQueueResponse:
+    action = checked_choice("action", request.action, ACTIONS)
+    if action == "size":
+        return UseQueueResponse(is_done=True, count=await call.broker.in_thread(held.queue.qsize))
+    delay = None if request.delay == ANY else request.delay / 1_000_000
+    work = {"put": lambda: held.put(request.item, delay), "get": held.get, "done": held.done, "join": held.join}[action]
+
+    async def attempt(is_rung: bool) -> Found:
+        return await call.broker.in_thread(work)
+
+    logs = held.queue.topic.logs
+    if action == "get":
+        item = await awaited(call, request, wait_of(request), lambda: logs, attempt, session)
+    else:
+        item = await awaited(call, request, wait_of(request), lambda: (), attempt, session, lambda: LOOK_S)
+    if action == "put" and item is not None:
+        call.broker.long_polls.ring(logs[0])
+    return UseQueueResponse(is_done=item is not None, item=item[0] if item else b"")

@@ -1,0 +1,99 @@
+"""Makes the C library keep free memory for the next request, and give it back to the system when there is too much.
+
+Requests of a megabyte come and go. To free their pages and allocate them again would take a tenth of the time of each.
+But the memory of a burst must not be kept for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import mmap
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20
+BROKER_HEAP_STEP_SIZE: Final = 16 << 20
+"""How much memory that is free a broker keeps at most, and how much more than it needs it takes at once."""
+BROKER_HEAP_LOOK_S: Final = 1.0
+BROKER_HEAP_LOOK_S_MAX: Final = 60.0
+"""How often it is seen whether it has more than that, and how seldom if nothing came of it."""
+
+
+TRIM_THRESHOLD: Final = -1
+TOP_PAD: Final = -2
+MMAP_THRESHOLD: Final = -3
+ARENA_MAX: Final = -8
+"""The numbers of the options in glibc's malloc.h."""
+MMAP_THRESHOLD_MAX: Final = 32 << 20
+"""The largest value that glibc takes. Larger allocations are still given back to the system when they are freed."""
+STATM: Final = "/proc/self/statm"
+InThread = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+def keep_memory() -> bool:
+    """Keeps up to BROKER_HEAP_KEPT_SIZE_MAX free bytes from now on. Returns False if the C library cannot do that."""
+    set_option = _function("mallopt")
+    if set_option is None:
+        return False
+    options = {
+        TRIM_THRESHOLD: BROKER_HEAP_KEPT_SIZE_MAX,
+        TOP_PAD: BROKER_HEAP_STEP_SIZE,
+        MMAP_THRESHOLD: MMAP_THRESHOLD_MAX,
+        # One heap for all threads: each of several heaps would keep as much, and a thread cannot use what is free in
+        # the heap of another. Python runs one thread at a time, so threads do not wait for each other.
+        ARENA_MAX: 1,
+    }
+    return all(set_option(option, size) for option, size in options.items())
+
+
+def _function(name: str) -> Any:
+    """Returns a function of the C library; None if it has none of this name."""
+    try:
+        return getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def anonymous_size() -> int | None:
+    """Returns how many bytes of memory the process has that are not pages of files; None if the system does not say."""
+    try:
+        with open(STATM, encoding="ascii") as statm:
+            _, resident, shared, *_ = map(int, statm.read().split())
+    except (OSError, ValueError):
+        return None
+    return (resident - shared) * mmap.PAGESIZE
+
+
+class Heap:
+    """Gives memory back to the system when much is free. For the event loop's thread, except `trim`."""
+
+    def __init__(self, size: Callable[[], int | None] = anonymous_size) -> None:
+        self._size, self._trim = size, _function("malloc_trim")
+        self._least = size()
+        """The least memory that the process was seen with."""
+        self.pause_s = BROKER_HEAP_LOOK_S
+        """How long to wait before the next check. It doubles each time that a trim frees little."""
+
+    def is_due(self, held_size: int) -> bool:
+        """Returns whether the process has much more memory than it needs to hold `held_size` bytes for clients."""
+        size = self._size()
+        if size is None or self._least is None or self._trim is None:
+            return False
+        self._least = min(self._least, size)
+        return size > self._least + held_size + BROKER_HEAP_KEPT_SIZE_MAX
+
+    def trim(self) -> None:
+        """Gives free memory back. Takes about 0.1 s for 1 GB, in which no other thread can allocate large memory."""
+        before = self._size() or 0
+        self._trim(0)
+        # What is in use for something else, such as thousands of topics, cannot be given back.
+        is_vain = before - (self._size() or 0) < BROKER_HEAP_STEP_SIZE
+        self.pause_s = min(2 * self.pause_s, BROKER_HEAP_LOOK_S_MAX) if is_vain else BROKER_HEAP_LOOK_S
+
+    async def watch(self, held_size: Callable[[], int], in_thread: InThread) -> None:
+        """Gives memory back whenever that is due, until cancelled."""
+        while True:
+            await asyncio.sleep(self.pause_s)
+            if self.is_due(held_size()):
+                await in_thread(self.trim)

@@ -1,0 +1,118 @@
+"""Places for connections: how many there may be, in all and from one address, and which one makes room for another."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+BROKER_BACKLOG: Final = 1024
+
+T = TypeVar("T")
+
+
+class Full(NamedTuple):
+    """Why there is no place: `open_count` connections are open, in all, or from `host`."""
+
+    open_count: int
+    host: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.open_count} are open" + ("" if self.host is None else f" from {self.host}")
+
+
+class ConnectionPlaces(Generic[T]):
+    """The connections that are open. For the event loop's thread alone.
+
+    A connection is unsettled until `settle` is called: until it has logged in, or has sent a request. If there is no
+    place for a new connection, an unsettled one is dropped: the oldest one of its own address if that has its limit,
+    otherwise of the address that has the most. So a stranger can only take the places of strangers.
+
+    Invariant: there are never more than `count_max` connections, nor more than `unsettled_max` unsettled ones, nor
+    more from one address than its limit. This machine itself has a limit only if `of_address` names it, because all
+    clients behind a proxy on this machine come from one address.
+    """
+
+    def __init__(
+        self,
+        count_max: int,
+        drop: Callable[[T], None],
+        *,
+        unsettled_max: int | None = None,
+        per_address_max: int | None = None,
+        of_address: Mapping[str, int] | None = None,
+    ) -> None:
+        self._count_max, self._drop = count_max, drop
+        self._unsettled_max = count_max if unsettled_max is None else unsettled_max
+        self._per_address_max = per_address_max
+        self._of_address = of_address or {}
+        self._hosts: dict[T, str] = {}
+        self._counts: dict[str, int] = {}
+        self._unsettled: dict[str, dict[T, None]] = {}
+        self._unsettled_count = 0
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._hosts))
+
+    def admit(self, connection: T, host: str) -> Full | None:
+        """Gives the connection a place; returns why not if there is none, and none can be had by dropping another."""
+        limit = self._limit_of(host)
+        if limit is not None and self._counts.get(host, 0) >= limit and not self._make_room(self._unsettled.get(host)):
+            return Full(limit, host)
+        while len(self._hosts) >= self._count_max or self._unsettled_count >= self._unsettled_max:
+            if not self._make_room(max(self._unsettled.values(), key=len, default=None)):
+                return Full(self._count_max)
+        self._hosts[connection] = host
+        self._counts[host] = self._counts.get(host, 0) + 1
+        self.unsettle(connection)
+        return None
+
+    def settle(self, connection: T) -> None:
+        """Lets the connection keep its place until it leaves."""
+        of_host = self._unsettled.get(self._hosts.get(connection, ""), {})
+        if connection in of_host:
+            del of_host[connection]
+            self._unsettled_count -= 1
+            if not of_host:
+                del self._unsettled[self._hosts[connection]]
+
+    def unsettle(self, connection: T) -> None:
+        """Allows the connection to be dropped for another one, after the older ones of its address."""
+        host = self._hosts.get(connection)
+        if host is not None and connection not in self._unsettled.setdefault(host, {}):
+            self._unsettled[host][connection] = None
+            self._unsettled_count += 1
+
+    def leave(self, connection: T) -> None:
+        """Frees the place of a connection that is closed. A second call does nothing."""
+        self.settle(connection)
+        host = self._hosts.pop(connection, None)
+        if host is not None:
+            self._counts[host] -= 1
+            if not self._counts[host]:
+                del self._counts[host]
+
+    def _make_room(self, of_host: Iterable[T] | None) -> bool:
+        oldest = next(iter(of_host or ()), None)
+        if oldest is None:
+            return False
+        # Its place is free from now on. The event loop calls `leave` for it later, when the connection has ended.
+        self.leave(oldest)
+        self._drop(oldest)
+        return True
+
+    def _limit_of(self, host: str) -> int | None:
+        if host in self._of_address:
+            return self._of_address[host]
+        return None if self._per_address_max is None or is_loopback(host) else self._per_address_max
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only this machine reaches `host`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

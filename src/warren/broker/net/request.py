@@ -1,0 +1,179 @@
+"""Services and Call: the parts of the broker that a handler uses, one request, and what a handler may return."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Generic, ParamSpec, Protocol, TypeVar
+
+from warren.broker.security.asker import Asker
+from warren.broker.security.broker_view import BrokerView
+from warren.protocol.headers import Request
+from warren.protocol.primitives import Buffer
+
+if TYPE_CHECKING:
+    from warren.broker.net.connection import Connection
+    from warren.broker.net.places import ConnectionPlaces
+    from warren.broker.net.progress import Progress
+    from warren.broker.quotas.allotment import Allotment
+    from warren.broker.quotas.quotas import Quotas
+    from warren.broker.security.logged_in import LoggedIn
+    from warren.broker.security.logins import Logins
+    from warren.broker.security.peer import Peer
+    from warren.broker.security.users import Users
+    from warren.broker.services.append_queue import AppendQueue
+    from warren.broker.services.batch_checks import Unpacking
+    from warren.broker.services.limited_log import LimitedLog
+    from warren.broker.services.long_polls import LongPolls
+    from warren.broker.services.memory_budget import Budget
+    from warren.broker.services.metrics import Metrics
+    from warren.broker.services.pauses import Pauses
+    from warren.broker.services.status import Standings
+    from warren.broker.services.topics import Topics
+    from warren.broker.services.turns import Turns
+    from warren.broker.settings import BrokerLimits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Answer = Sequence[Buffer] | None
+"""The body of a response; None if the client wants none."""
+
+
+class Services(BrokerView, Protocol):
+    """The parts of the broker that handlers of more than one room use. A room that has more says so in its `call.py`.
+
+    Used on the event loop; `in_thread` and `aside` run what would block it.
+    """
+
+    @property
+    def limits(self) -> BrokerLimits: ...
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    @property
+    def standings(self) -> Standings: ...
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def long_polls(self) -> LongPolls: ...
+
+    @property
+    def append_queue(self) -> AppendQueue: ...
+
+    @property
+    def unpacking(self) -> Unpacking: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    @property
+    def pauses(self) -> Pauses: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def allotment(self) -> Allotment: ...
+
+    @property
+    def users(self) -> Users: ...
+
+    @property
+    def logins(self) -> Logins: ...
+
+    @property
+    def logged_in(self) -> LoggedIn: ...
+
+    @property
+    def closings(self) -> LimitedLog: ...
+
+    @property
+    def failed_logins(self) -> LimitedLog: ...
+
+    @property
+    def connections(self) -> ConnectionPlaces[Connection]: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def advertised(self) -> tuple[str, int]: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Returns what `work` returns on a thread: for work that waits for the disk."""
+
+    async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Returns what `work` returns on the one thread for computing that would keep the event loop busy."""
+
+
+class DeferredReply:
+    """An answer that comes later, without a task or a future: for requests that are many. For the loop's thread alone.
+
+    The handler that returns this must call `on_done` exactly once, with the answer or an error, and only after it has
+    returned: the connection sets `on_done` then.
+    """
+
+    __slots__ = ("on_done",)
+    on_done: Callable[[Answer | BaseException], None]
+
+    def finish(self, answer: Callable[[T], Answer], outcome: T) -> None:
+        """Calls `on_done` with what `answer` makes of the outcome, or with what it raises."""
+        try:
+            result: Answer | BaseException = answer(outcome)
+        except BaseException as error:  # noqa: BLE001  # The connection gets it.
+            result = error
+        self.on_done(result)
+
+
+class WaitingReply(DeferredReply):
+    """A deferred reply of a long poll, which waits for `rung`. The connection drops it if it ends first."""
+
+    __slots__ = ("is_dropped", "rung")
+    rung: asyncio.Future[bool]
+
+    def __init__(self) -> None:
+        self.is_dropped = False
+
+    def drop(self) -> None:
+        """Ends the wait. A handler that has just been woken sees `is_dropped` and does not wait again."""
+        self.is_dropped = True
+        self.rung.cancel()
+
+
+S_co = TypeVar("S_co", bound=Services, covariant=True)
+
+
+class ServedCall(Asker, Generic[S_co]):
+    """A request, the services of the broker that answers it, and the client that sent it. Immutable."""
+
+    __slots__ = ("broker", "peer", "request", "version")
+    broker: S_co
+
+    def __init__(self, broker: S_co, peer: Peer, request: Request) -> None:
+        self.broker, self.peer, self.request = broker, peer, request
+        self.version = request.version
+
+    @property
+    def client_id(self) -> str:
+        return self.request.client_id or ""
+
+
+Call = ServedCall[Services]
+"""A request for a handler that uses nothing but these services."""
+Reply = Answer | Awaitable[Answer] | DeferredReply
+"""What a handler returns: the answer, or how it comes later. Blocking work belongs on a thread."""

@@ -1,0 +1,40 @@
+"""The peer of a connection: its address, and the user that it has logged in as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from warren.protocol.kafka.produce_template import ProduceReader
+
+if TYPE_CHECKING:
+    from warren.broker.security.sasl_session import SaslSession
+    from warren.broker.security.users import KeptPassword
+
+ANONYMOUS: Final = "ANONYMOUS"
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of a connection. If clients have to log in, `user` is ANONYMOUS until this one has."""
+
+    host: str
+    port: int
+    user: str = ANONYMOUS
+    client_id: str = ""
+    software: str = ""
+    batch_count: int = 0
+    """How many batches it has produced."""
+    produces: ProduceReader = field(default_factory=ProduceReader)
+    sasl: SaslSession | None = None
+    welcome: Callable[[KeptPassword], None] = lambda password: None
+    """Called when a user has logged in."""
+
+    @property
+    def owner(self) -> str:
+        """Returns the owner of the memory that the peer makes the broker hold: its user, or else its address."""
+        return self.user if self.user != ANONYMOUS else self.host
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}:{self.port}"

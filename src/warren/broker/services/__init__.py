@@ -1,0 +1,1 @@
+"""Services that the handlers of all protocols share."""

@@ -1,0 +1,158 @@
+"""AppendQueue: the way from the event loop to the logs. Puts that wait at the same time share one sync for each log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
+from typing import Final
+
+from warren.broker.services.metrics import Metrics
+from warren.errors import StoreBusy
+from warren.message import Receipt
+from warren.storage import Log
+from warren.storage.append.append import numbers_of
+from warren.storage.format.record import Packed
+
+DOOR_THREADS_MAX: Final = 8
+"""How many logs a broker syncs at once for the puts of its clients."""
+BROKER_PUTS_WAITING_MAX: Final = 100_000
+
+LOGGER: Final = logging.getLogger("warren.broker")
+Outcome = Receipt | BaseException
+"""The receipt of the first message of a put, or the error that it failed with."""
+NOT_KNOWN: Final = -1
+"""The offset and time in the receipt of a put of several records that did not wait for the disk."""
+
+
+Waiting = tuple[Sequence[Packed], Callable[[Outcome], None]]
+"""A put that waits: its records, and the callback for its outcome."""
+
+
+class AppendQueue:
+    """Appends records to logs. For the event loop's thread alone.
+
+    This is the one place that decides how a put is done. A log that is quick is appended to in place. For one that
+    waits for the disk, or has to take the records apart, a thread appends and syncs. While it is at work, all puts to
+    the same log wait and share the next append and sync.
+    """
+
+    def __init__(self, on_append: Callable[[Log], None], metrics: Metrics) -> None:
+        self._on_append, self._metrics = on_append, metrics
+        self._waiting: dict[Log, list[Waiting]] = {}
+        """The puts that wait for the hop to a thread that is under way, for each log that has one."""
+        self.waiting_count = 0
+        self._loop = asyncio.get_running_loop()
+        # Not an executor: a future for each hop costs more than the rest of the work for it.
+        self._hops: SimpleQueue[tuple[Log, list[Waiting]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def append(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> Receipt | None:
+        """Appends records. Returns the receipt of the first message if the log is quick: it does not wait for the disk.
+
+        Otherwise returns None, and calls `on_done` once, when the records are on disk or could not be stored. Raises
+        StoreBusy if too many puts wait.
+        """
+        if not log.is_quick:
+            self._wait(log, records, on_done)
+            return None
+        if len(records) == 1:
+            receipt = log.append_record(records[0])
+        else:
+            receipt = Receipt(log.append_packed(records).start, NOT_KNOWN, NOT_KNOWN, "")
+        self._metrics.puts += 1
+        self._on_append(log)
+        return receipt
+
+    def _wait(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> None:
+        if self.waiting_count >= BROKER_PUTS_WAITING_MAX:
+            raise StoreBusy(log.path)
+        self.waiting_count += 1
+        following = self._waiting.get(log)
+        if following is None:
+            self._hop(log, [(records, on_done)])
+        else:
+            following.append((records, on_done))
+
+    def put(self, log: Log, records: Sequence[Packed]) -> range | asyncio.Future[range]:
+        """Appends records. Returns their numbers, or a future of them if the log is not quick."""
+        stored: asyncio.Future[range] | None = None
+
+        def on_done(outcome: Outcome) -> None:
+            assert stored is not None
+            if stored.done():
+                # The client that asked is gone.
+                return
+            if isinstance(outcome, Receipt):
+                stored.set_result(numbers_of(outcome, records))
+            else:
+                stored.set_exception(outcome)
+
+        receipt = self.append(log, records, on_done)
+        if receipt is not None:
+            return numbers_of(receipt, records)
+        # The callback comes from the event loop, so not before this function has returned.
+        stored = self._loop.create_future()
+        return stored
+
+    def put_now(self, log: Log, records: Sequence[Packed]) -> range:
+        """Appends records to a log that is quick, and returns their numbers."""
+        numbers = self.put(log, records)
+        assert isinstance(numbers, range)
+        return numbers
+
+    async def put_all(self, puts: Iterable[tuple[Log, Sequence[Packed]]]) -> list[range]:
+        """Appends records to several logs. Returns the numbers in each, when they are as durable as the logs say."""
+        outcomes = [self.put(log, records) for log, records in puts]
+        await asyncio.gather(*(outcome for outcome in outcomes if not isinstance(outcome, range)))
+        return [outcome if isinstance(outcome, range) else outcome.result() for outcome in outcomes]
+
+    # --- Hops ---
+
+    def _hop(self, log: Log, batch: list[Waiting]) -> None:
+        self._waiting[log] = []
+        if len(self._threads) < min(len(self._waiting), DOOR_THREADS_MAX):
+            thread = threading.Thread(target=self._append, name=f"warren-door-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._hops.put((log, batch))
+
+    def _append(self) -> None:
+        """Runs in each thread."""
+        while (hop := self._hops.get()) is not None:
+            log, batch = hop
+            try:
+                outcomes: Sequence[Outcome] = log.settle([records for records, _ in batch])
+            except Exception as error:  # noqa: BLE001  # The puts of this hop get it.
+                outcomes = [error] * len(batch)
+            self._loop.call_soon_threadsafe(self._arrive, log, batch, outcomes)
+
+    def _arrive(self, log: Log, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+        self.waiting_count -= len(batch)
+        following = self._waiting[log]
+        # First of all: the disk works while the puts of this hop are answered.
+        if following:
+            self._hop(log, following)
+        else:
+            del self._waiting[log]
+        failed = sum(isinstance(outcome, BaseException) for outcome in outcomes)
+        self._metrics.commits_failed += bool(failed)
+        if failed < len(batch):
+            self._metrics.puts += len(batch) - failed
+            self._metrics.commit_puts.add(len(batch) - failed)
+            self._on_append(log)
+        for (_, on_done), outcome in zip(batch, outcomes, strict=True):
+            try:
+                on_done(outcome)
+            except Exception:
+                # The other puts of the hop must be answered too.
+                LOGGER.exception("the answer to a put to %s failed", log.path)
+
+    def close(self) -> None:
+        """Ends the threads. Blocks until what is under way is finished."""
+        for _ in self._threads:
+            self._hops.put(None)
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,72 @@
+"""Checks of the batches that clients send: which are checked record by record, and how large ones are unpacked.
+
+Batches that unpack to much are unpacked one at a time, and counted by the budget for as long as that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from warren.broker.security.peer import Peer
+from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.errors import TooLarge
+from warren.storage.format.kafka_batch import UnpacksToMore
+from warren.storage.format.limits import RAW_SIZE_MAX
+
+T = TypeVar("T")
+TRIED_SIZES: Final = (16 << 20, 64 << 20)
+"""What a batch unpacks to is known only when it was unpacked: up to how much is tried first, and then."""
+BATCHES_LOOKED_INTO_FIRST: Final = 2
+BATCHES_LOOKED_INTO_EACH: Final = 64
+"""Of a connection, the first batches and then one of so many are refused if a record in them cannot be read."""
+
+
+def is_looked_into_next(peer: Peer) -> bool:
+    """Returns whether every record of a client's next batch is checked, and not only the checksum of the batch.
+
+    Checking every record costs many times as much as the rest of the work for a batch. A client that packs records
+    wrongly does so from its first batch on, so the first ones are checked, and then one of many. Readers pass over
+    what is missed (decision 27).
+    """
+    count = peer.batch_count
+    return count < BATCHES_LOOKED_INTO_FIRST or count % BATCHES_LOOKED_INTO_EACH == 0
+
+
+class Unpacking:
+    """Unpacks one batch at a time, in one thread, however many clients send small batches that unpack to much.
+
+    It does not wait for memory of the budget, because the requests that wait for their turn hold some themselves, and
+    would wait for each other. So one batch may exceed the budget, and may not unpack to more than the budget. For the
+    event loop's thread.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._size_max = min(RAW_SIZE_MAX, max(budget.size_max, TRIED_SIZES[0]))
+        self._thread = ThreadPoolExecutor(1, "warren-unpacking")
+        self._turn = asyncio.Lock()
+
+    async def run(self, owner: str, work: Callable[[int], T]) -> T:
+        """Calls `work` in the thread with the number of bytes that it may unpack, and returns its result.
+
+        If `work` raises UnpacksToMore, it is called again with a larger number. Raises TooLarge if the batch unpacks to
+        more than the broker has memory for.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            for size in (*(size for size in TRIED_SIZES if size < self._size_max), self._size_max):
+                hold = self._budget.hold(MemoryKind.UNPACKED, size, owner)
+                try:
+                    return await loop.run_in_executor(self._thread, work, size)
+                except UnpacksToMore:
+                    continue
+                finally:
+                    hold.release()
+        raise TooLarge("unpacked batch", self._size_max + 1, self._size_max)
+
+    def close(self) -> None:
+        """Begins no more work, and waits until the work that has begun is finished."""
+        self._thread.shutdown(cancel_futures=True)

@@ -1,0 +1,249 @@
+"""Budget: the memory that clients can make a broker hold, counted in bytes by kind and held to one limit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from warren.errors import TooMany
+
+MEMORY_OWNER_PART: Final = 2
+MEMORY_KEPT_PART: Final = 2
+MEMORY_ANSWERS_PART: Final = 4
+MEMORY_LARGE_PART: Final = 16
+"""Of the memory of a broker one owner may have one of so many parts, what stays between requests another, and answers
+another. Pieces that are larger than the last of these parts have one owner's part together."""
+MEMORY_SMALL_SIZE_MAX: Final = 64 << 10
+"""Requests and answers up to this size never wait for memory."""
+MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
+"""What is kept in smaller pieces has some room of its own."""
+
+
+class MemoryKind(StrEnum):
+    """What memory is held for."""
+
+    FRAMES = "frames"
+    """Large requests that are being received, by the size that they announced."""
+    REQUESTS = "requests"
+    """Requests that were received and are not answered."""
+    ANSWERS = "answers"
+    """Answers that their clients have not taken yet."""
+    UNPACKED = "unpacked"
+    """What compressed batches and JSON unpack to while they are checked."""
+    TRANSACTIONS = "transactions"
+    """Messages of open transactions that are not in the journal yet."""
+    MEMBERS = "members"
+    """What members of Kafka's groups say of themselves, and what they are assigned."""
+    SESSIONS = "sessions"
+    """Answers that are kept for calls that may be sent again."""
+
+
+KEPT: Final = frozenset((MemoryKind.TRANSACTIONS, MemoryKind.MEMBERS, MemoryKind.SESSIONS))
+"""What stays until a client or a timeout ends it. The other kinds pass with the request that they belong to."""
+
+
+class Hold:
+    """Bytes that were taken from the budget for one owner. Given back once, however often `release` is called."""
+
+    __slots__ = ("_budget", "_kind", "_owner", "size")
+
+    def __init__(self, budget: Budget, kind: MemoryKind, size: int, owner: str) -> None:
+        self._budget, self._kind, self._owner = budget, kind, owner
+        self.size = 0
+        self.resize(size)
+
+    def move(self, kind: MemoryKind) -> None:
+        """Counts the bytes as another kind from now on."""
+        sizes = self._budget.sizes
+        sizes[self._kind] -= self.size
+        sizes[kind] += self.size
+        self._kind = kind
+
+    def resize(self, size: int) -> None:
+        """Holds so many bytes from now on."""
+        self._budget.change(self._kind, self._owner, self.size, size)
+        self.size = size
+
+    def release(self) -> None:
+        """Gives all bytes back."""
+        if self.size:
+            self.resize(0)
+
+
+class _Waiter(NamedTuple):
+    """A request for memory that had to wait."""
+
+    kind: MemoryKind
+    size: int
+    owner: str
+    granted: Callable[[Hold], None]
+
+
+class Budget:
+    """Bytes by kind, in all no more than `size_max`. For the event loop's thread alone.
+
+    Small requests are counted and never wait, so that heartbeats, commits and health checks pass at any time. Whatever
+    is large waits for room, first come, first served. Three rules keep one client from taking everything: an owner (a
+    user, or an address without one) has a part of the whole; the largest pieces together have a part; and so has what
+    stays in memory between requests. A piece that is larger than its part gets in when nothing else is there.
+    """
+
+    def __init__(self, size_max: int) -> None:
+        self.size_max, self.size, self.kept = size_max, 0, 0
+        """The limit, all that is counted, and what of it stays until a client or a timeout ends it."""
+        self.sizes: dict[MemoryKind, int] = dict.fromkeys(MemoryKind, 0)
+        self.waits = self.refusals = self.drops = 0
+        """How often a request for memory had to wait, was refused, or a connection that held memory was closed."""
+        self.is_full = False
+        self._owners: Counter[str] = Counter()
+        self._kept_by_owner: Counter[str] = Counter()
+        self._large = 0
+        self._large_from = size_max // MEMORY_LARGE_PART
+        self._kept_max = size_max // MEMORY_KEPT_PART
+        self._answers_max = size_max // MEMORY_ANSWERS_PART
+        self.is_crowded = False
+        """Whether answers that clients do not take hold twice what they should: then no more large ones are made."""
+        self._waiting: dict[object, _Waiter] = {}
+        self._held_back: dict[object, Callable[[], None]] = {}
+        self._given_back = 0
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Returns whether a request waits for room."""
+        return bool(self._waiting or self._held_back)
+
+    @property
+    def is_short_of_answers(self) -> bool:
+        """Returns whether answers that clients have not read yet keep other clients from getting theirs."""
+        return self.is_waited_for or self.sizes[MemoryKind.ANSWERS] >= self._answers_max // 2
+
+    # --- Requests that are not large: counted, and never kept waiting ---
+
+    def take(self, size: int) -> None:
+        """Counts `size` bytes of requests that wait for their answer."""
+        self.sizes[MemoryKind.REQUESTS] += size
+        self.size = size = self.size + size
+        self.is_full = size >= self.size_max
+
+    def give_back(self, size: int) -> None:
+        """Gives back `size` bytes that `take` counted."""
+        self.sizes[MemoryKind.REQUESTS] -= size
+        self.size -= size
+        self.is_full = self.size >= self.size_max
+        if self._waiting:
+            # Many small ones are given back for each large one that waits: not each of them is worth a look.
+            self._given_back += size
+            if self._given_back >= MEMORY_SMALL_SIZE_MAX or not self.sizes[MemoryKind.REQUESTS]:
+                self._given_back = 0
+                self._serve()
+
+    # --- What is large, or kept ---
+
+    def change(self, kind: MemoryKind, owner: str, before: int, size: int) -> None:
+        """Counts `size` bytes of a hold instead of `before`. Called by `Hold`, without a check for room."""
+        self.sizes[kind] += size - before
+        self.size += size - before
+        self.is_full = self.size >= self.size_max
+        if kind in KEPT:
+            owners = self._kept_by_owner
+            self.kept += size - before
+        else:
+            owners = self._owners
+            self._large += self._large_size(size) - self._large_size(before)
+        owners[owner] += size - before
+        if not owners[owner]:
+            del owners[owner]
+        if kind is MemoryKind.ANSWERS:
+            self._see_answers()
+        if size < before and self._waiting:
+            self._serve()
+
+    def hold(self, kind: MemoryKind, size: int, owner: str) -> Hold:
+        """Counts bytes that are allocated already, whether there is room for them or not."""
+        return Hold(self, kind, size, owner)
+
+    def ask(self, who: object, kind: MemoryKind, size: int, owner: str, granted: Callable[[Hold], None]) -> Hold | None:
+        """Takes `size` bytes before they are allocated.
+
+        Returns None if there is no room; then `granted` is called when there is.
+        """
+        waiter = _Waiter(kind, size, owner, granted)
+        # One that waits for room must get through at last: those that come later wait behind it.
+        if self._is_open_to(waiter) and not any(map(self._waits_for_room, self._waiting.values())):
+            return Hold(self, kind, size, owner)
+        self.waits += 1
+        self._waiting[who] = waiter
+        return None
+
+    def forget(self, who: object) -> None:
+        """Cancels the wait of `who`."""
+        self._held_back.pop(who, None)
+        if self._waiting.pop(who, None) is not None:
+            self._serve()
+
+    def keep(self, kind: MemoryKind, size: int, owner: str) -> Hold:
+        """Takes bytes that stay between requests. Raises TooMany, which may be tried again, if there is no room.
+
+        Small holds have a part of their own, which neither one owner nor large holds can use up.
+        """
+        if not self.may_keep(size, owner):
+            self.refusals += 1
+            raise TooMany(f"bytes of {kind}", self._kept_max)
+        return Hold(self, kind, size, owner)
+
+    def may_keep(self, size: int, owner: str) -> bool:
+        """Returns whether there is room for `size` more bytes that stay."""
+        kept = self.kept + size
+        if size <= MEMORY_KEPT_SMALL_SIZE_MAX:
+            return kept <= self._kept_max
+        owned = self._kept_by_owner.get(owner, 0) + size
+        return max(kept, owned * MEMORY_OWNER_PART) <= self._kept_max - self._kept_max // MEMORY_LARGE_PART
+
+    def answer_size_max(self, size: int) -> int:
+        """Returns how many of `size` bytes an answer may hold now: fewer while clients do not read their answers."""
+        return max(min(size, self._answers_max - self.sizes[MemoryKind.ANSWERS]), min(size, MEMORY_SMALL_SIZE_MAX))
+
+    def hold_back(self, who: object, resume: Callable[[], None]) -> None:
+        """Calls `resume`, once, when answers are not crowded any more."""
+        self.waits += 1
+        self._held_back[who] = resume
+
+    def _see_answers(self) -> None:
+        self.is_crowded = self.sizes[MemoryKind.ANSWERS] >= 2 * self._answers_max
+        if self._held_back and not self.is_crowded:
+            held_back, self._held_back = self._held_back, {}
+            for resume in held_back.values():
+                resume()
+
+    # --- Who waits ---
+
+    def _large_size(self, size: int) -> int:
+        return size if size > self._large_from else 0
+
+    def _is_open_to(self, waiter: _Waiter) -> bool:
+        return not self._waits_for_others(waiter) and not self._waits_for_room(waiter)
+
+    def _waits_for_others(self, waiter: _Waiter) -> bool:
+        """Returns whether the owner's part, or that of large pieces, is used up. Others need not wait behind it."""
+        part = self.size_max // MEMORY_OWNER_PART
+        owned = self._owners.get(waiter.owner, 0)
+        if owned and owned + waiter.size > part:
+            return True
+        return bool(self._large and self._large_size(waiter.size) and self._large + waiter.size > part)
+
+    def _waits_for_room(self, waiter: _Waiter) -> bool:
+        """Returns whether there is no room for it, although its owner has not used up its part."""
+        is_alone = self.size == self.kept
+        return not is_alone and self.size + waiter.size > self.size_max and not self._waits_for_others(waiter)
+
+    def _serve(self) -> None:
+        """Grants memory to the requests that there is room for now, in the order in which they came."""
+        for who, waiter in list(self._waiting.items()):
+            if self._waits_for_others(waiter):
+                continue
+            if self._waits_for_room(waiter):
+                return
+            if self._waiting.pop(who, None) is not None:
+                waiter.granted(Hold(self, waiter.kind, waiter.size, waiter.owner))

@@ -1,0 +1,70 @@
+"""Turns: requests with much to do share the event loop, so that one of them never keeps the others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeVar
+
+LOOP_REQUEST_SIZE_MAX: Final = 16 << 10
+"""Up to this size a request is decoded on the event loop, and above it by a thread."""
+LOOP_CARRIED_SIZE_MAX: Final = 1 << 20
+"""The same of a request of our own that carries messages."""
+LOOP_ROWS_AT_ONCE: Final = 64
+"""Up to so many rows a request is carried out, and an answer encoded, without letting other requests in between."""
+SCANNED_SIZE_MAX: Final = 16 << 20
+"""About how many bytes of a log a request looks through at once for messages that pass its filter."""
+LOOP_SLICE_S: Final = 0.01
+"""How long a request with more rows works on the event loop before others get their turn."""
+
+
+T = TypeVar("T")
+
+
+class Turns:
+    """Gives the event loop to one long request at a time, for LOOP_SLICE_S. For the event loop's thread alone.
+
+    Invariant: in one turn of the loop at most one request that waits here goes on, however many wait. Everything else
+    that the loop has to do comes in between.
+    """
+
+    def __init__(self, now_s: Callable[[], float], slice_s: float = LOOP_SLICE_S) -> None:
+        self._now_s, self._slice_s = now_s, slice_s
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.count = 0
+        """How many turns were given."""
+
+    async def over(self, items: Sequence[T]) -> AsyncIterator[T]:
+        """Yields each of the items. The caller works on one while the loop waits, and for one slice without a pause.
+
+        A few are yielded at once. Before many the caller waits for its turn, because requests that begin together
+        would otherwise work for one slice each in the same turn of the loop.
+        """
+        until_s = await self._next() if len(items) > LOOP_ROWS_AT_ONCE else self._now_s() + self._slice_s
+        for item in items:
+            if self._now_s() >= until_s:
+                until_s = await self._next()
+            yield item
+
+    async def _next(self) -> float:
+        """Waits for a turn. Returns when it ends."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._give)
+        await turn
+        self.count += 1
+        return self._now_s() + self._slice_s
+
+    def _give(self) -> None:
+        """Gives a turn to the request that has waited longest; the next one gets it in the next turn of the loop."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            # The task that waited for it may have been cancelled.
+            if not turn.done():
+                turn.set_result(None)
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._give)

@@ -1,0 +1,307 @@
+"""Groups over HTTP: their lag, the leases of queue groups (each with a token), and dead letters."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from warren.broker.native.limits import NATIVE_LOOK_S
+from warren.broker.security.rights import Operation, ResourceKind
+from warren.broker.services.long_polls import PollResult
+from warren.broker.services.status import group_document
+from warren.broker.services.turns import SCANNED_SIZE_MAX
+from warren.errors import BadInput, LeaseLost, TooLarge
+from warren.gateway.handlers.messages import LIMIT_DEFAULT, READ_FIELDS, TAKEN_FIELDS, UNBOUNDED, message_document
+from warren.gateway.handlers.topics import LISTED_MAX, topic_of
+from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_BODY_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX
+from warren.gateway.http.schemas import NUMBER, NUMBER_MAX, Fields, Listed, Shape, Text, Value
+from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.limits import GROUP_NAME_SIZE_MAX, NAME_SIZE_MAX
+from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
+from warren.queue.leases.lease_check import settle_each
+from warren.queue.leases.queue_group import QueueGroup
+from warren.queue.state.group_settings import EDGES, GROUP_OPTIONS, GROUP_SETTINGS, LEASE_S_MAX
+from warren.queue.state.settings import NAME_PATTERN
+from warren.queue.topic import Topic
+from warren.settings import Count, OneOf, OrNone, Seconds
+from warren.storage.read.messages import ScanRoom
+
+SECRET_SIZE: Final = 32
+SEAL_SIZE: Final = 12
+GROUP_NAME: Final = Text(GROUP_NAME_SIZE_MAX, 1, NAME_PATTERN)
+TOKEN: Final = Text(256, 1, "^[A-Za-z0-9_-]+$")
+_COUNT: Final = Value(OrNone(Count(0, NUMBER_MAX)))
+_PART: Final = Fields(
+    {"partition": NUMBER, "next": _COUNT, "end": NUMBER, "behind": NUMBER},
+    required=("partition", "next", "end", "behind"),
+)
+GROUP: Final = Fields(
+    {
+        "topic": Text(NAME_SIZE_MAX),
+        "group": Text(NAME_SIZE_MAX),
+        "mode": Value(GROUP_SETTINGS["mode"].kind),
+        "tag": Text(NAME_SIZE_MAX, is_nullable=True),
+        "members": _COUNT,
+        "leased": _COUNT,
+        "behind": NUMBER,
+        "partitions": Listed(_PART, LISTED_MAX),
+    },
+    required=("topic", "group", "mode", "tag", "members", "leased", "behind", "partitions"),
+)
+GROUPS: Final = Fields({"groups": Listed(GROUP, LISTED_MAX)}, required=("groups",))
+SETTINGS: Final = Fields(
+    {**{name: Value(each.kind) for name, each in GROUP_OPTIONS.items()}, "start": Value(OneOf(EDGES))}
+)
+TAKE: Final = Fields({"limit": Value(Count(1, HTTP_LIMIT_MAX)), "wait_s": Value(Seconds(0, HTTP_WAIT_S_MAX))})
+TAKEN: Final = Fields({"messages": Listed(TAKEN_FIELDS, HTTP_LIMIT_MAX)}, required=("messages",))
+_LEASES: Final = Listed(TOKEN, HTTP_LIMIT_MAX, 1)
+ACK: Final = Fields({"leases": _LEASES}, required=("leases",))
+NACK: Final = Fields(
+    {"leases": _LEASES, "delay_s": Value(Seconds(0, LEASE_S_MAX)), "reason": Text(1000)}, required=("leases",)
+)
+EXTEND: Final = Fields({"leases": _LEASES, "seconds": Value(Seconds(0, LEASE_S_MAX))}, required=("leases", "seconds"))
+
+_LETTER: Final[Mapping[str, Shape]] = {
+    "message": READ_FIELDS,
+    "group": Text(UNBOUNDED),
+    "reason": Text(UNBOUNDED),
+    "attempts": NUMBER,
+    "partition": NUMBER,
+    "number": NUMBER,
+}
+DEAD: Final = Fields({"dead": Listed(Fields(_LETTER, required=tuple(_LETTER)), HTTP_LIMIT_MAX)}, required=("dead",))
+REDRIVE: Final = Fields({"limit": Value(Count(1, NUMBER_MAX))})
+REDRIVEN: Final = Fields({"count": NUMBER}, required=("count",))
+
+
+async def list_groups(request: HttpRequest) -> Reply:
+    """Lists the groups of all topics, or of one, that the user may describe."""
+    broker = request.broker
+    standing = await broker.standings.look_now()
+    topic = request.path.get("topic")
+    if topic is not None:
+        topic_of(request)
+    groups = [
+        group
+        async for group in broker.turns.over(standing.groups)
+        if topic in (None, group.topic)
+        and request.may(Operation.DESCRIBE, ResourceKind.GROUP, group.group)
+        and request.may(Operation.DESCRIBE, ResourceKind.TOPIC, group.topic)
+    ]
+    return await broker.aside(lambda: json_reply({"groups": [group_document(group) for group in groups]}))
+
+
+async def describe_group(request: HttpRequest) -> Reply:
+    """Returns the lag of one group by partition."""
+    description = await request.broker.in_thread(topic_of(request).describe_group, request.path["group"])
+    return json_reply(group_document(description))
+
+
+async def configure_group(request: HttpRequest) -> Reply:
+    """Creates a queue group with these settings, or changes those of an existing group."""
+    topic, name = topic_of(request), request.path["group"]
+    may_change = request.may(Operation.ALTER_CONFIGS, ResourceKind.GROUP, name)
+
+    def opened() -> dict[str, Any]:
+        is_change = may_change and name in topic.groups()
+        # SettingsDiffer if it is a stream group, or if the user may not change it and another user made it just now.
+        topic.group(name, mode="queue", **({} if is_change else request.body)).close()
+        if is_change:
+            topic.configure_group(name, **request.body)
+        return group_document(topic.describe_group(name))
+
+    return json_reply(await request.broker.in_thread(opened))
+
+
+async def delete_group(request: HttpRequest) -> Reply:
+    """Deletes a group with its positions and leases."""
+    topic, name = topic_of(request), request.path["group"]
+    await request.broker.in_thread(topic.delete_group, name)
+    request.broker.positions.drop(topic, name)
+    return Reply(status=204)
+
+
+class Tokens:
+    """Makes and reads tokens. A client can settle a message with its token over any connection.
+
+    Only this broker can make a valid token, because each is sealed with a secret of the process. A token names a
+    message and its attempt; the group knows whether that lease still holds.
+    """
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(SECRET_SIZE)
+
+    def make(self, group: str, message: Message) -> str:
+        """Returns the token of a message that was taken from `group`."""
+        facts = f"{message.partition}.{message.number}.{message.attempt}"
+        return base64.urlsafe_b64encode(self._seal(message.topic, group, facts) + facts.encode()).decode().rstrip("=")
+
+    def read(self, topic: str, group: str, token: str) -> Message:
+        """Returns the message that a token names, with the fields that its group needs.
+
+        Raises BadInput if the token is invalid.
+        """
+        try:
+            data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+            facts = data[SEAL_SIZE:].decode()
+        except (binascii.Error, ValueError):
+            raise BadInput(f"lease {token[:50]!r}: that is not a lease") from None
+        if not hmac.compare_digest(data[:SEAL_SIZE], self._seal(topic, group, facts)):
+            raise BadInput(f"lease {token[:50]!r}: that is not a lease of group {group!r} of topic {topic!r}")
+        partition, number, attempt = map(int, facts.split("."))
+        return Message(number, 0, partition, topic, 0, "", "", None, NO_HEADERS, NO_CORR_OFFSET, b"", attempt)
+
+    def _seal(self, topic: str, group: str, facts: str) -> bytes:
+        data = f"{topic}/{group}/{facts}".encode(errors="surrogateescape")
+        return hmac.digest(self._secret, data, "sha256")[:SEAL_SIZE]
+
+
+class Work:
+    """Takes and settles messages for clients over HTTP. Only the event loop's thread may use it."""
+
+    def __init__(self) -> None:
+        self._tokens = Tokens()
+
+    async def take(self, request: HttpRequest) -> Reply:
+        """Leases messages of a queue group, and waits if there are none. Creates the group if it does not exist."""
+        topic, name, broker = topic_of(request), request.path["group"], request.broker
+        limit, deadline_s = request.body.get("limit", 1), request.deadline_s(request.body.get("wait_s", 0.0))
+
+        async def attempt(is_rung: bool) -> PollResult[list[Message]]:
+            while True:
+                ends, room = [(log, log.end) for log in topic.logs], ScanRoom(SCANNED_SIZE_MAX)
+                messages = await broker.in_thread(_take, topic, name, limit, room)
+                if messages or not room.is_used_up or broker.is_stopping or request.is_gone():
+                    break
+                # The group remembers how far this search came: the next one, after other requests, continues there.
+                request.check()
+            return PollResult(messages, bool(messages) or request.is_gone(), any(log.end != end for log, end in ends))
+
+        # Polls, because no log announces a lease that runs out. The right may have been removed during a wait.
+        messages = await broker.long_polls.until(
+            attempt, lambda: topic.logs, deadline_s, lambda: NATIVE_LOOK_S, resumes=request.check
+        )
+        if request.is_gone():
+            await broker.in_thread(_give_back, topic, name, messages)
+            messages = []
+        return await broker.in_thread(self._taken, name, messages)
+
+    def _taken(self, group: str, messages: Sequence[Message]) -> Reply:
+        documents = [
+            {**message_document(each), "attempt": each.attempt, "lease": self._tokens.make(group, each)}
+            for each in messages
+        ]
+        return json_reply({"messages": documents})
+
+    async def ack(self, request: HttpRequest) -> Reply:
+        """Acknowledges messages. Raises LeaseLost if some leases are lost; the others are acknowledged nevertheless."""
+        messages = self._leased(request)
+        await request.broker.in_thread(_with_group, request, lambda group: group.ack_many(messages))
+        return Reply(status=204)
+
+    async def nack(self, request: HttpRequest) -> Reply:
+        """Gives messages back, or buries them after the last attempt.
+
+        Raises LeaseLost if some leases are lost; the other messages are given back nevertheless.
+        """
+        messages, body = self._leased(request), request.body
+
+        def give_back(group: QueueGroup) -> None:
+            settle_each(messages, lambda message: group.nack(message, body.get("delay_s"), body.get("reason", "")))
+
+        await request.broker.in_thread(_with_group, request, give_back)
+        for log in topic_of(request).logs:
+            request.broker.long_polls.ring(log)
+        return Reply(status=204)
+
+    async def extend(self, request: HttpRequest) -> Reply:
+        """Extends leases to `seconds` from now. Raises LeaseLost if some are lost; the others are extended."""
+        messages, seconds = self._leased(request), request.body["seconds"]
+        await request.broker.in_thread(_with_group, request, lambda group: group.extend_many(messages, seconds))
+        return Reply(status=204)
+
+    def _leased(self, request: HttpRequest) -> list[Message]:
+        topic, group = str(topic_of(request).name), request.path["group"]
+        return [self._tokens.read(topic, group, token) for token in request.body["leases"]]
+
+
+def _take(topic: Topic, name: str, limit: int, room: ScanRoom) -> list[Message]:
+    """Takes up to `limit` messages, but not more than one reply holds: first one, to see how large they are.
+
+    Returns an empty list if `room` is used up before a message is found.
+    """
+    taken: list[Message] = []
+    size, step = 0, 1
+    with topic.group(name, mode="queue") as group:
+        while step > 0 and (messages := group.take_within(step, room)):
+            taken += messages
+            size += sum(len(message.body) for message in messages)
+            left = max(0, HTTP_ANSWER_SIZE_TARGET - size)
+            step = min(limit - len(taken), 2 * step, left * len(taken) // max(size, 1))
+        return _fitting(group, taken)
+
+
+def _fitting(group: QueueGroup, taken: Sequence[Message]) -> list[Message]:
+    """Returns the messages that a reply can hold. Gives the others back, for workers that use another protocol.
+
+    Raises TooLarge if no message is left.
+    """
+    over = [message for message in taken if len(message.body) > HTTP_BODY_SIZE_MAX]
+    for message in over:
+        group.nack(message, reason="too large for HTTP")
+    if over and len(over) == len(taken):
+        raise TooLarge(f"message {over[0].number} for a reply over HTTP: a body", len(over[0].body), HTTP_BODY_SIZE_MAX)
+    return [message for message in taken if len(message.body) <= HTTP_BODY_SIZE_MAX]
+
+
+def _give_back(topic: Topic, name: str, messages: Sequence[Message]) -> None:
+    """Gives messages back whose client has gone, so that other workers can take them at once."""
+    with topic.group(name, mode="queue") as group:
+        for message in messages:
+            with suppress(LeaseLost):
+                group.nack(message, 0.0)
+
+
+def _with_group(request: HttpRequest, work: Any) -> None:
+    topic, name = topic_of(request), request.path["group"]
+    topic.group_settings(name)
+    with topic.group(name, mode="queue") as group:
+        work(group)
+
+
+async def list_dead(request: HttpRequest) -> Reply:
+    """Lists the dead letters of a group that were not put back, oldest first."""
+    return await request.broker.in_thread(_dead, topic_of(request), request.path["group"], request.query)
+
+
+def _dead(topic: Topic, group: str, query: Any) -> Reply:
+    limit, size = query.get("limit", LIMIT_DEFAULT), 0
+    letters: list[dict[str, Any]] = []
+    topic.group_settings(group)
+    for letter in topic.dead_letters(group):
+        fields = letter._asdict() | {"message": message_document(letter.message)}
+        letters.append({name: fields[name] for name in _LETTER})
+        size += len(letter.message.body)
+        if len(letters) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
+            break
+    return json_reply({"dead": letters})
+
+
+async def redrive(request: HttpRequest) -> Reply:
+    """Puts dead letters of a group back into the topic, and says how many."""
+    topic, name, limit = topic_of(request), request.path["group"], request.body.get("limit")
+
+    def put_all_back() -> int:
+        topic.group_settings(name)
+        with topic.group(name, mode="queue") as group:
+            return group.redrive(limit)
+
+    count = await request.broker.in_thread(put_all_back)
+    for log in topic.logs:
+        request.broker.long_polls.ring(log)
+    return json_reply({"count": count})

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, routes, schemas of bodies, authentication, and errors as problem documents."""

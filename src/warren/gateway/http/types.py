@@ -1,0 +1,71 @@
+"""Requests and replies as values, independent of sockets and of the bytes of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.broker.security.asker import Asker
+from warren.broker.security.needs import Row, check
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+    from warren.broker.security.peer import Peer
+
+JSON: Final = "application/json"
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A request without its body. Names of headers are in lower case; `path` is as the client sent it."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A reply."""
+
+    status: int
+    body: bytes = b""
+    kind: str = JSON
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest(Asker):
+    """A request whose path, query and body match their schemas, and the peer that sent it.
+
+    `row` says which rights it needs. `is_gone` returns whether the client has closed the connection.
+    """
+
+    broker: Broker
+    peer: Peer
+    row: Row
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    is_gone: Callable[[], bool] = lambda: False
+
+    def deadline_s(self, wait_s: float) -> float:
+        """Returns the end of a wait of `wait_s` by the event loop's clock. The broker limits the wait."""
+        return asyncio.get_running_loop().time() + min(wait_s, self.broker.limits.fetch_wait_s_max)
+
+    def check(self) -> None:
+        """Raises NoRight if the user lacks a right that the request needs, as far as the request has been read."""
+        check(self, self.row, self)
+
+
+def json_reply(document: object, status: int = 200) -> Reply:
+    """Returns a reply with the document as JSON."""
+    return Reply(status=status, body=json.dumps(document, ensure_ascii=False).encode() + b"\n")

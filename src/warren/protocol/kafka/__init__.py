@@ -1,0 +1,1 @@
+"""Kafka's requests that are decoded by hand, because they carry messages."""

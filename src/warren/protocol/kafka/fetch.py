@@ -1,0 +1,239 @@
+"""Fetch, the hot path out: decodes a request, and encodes an answer without copying its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from warren.errors import MalformedRequest
+from warren.protocol.api_keys import ApiKey, served
+from warren.protocol.limits import FETCH_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.primitives import (
+    ABORTED_TRANSACTION,
+    FETCH_REQUEST_V4,
+    FETCH_REQUEST_V7,
+    FETCH_REQUEST_V15,
+    FETCH_RESPONSE_V4,
+    FETCH_RESPONSE_V7,
+    FETCHED_PARTITION_V4,
+    FETCHED_PARTITION_V5,
+    INT32,
+    UNREADABLE,
+    UUID_SIZE,
+    WANTED_PARTITION_V4,
+    WANTED_PARTITION_V5,
+    WANTED_PARTITION_V9,
+    WANTED_PARTITION_V12,
+    Buffer,
+    Read,
+    compact_size,
+    fixed_array_reader,
+    read_compact_size,
+    read_count,
+    read_size16,
+    read_size32,
+    size16,
+    size32,
+    skip_tags,
+    text_reader,
+    text_writer,
+)
+
+LOG_START_FROM: Final = 5
+SESSIONS_FROM: Final = 7
+EPOCHS_FROM: Final = 9
+REPLICAS_FROM: Final = 11
+LAST_EPOCHS_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+NO_REPLICA_ID_FROM: Final = 15
+NO_REPLICA: Final = -1
+_WRITE_TEXT: Final = text_writer(size16)
+_WRITE_COMPACT_TEXT: Final = text_writer(compact_size)
+
+
+class WantedPartition(NamedTuple):
+    """The first number, and the most bytes, that a consumer wants of one partition."""
+
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    bytes_max: int
+
+
+class WantedTopic(NamedTuple):
+    """What a consumer wants of one topic, which is known by its name, or from version 13 on by its id."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[WantedPartition]
+
+
+class DecodedFetch(NamedTuple):
+    """A Fetch request, without the fields that the broker has no use for.
+
+    It has one replica, no session, and nothing in its logs that is not committed.
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    topics: list[WantedTopic]
+
+
+class PartitionFetched(NamedTuple):
+    """The answer for one partition. `records` are the buffers of its batches, and `size` their bytes in all.
+
+    `aborted` are transactions whose messages a consumer has to leave out, by producer id and first offset; Warren has
+    none, since nothing of a transaction is in a log before it is committed.
+    """
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Sequence[Buffer] = ()
+    size: int = 0
+    aborted: Sequence[tuple[int, int]] | None = None
+
+
+class TopicFetched(NamedTuple):
+    """The answers for the partitions of one topic, which is known by its name, or from version 13 on by its id."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[PartitionFetched]
+
+
+class _FetchReaders(NamedTuple):
+    """The readers of the parts of a request, flexible or not."""
+
+    text: Read
+    size: Read
+    numbers: Read
+
+
+_PLAIN: Final = _FetchReaders(
+    text_reader(read_size16, is_nullable=False),
+    read_size32,
+    fixed_array_reader("int32", read_size32, is_nullable=False, count_max=FETCH_PARTITIONS_MAX),
+)
+_FLEXIBLE: Final = _FetchReaders(
+    text_reader(read_compact_size, is_nullable=False),
+    read_compact_size,
+    fixed_array_reader("int32", read_compact_size, is_nullable=False, count_max=FETCH_PARTITIONS_MAX),
+)
+
+
+def decode_fetch(version: int, body: memoryview) -> DecodedFetch:
+    """Returns the request in `body`. Raises UnsupportedRequest or MalformedRequest if it cannot be read."""
+    is_flexible = served(ApiKey.FETCH, version).is_flexible(version)
+    try:
+        return _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
+    except UNREADABLE as error:
+        raise MalformedRequest(f"FetchRequest of version {version}", str(error)) from error
+
+
+def _read_request(body: memoryview, version: int, readers: _FetchReaders, is_flexible: bool) -> DecodedFetch:
+    layout = FETCH_REQUEST_V4
+    if version >= SESSIONS_FROM:
+        layout = FETCH_REQUEST_V15 if version >= NO_REPLICA_ID_FROM else FETCH_REQUEST_V7
+    head = layout.unpack_from(body)
+    max_wait_ms, min_bytes, max_bytes, _, session_id, session_epoch = (*head, 0, -1)[:6]
+    topic_count, position = read_count(readers.size, body, layout.size, REQUEST_ARRAY_COUNT_MAX)
+    topics, left = [], FETCH_PARTITIONS_MAX
+    for _ in range(topic_count):
+        name, topic_id, position = _read_topic(body, position, version, readers)
+        partitions, position = _read_partitions(body, position, version, readers, is_flexible, left)
+        left -= len(partitions)
+        topics.append(WantedTopic(name, topic_id, partitions))
+    if version >= SESSIONS_FROM:
+        forgotten_count, position = read_count(readers.size, body, position, REQUEST_ARRAY_COUNT_MAX)
+        left = FETCH_PARTITIONS_MAX
+        for _ in range(forgotten_count):
+            _, _, position = _read_topic(body, position, version, readers)
+            numbers, position = readers.numbers(body, position)
+            left -= len(numbers)
+            if left < 0:
+                raise ValueError(f"more than {FETCH_PARTITIONS_MAX} partitions to forget")
+            position = skip_tags(body, position) if is_flexible else position
+    if version >= REPLICAS_FROM:
+        _, position = readers.text(body, position)
+    if is_flexible:
+        skip_tags(body, position)
+    return DecodedFetch(max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, topics)
+
+
+def _read_topic(body: memoryview, position: int, version: int, readers: _FetchReaders) -> tuple[str, bytes, int]:
+    if version < TOPIC_IDS_FROM:
+        name, position = readers.text(body, position)
+        return name, b"", position
+    return "", bytes(body[position : position + UUID_SIZE]), position + UUID_SIZE
+
+
+def _read_partitions(
+    body: memoryview, position: int, version: int, readers: _FetchReaders, is_flexible: bool, count_max: int
+) -> tuple[list[WantedPartition], int]:
+    layout = WANTED_PARTITION_V5 if version >= LOG_START_FROM else WANTED_PARTITION_V4
+    if version >= EPOCHS_FROM:
+        layout = WANTED_PARTITION_V12 if version >= LAST_EPOCHS_FROM else WANTED_PARTITION_V9
+    count, position = read_count(readers.size, body, position, count_max)
+    partitions = []
+    for _ in range(count):
+        fields = layout.unpack_from(body, position)
+        position += layout.size
+        if version >= EPOCHS_FROM:
+            partitions.append(WantedPartition(*fields))
+        else:
+            partitions.append(WantedPartition(fields[0], -1, *fields[1:]))
+        if is_flexible:
+            position = skip_tags(body, position)
+    if is_flexible:
+        position = skip_tags(body, position)
+    return partitions, position
+
+
+def encode_fetch_response(
+    version: int, topics: Sequence[TopicFetched], *, throttle_time_ms: int = 0, error_code: int = 0, session_id: int = 0
+) -> list[Buffer]:
+    """The body of the answer, as buffers to send one behind the other."""
+    is_flexible = served(ApiKey.FETCH, version).is_flexible(version)
+    size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
+    tags = b"\0" if is_flexible else b""
+    buffers: list[Buffer] = []
+    if version >= SESSIONS_FROM:
+        out = bytearray(FETCH_RESPONSE_V7.pack(throttle_time_ms, error_code, session_id))
+    else:
+        out = bytearray(FETCH_RESPONSE_V4.pack(throttle_time_ms))
+    out += size(len(topics))
+    for topic in topics:
+        if version >= TOPIC_IDS_FROM:
+            out += topic.topic_id
+        else:
+            write_text(out, topic.name)
+        out += size(len(topic.partitions))
+        for fetched in topic.partitions:
+            if version >= LOG_START_FROM:
+                out += FETCHED_PARTITION_V5.pack(*fetched[:5])
+            else:
+                out += FETCHED_PARTITION_V4.pack(*fetched[:4])
+            if fetched.aborted is None:
+                out += size(-1)
+            else:
+                out += size(len(fetched.aborted))
+                for transaction in fetched.aborted:
+                    out += ABORTED_TRANSACTION.pack(*transaction) + tags
+            if version >= REPLICAS_FROM:
+                out += INT32.pack(NO_REPLICA)
+            out += size(fetched.size)
+            if fetched.size:
+                buffers += (bytes(out), *fetched.records)
+                out = bytearray()
+            out += tags
+        out += tags
+    out += tags
+    if out:
+        buffers.append(bytes(out))
+    return buffers

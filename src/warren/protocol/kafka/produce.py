@@ -1,0 +1,258 @@
+"""Produce, the hot path in: decodes a request without copying its batches, and encodes the answer by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from warren.errors import MalformedRequest
+from warren.protocol.api_keys import APIS, ApiKey, served
+from warren.protocol.limits import PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.primitives import (
+    ACKS_AND_TIMEOUT,
+    FLEXIBLE_PRODUCE_PARTITION,
+    FLEXIBLE_PRODUCE_START,
+    INT32,
+    PRODUCE_PARTITION,
+    PRODUCE_START,
+    PRODUCED_PARTITION,
+    PRODUCED_PARTITION_V5,
+    UNREADABLE,
+    UUID_SIZE,
+    VARINT_END,
+    Read,
+    bytes_reader,
+    compact_size,
+    read_compact_size,
+    read_count,
+    read_size16,
+    read_size32,
+    size16,
+    size32,
+    skip_tags,
+    text_reader,
+    text_writer,
+)
+from warren.storage.format.layout import KafkaBatchHead
+
+PRODUCE: Final = APIS[ApiKey.PRODUCE]
+TOPIC_IDS_FROM: Final = 13
+NO_TAGS: Final = bytes(3)
+"""The ends of a partition, a topic and a request that have no tagged fields."""
+TOPICS_ANSWERED_MAX: Final = 1000
+TIMES_OF_LOG_FROM: Final = 5
+RECORD_ERRORS_FROM: Final = 8
+
+
+class ProducedPartition(NamedTuple):
+    """The record batches of a request for one partition, which are not copied; None for null."""
+
+    partition: int
+    records: memoryview | None
+
+
+class ProducedTopic(NamedTuple):
+    """The part of a request for one topic, which it names, or from version 13 on identifies by its id."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[ProducedPartition]
+
+
+class DecodedProduce(NamedTuple):
+    """A Produce request. With `acks` 0 the client expects no answer."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProducedTopic]
+
+
+class SingleProduce(NamedTuple):
+    """The most common request: batches for one partition of a topic that is named, without a transaction."""
+
+    acks: int
+    timeout_ms: int
+    topic: str
+    partition: int
+    records: memoryview
+    records_at: int
+    """The position of the records in the body of the request."""
+    head: KafkaBatchHead | None = None
+    """The head of the first batch, if it was read together with the rest of the request."""
+
+    def to_request(self) -> DecodedProduce:
+        """The same request in the general form."""
+        topic = ProducedTopic(self.topic, b"", [ProducedPartition(self.partition, self.records)])
+        return DecodedProduce(None, self.acks, self.timeout_ms, [topic])
+
+
+class PartitionStored(NamedTuple):
+    """The answer for one partition: an error, or the number of the first message."""
+
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+class TopicStored(NamedTuple):
+    """The answers for the partitions of one topic."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[PartitionStored]
+
+
+class _ProduceReaders(NamedTuple):
+    """The readers of the parts of a request, flexible or not."""
+
+    text: Read
+    name: Read
+    size: Read
+    records: Read
+
+
+_PLAIN: Final = _ProduceReaders(
+    text_reader(read_size16, is_nullable=True),
+    text_reader(read_size16, is_nullable=False),
+    read_size32,
+    bytes_reader(read_size32, is_nullable=True, is_view=True),
+)
+_FLEXIBLE: Final = _ProduceReaders(
+    text_reader(read_compact_size, is_nullable=True),
+    text_reader(read_compact_size, is_nullable=False),
+    read_compact_size,
+    bytes_reader(read_compact_size, is_nullable=True, is_view=True),
+)
+_WRITE_TEXT: Final = text_writer(size16)
+_WRITE_COMPACT_TEXT: Final = text_writer(compact_size)
+
+
+def decode_produce(version: int, body: memoryview) -> DecodedProduce:
+    """Returns the request in `body`. Raises UnsupportedRequest or MalformedRequest if it cannot be read."""
+    is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
+    try:
+        return _read_request(body, version, _FLEXIBLE if is_flexible else _PLAIN, is_flexible)
+    except UNREADABLE as error:
+        raise MalformedRequest(f"ProduceRequest of version {version}", str(error)) from error
+
+
+def read_single_produce(version: int, body: memoryview) -> SingleProduce | None:
+    """Returns the request in `body`; None if it is of another kind, or cannot be read."""
+    if not PRODUCE.first <= version < TOPIC_IDS_FROM:
+        return None
+    try:
+        return _read_one(body) if version < PRODUCE.flexible_from else _read_one_flexible(body)
+    except UNREADABLE:
+        return None
+
+
+def _read_one(body: memoryview) -> SingleProduce | None:
+    if len(body) < PRODUCE_START.size:
+        return None
+    id_size, acks, timeout_ms, topic_count, name_size = PRODUCE_START.unpack_from(body)
+    name_end = PRODUCE_START.size + name_size
+    if id_size != -1 or topic_count != 1 or name_size < 0 or len(body) < name_end + PRODUCE_PARTITION.size:
+        return None
+    partition_count, partition, size = PRODUCE_PARTITION.unpack_from(body, name_end)
+    records_at = name_end + PRODUCE_PARTITION.size
+    if partition_count != 1 or size < 0 or records_at + size != len(body):
+        return None
+    name = str(body[PRODUCE_START.size : name_end], "utf-8")
+    return tuple.__new__(SingleProduce, (acks, timeout_ms, name, partition, body[records_at:], records_at, None))
+
+
+def _read_one_flexible(body: memoryview) -> SingleProduce | None:
+    """The same for a flexible version: counts and sizes are sent plus one. There must be no tagged fields."""
+    if len(body) < FLEXIBLE_PRODUCE_START.size:
+        return None
+    id_size, acks, timeout_ms, topic_count, name_size = FLEXIBLE_PRODUCE_START.unpack_from(body)
+    name_end = FLEXIBLE_PRODUCE_START.size + name_size - 1
+    is_one = id_size == 0 and topic_count == 2 and 0 < name_size < VARINT_END
+    if not is_one or len(body) <= name_end + FLEXIBLE_PRODUCE_PARTITION.size:
+        return None
+    partition_count, partition = FLEXIBLE_PRODUCE_PARTITION.unpack_from(body, name_end)
+    size, records_at = read_compact_size(body, name_end + FLEXIBLE_PRODUCE_PARTITION.size)
+    if partition_count != 2 or size < 0 or body[records_at + size :] != NO_TAGS:
+        return None
+    name = str(body[FLEXIBLE_PRODUCE_START.size : name_end], "utf-8")
+    records = body[records_at : records_at + size]
+    return tuple.__new__(SingleProduce, (acks, timeout_ms, name, partition, records, records_at, None))
+
+
+def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_flexible: bool) -> DecodedProduce:
+    transactional_id, position = readers.text(body, 0)
+    acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(body, position)
+    topic_count, position = read_count(readers.size, body, position + ACKS_AND_TIMEOUT.size, REQUEST_ARRAY_COUNT_MAX)
+    topics, left = [], PRODUCE_PARTITIONS_MAX
+    for _ in range(topic_count):
+        name, topic_id = "", b""
+        if version >= TOPIC_IDS_FROM:
+            topic_id = bytes(body[position : position + UUID_SIZE])
+            position += UUID_SIZE
+        else:
+            name, position = readers.name(body, position)
+        partition_count, position = read_count(readers.size, body, position, left)
+        left -= max(partition_count, 0)
+        partitions = []
+        for _ in range(partition_count):
+            (partition,) = INT32.unpack_from(body, position)
+            records, position = readers.records(body, position + INT32.size)
+            if is_flexible:
+                position = skip_tags(body, position)
+            partitions.append(ProducedPartition(partition, records))
+        if is_flexible:
+            position = skip_tags(body, position)
+        topics.append(ProducedTopic(name, topic_id, partitions))
+    if is_flexible:
+        skip_tags(body, position)
+    return DecodedProduce(transactional_id, acks, timeout_ms, topics)
+
+
+def encode_single_stored(version: int, topic: str, partition: int, number: int, log_start: int) -> bytes:
+    """The body of the answer to a request for one partition whose batch was stored, which most are."""
+    if version < TIMES_OF_LOG_FROM:
+        stored = PartitionStored(partition, 0, number, -1, log_start)
+        return encode_produce_response(version, [TopicStored(topic, b"", [stored])])
+    before, after = _around_one(version, topic)
+    return before + PRODUCED_PARTITION_V5.pack(partition, 0, number, -1, log_start) + after
+
+
+@lru_cache(TOPICS_ANSWERED_MAX)
+def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
+    """Returns the bytes before and after the numbers of an answer for one partition, which never change."""
+    nothing = PartitionStored(0)
+    whole = encode_produce_response(version, [TopicStored(name, b"", [nothing])])
+    numbers = PRODUCED_PARTITION_V5.pack(*nothing[:5])
+    at = whole.index(numbers)
+    return whole[:at], whole[at + len(numbers) :]
+
+
+def encode_produce_response(version: int, topics: Sequence[TopicStored], throttle_time_ms: int = 0) -> bytes:
+    """Returns the body of the answer."""
+    is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
+    size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
+    tags = b"\0" if is_flexible else b""
+    out = bytearray(size(len(topics)))
+    for topic in topics:
+        if version >= TOPIC_IDS_FROM:
+            out += topic.topic_id
+        else:
+            write_text(out, topic.name)
+        out += size(len(topic.partitions))
+        for stored in topic.partitions:
+            if version >= TIMES_OF_LOG_FROM:
+                out += PRODUCED_PARTITION_V5.pack(*stored[:5])
+            else:
+                out += PRODUCED_PARTITION.pack(*stored[:4])
+            if version >= RECORD_ERRORS_FROM:
+                out += size(0)
+                write_text(out, stored.error_message)
+            out += tags
+        out += tags
+    out += INT32.pack(throttle_time_ms) + tags
+    return bytes(out)

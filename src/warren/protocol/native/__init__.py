@@ -1,0 +1,1 @@
+"""Our own requests, and how messages travel in them."""

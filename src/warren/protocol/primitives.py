@@ -1,0 +1,411 @@
+"""Every byte of the wire that is packed or unpacked: Kafka's primitive types, big-endian, each read within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct, error
+from typing import Any, Final
+
+from warren.protocol.limits import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
+from warren.storage.format.layout import KAFKA_BATCH_HEAD
+
+Buffer = bytes | bytearray | memoryview
+Read = Callable[[memoryview, int], tuple[Any, int]]
+"""Reads a value at a position. Returns it and the position after it. Raises one of UNREADABLE if there is none."""
+Write = Callable[[bytearray, Any], None]
+"""Writes a value behind what is there."""
+
+UNREADABLE: Final = (error, IndexError, ValueError)
+"""The errors that reading raises if the bytes are wrong."""
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+FIXED_FORMATS: Final[dict[str, str]] = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "bool": "?",
+    "uuid": "16s",
+}
+UUID_SIZE: Final = 16
+NO_UUID: Final = bytes(UUID_SIZE)
+COPIED_SIZE_MAX: Final = 64 << 10
+"""Larger values are not copied into the message that carries them."""
+VARINT_SIZE_MAX: Final = 5
+VARINT_END: Final = 0x80
+"""From here on a varint takes more than one byte."""
+
+
+def fixed(kinds: Sequence[str]) -> Struct:
+    """Values of fixed size, one behind the other."""
+    return Struct(">" + "".join(FIXED_FORMATS[kind] for kind in kinds))
+
+
+# --- Headers of requests and responses -----------------------------------------------------------------------------
+
+REQUEST_HEAD: Final = Struct(">hhih")
+"""Key, version, correlation id and the size of the client id, at the start of every request.
+
+That size takes two bytes in every version: a broker must find its way in requests that are newer than itself."""
+CORRELATION_ID: Final = INT32
+RESPONSE_HEAD: Final = Struct(">ii")
+"""The size of a response, and its correlation id."""
+FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
+"""The same, and how many tagged fields follow."""
+THROTTLE_TAG: Final = Struct(">BBi")
+"""The only tagged field of such a head, in our own answers: its number, its size, and milliseconds."""
+
+# --- Our own Append of one record -----------------------------------------------------------------------------------
+
+LONE_APPEND: Final = Struct(">??BiqBBiiq")
+"""Retry or not, receipt or not; one position: partition and number; one record: partition, messages and checksum."""
+LONE_ANSWER: Final = Struct(">BBiqBqqiB")
+"""No error; one position: partition, number; offset, timestamp and count of partitions."""
+LONE_FRAME: Final = Struct(">iBBBiqBqqiB")
+"""The same after the head of an answer."""
+
+# --- Produce and Fetch ----------------------------------------------------------------------------------------------
+
+ACKS_AND_TIMEOUT: Final = Struct(">hi")
+PRODUCE_START: Final = Struct(">hhiih")
+"""Of a Produce request that is not flexible: size of the transactional id, which is null, acks, timeout, how many
+topics, and the size of the first one's name."""
+PRODUCE_PARTITION: Final = Struct(">iii")
+"""Behind that name: how many partitions, the index of the first, and the size of its records."""
+FLEXIBLE_PRODUCE_START: Final = Struct(">BhiBB")
+"""The same of a flexible one, if the name is short."""
+FLEXIBLE_PRODUCE_PARTITION: Final = Struct(">Bi")
+"""Behind that name: how many partitions, and the index of the first."""
+SINGLE_PRODUCE_FIELDS: Final = 6
+"""How many fields of a Produce for one partition stand before the head of its batch."""
+LAYOUTS_MAX: Final = 1000
+PRODUCED_PARTITION: Final = Struct(">ihqq")
+"""Index, error code, base offset and append time of a Produce response, up to version 4."""
+PRODUCED_PARTITION_V5: Final = Struct(">ihqqq")
+"""The same, and the first number of the log."""
+FETCHED_PARTITION_V4: Final = Struct(">ihqq")
+"""Index, error code, high watermark and last stable offset of a Fetch response."""
+FETCHED_PARTITION_V5: Final = Struct(">ihqqq")
+"""The same, and the first number of the log."""
+ABORTED_TRANSACTION: Final = Struct(">qq")
+FETCH_RESPONSE_V4: Final = INT32
+"""The throttle time."""
+FETCH_RESPONSE_V7: Final = Struct(">ihi")
+"""Throttle time, error code and session id."""
+FETCH_REQUEST_V4: Final = Struct(">4xiiib")
+"""Longest wait, least and most bytes, and isolation level, after the replica, which no consumer has."""
+FETCH_REQUEST_V7: Final = Struct(">4xiiibii")
+"""The same, and id and epoch of the session."""
+FETCH_REQUEST_V15: Final = Struct(">iiibii")
+"""The same without the replica."""
+WANTED_PARTITION_V4: Final = Struct(">iqi")
+"""Partition, offset and most bytes; further versions put more in between."""
+WANTED_PARTITION_V5: Final = Struct(">iq8xi")
+WANTED_PARTITION_V9: Final = Struct(">iiq8xi")
+"""Partition, leader epoch, offset and most bytes."""
+WANTED_PARTITION_V12: Final = Struct(">iiq12xi")
+
+# --- The tables of Arrow's messages, which are little-endian ----------------------------------------------------------
+
+ARROW_OFFSET: Final = Struct("<I")
+ARROW_BACK: Final = Struct("<i")
+"""How far before a table its list of field positions is."""
+ARROW_FIELD: Final = Struct("<H")
+"""The position of a field in its table; 0 for a field that is missing."""
+
+# --- Reading --------------------------------------------------------------------------------------------------------
+
+
+def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value, shift = byte & 0x7F, 7
+    while shift < 7 * VARINT_SIZE_MAX:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ValueError("a varint of more than five bytes")
+
+
+def read_size16(data: memoryview, position: int) -> tuple[int, int]:
+    """A size of two bytes; −1 for null."""
+    return INT16.unpack_from(data, position)[0], position + INT16.size
+
+
+def read_size32(data: memoryview, position: int) -> tuple[int, int]:
+    """A size or count of four bytes; −1 for null."""
+    return INT32.unpack_from(data, position)[0], position + INT32.size
+
+
+def read_compact_size(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """A size or count as a varint, one more than it is; −1 for null."""
+    size, position = read_varint(data, position)
+    return size - 1, position
+
+
+def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
+    """Reads a string after its size."""
+
+    def read(data: memoryview, position: int) -> tuple[str | None, int]:
+        size, position = read_size(data, position)
+        end = position + size
+        if size < 0:
+            check_null(size, is_nullable)
+            return None, position
+        if end > len(data):
+            raise ValueError(f"a string of {size} bytes passes the end")
+        return str(data[position:end], "utf-8"), end
+
+    return read
+
+
+def bytes_reader(read_size: Read, *, is_nullable: bool, is_view: bool = False) -> Read:
+    """Reads bytes after their size; with `is_view` they are not copied."""
+
+    def read(data: memoryview, position: int) -> tuple[bytes | memoryview | None, int]:
+        size, position = read_size(data, position)
+        end = position + size
+        if size < 0:
+            check_null(size, is_nullable)
+            return None, position
+        if end > len(data):
+            raise ValueError(f"{size} bytes pass the end")
+        return data[position:end] if is_view else bytes(data[position:end]), end
+
+    return read
+
+
+def check_null(size: int, is_nullable: bool) -> None:
+    """Raises ValueError if a negative size does not stand for null."""
+    if size != -1 or not is_nullable:
+        raise ValueError(f"a size of {size}")
+
+
+def read_count(read_size: Read, data: memoryview, position: int, count_max: int | None = None) -> tuple[int, int]:
+    """How many elements follow; −1 for null. No more than `count_max`, nor than there are bytes: each takes one."""
+    count, position = read_size(data, position)
+    if not -1 <= count <= len(data) - position:
+        raise ValueError(f"{count} elements in {len(data) - position} bytes")
+    if count_max is not None and count > count_max:
+        raise ValueError(f"{count} elements are over the limit of {count_max}")
+    return count, position
+
+
+def array_reader(
+    read_element: Read,
+    read_size: Read,
+    *,
+    is_nullable: bool,
+    count_max: int | None = None,
+    weigh: Callable[[Any], int] | None = None,
+) -> Read:
+    """Reads elements after their count, which is `count_max` at most.
+
+    `weigh` says how many elements the arrays within an element hold. REQUEST_ELEMENTS_MAX of them in all are read,
+    because many arrays of a few elements each cost as much as one of many.
+    """
+
+    def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_count(read_size, data, position, count_max)
+        if count < 0:
+            check_null(count, is_nullable)
+            return None, position
+        elements, inner_count = [], 0
+        for _ in range(count):
+            element, position = read_element(data, position)
+            elements.append(element)
+            if weigh is not None:
+                inner_count += weigh(element)
+                if inner_count > REQUEST_ELEMENTS_MAX:
+                    raise ValueError(f"more than {REQUEST_ELEMENTS_MAX} elements in all")
+        return elements, position
+
+    return read
+
+
+def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
+    """Reads elements of fixed size after their count, which is `count_max` at most, all at once."""
+    size, code = fixed([kind]).size, FIXED_FORMATS[kind]
+
+    def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_count(read_size, data, position, count_max)
+        if count < 0:
+            check_null(count, is_nullable)
+            return None, position
+        end = position + count * size
+        if end > len(data):
+            raise ValueError(f"{count} elements of {size} bytes pass the end")
+        return [value for (value,) in Struct(">" + code).iter_unpack(data[position:end])], end
+
+    return read
+
+
+def fixed_reader(kind: str) -> Read:
+    """Reads one value of fixed size."""
+    layout = fixed([kind])
+
+    def read(data: memoryview, position: int) -> tuple[Any, int]:
+        return layout.unpack_from(data, position)[0], position + layout.size
+
+    return read
+
+
+def read_tag_count(data: memoryview | bytes, position: int) -> tuple[int, int]:
+    """Returns how many tagged fields follow. Raises ValueError if there are more than TAGGED_FIELDS_MAX."""
+    count, position = read_varint(data, position)
+    if count > TAGGED_FIELDS_MAX:
+        raise ValueError(f"{count} tagged fields are over the limit of {TAGGED_FIELDS_MAX}")
+    return count, position
+
+
+def skip_tags(data: memoryview, position: int) -> int:
+    """Returns the position behind tagged fields that are not read. Raises ValueError if there are too many."""
+    count, position = read_tag_count(data, position)
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        position += size
+    if position > len(data):
+        raise ValueError("tagged fields pass the end")
+    return position
+
+
+@lru_cache(LAYOUTS_MAX)
+def single_produce_layout(id_size: int, named_size: int, size_size: int) -> Struct:
+    """The body of a Produce for one partition, up to the end of its batch's head, for fields of these sizes.
+
+    Transactional id; acks; timeout; the counts of topics and partitions with the name between them; partition; size of
+    the records; the head of the batch.
+    """
+    return Struct(f">{id_size}shi{named_size}si{size_size}s{KAFKA_BATCH_HEAD.format[1:]}")
+
+
+# --- Writing --------------------------------------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def size16(size: int) -> bytes:
+    """A size in two bytes; −1 is null."""
+    return INT16.pack(size)
+
+
+def size32(size: int) -> bytes:
+    """A size or count in four bytes; −1 is null."""
+    return INT32.pack(size)
+
+
+def compact_size(size: int) -> bytes:
+    """A size or count as a varint, one more than it is; −1 is null."""
+    return varint(size + 1)
+
+
+def text_writer(size: Callable[[int], bytes]) -> Write:
+    """Writes a string, or null, after its size."""
+
+    def write(out: bytearray, value: str | None) -> None:
+        if value is None:
+            out += size(-1)
+        else:
+            data = value.encode()
+            out += size(len(data))
+            out += data
+
+    return write
+
+
+def bytes_writer(size: Callable[[int], bytes]) -> Write:
+    """Writes bytes, or null, after their size."""
+
+    def write(out: bytearray, value: bytes | memoryview | None) -> None:
+        if value is None:
+            out += size(-1)
+            return
+        out += size(len(value))
+        if len(value) > COPIED_SIZE_MAX and isinstance(out, Out):
+            out.cuts.append((len(out), (value,)))
+        else:
+            out += value
+
+    return write
+
+
+class Out(bytearray):
+    """A message that is being written. Large values are not copied into it: `cuts` holds their positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuts: list[tuple[int, Sequence[Buffer]]] = []
+
+    def buffers(self) -> list[Buffer]:
+        """The whole message, piece by piece."""
+        if not self.cuts:
+            return [bytes(self)]
+        pieces: list[Buffer] = []
+        written, position = memoryview(bytes(self)), 0
+        for cut, batches in self.cuts:
+            pieces += (written[position:cut], *batches)
+            position = cut
+        if position < len(written):
+            pieces.append(written[position:])
+        return pieces
+
+
+def records_writer(size: Callable[[int], bytes]) -> Write:
+    """Writes record batches, or null, after their size: given as buffers, which are not copied."""
+
+    def write(out: bytearray, value: Buffer | Sequence[Buffer] | None) -> None:
+        if value is None:
+            out += size(-1)
+            return
+        batches = [value] if isinstance(value, bytes | bytearray | memoryview) else value
+        out += size(sum(map(len, batches)))
+        assert isinstance(out, Out)
+        out.cuts.append((len(out), batches))
+
+    return write
+
+
+def array_writer(write_element: Write, size: Callable[[int], bytes]) -> Write:
+    """Writes elements, or null, after their count."""
+
+    def write(out: bytearray, value: Sequence[Any] | None) -> None:
+        if value is None:
+            out += size(-1)
+        else:
+            out += size(len(value))
+            for element in value:
+                write_element(out, element)
+
+    return write
+
+
+def fixed_writer(kind: str) -> Write:
+    """Writes one value of fixed size."""
+    pack = fixed([kind]).pack
+
+    def write(out: bytearray, value: Any) -> None:
+        out += pack(value)
+
+    return write

@@ -1,0 +1,1 @@
+"""Delayed messages, which are parked until they are due."""

@@ -1,0 +1,1 @@
+"""Queue groups: their messages are leased (visibility timeout), acknowledged, retried, or become dead letters."""

@@ -1,0 +1,84 @@
+"""Appends a batch exactly once, if its first try may have been written, or not, or in part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from warren.message import NO_CORR_OFFSET
+from warren.storage import Log
+from warren.storage.format.columns import Batch
+
+
+def append_once(
+    log: Log, batch: Batch, marker: bytes, since: int, *, tag: str = "", id_of: Callable[[int], str] | None = None
+) -> range | None:
+    """Appends what is missing of `batch`. Returns the numbers that it got, or None if some of it was there already.
+
+    `since` is an end of the log from before the first try, `marker` belongs to this batch alone, and no other caller
+    tries the same. In a log that keeps no markers the ids of the messages tell what is there: a message without one
+    gets the id that `id_of` returns for its row, the same at each try.
+    """
+    count = len(batch.bodies)
+    if log.format.keeps_markers:
+        rest = batch.part(written_count(log, marker, since), count)
+    else:
+        marker, batch = b"", _with_ids(batch, id_of)
+        rest = _rows(batch, _missing_rows(log, batch, since, tag))
+    if not rest.bodies:
+        return None
+    numbers = log.append_many(
+        rest.bodies,
+        tag=tag if rest.tags is None else "",
+        tags=rest.tags,
+        keys=rest.keys,
+        ids=rest.ids,
+        headers=rest.headers,
+        corr_offsets=rest.corr_offsets,
+        marker=marker,
+    )
+    return numbers if len(rest.bodies) == count else None
+
+
+def written_count(log: Log, marker: bytes, since: int) -> int:
+    """Returns how many messages of a batch are in a log that has markers. These are always the first ones."""
+    return sum(marked.message_count for marked in log.markers(since) if marked.marker == marker)
+
+
+def _missing_rows(log: Log, batch: Batch, since: int, tag: str) -> list[int]:
+    """Returns the rows of `batch` that are not in a log that keeps no markers.
+
+    A message with the id of a row may be torn: such a log has no checksums, so a power cut can leave the id and lose
+    other bytes. The torn record stays, and the message is written again behind it.
+    """
+    ids, count = batch.ids, len(batch.bodies)
+    assert ids is not None
+    assert all(ids)
+    tags = [tag] * count if batch.tags is None else batch.tags
+    corr_offsets = [NO_CORR_OFFSET] * count if batch.corr_offsets is None else batch.corr_offsets
+    # Compared by all fields that such a log keeps, because users may give several messages the same id.
+    waiting: dict[tuple[str, bytes, str, int], list[int]] = {}
+    for row, whole in enumerate(zip(ids, map(bytes, batch.bodies), tags, corr_offsets, strict=True)):
+        waiting.setdefault(whole, []).append(row)
+    number = max(since, log.first)
+    while waiting and (messages := log.read(number)):
+        for message in messages:
+            whole = message.id, message.body, message.tag, message.corr_offset
+            if whole in waiting:
+                waiting[whole].pop(0)
+                if not waiting[whole]:
+                    del waiting[whole]
+        number = messages[-1].number + 1
+    return sorted(row for rows in waiting.values() for row in rows)
+
+
+def _with_ids(batch: Batch, id_of: Callable[[int], str] | None) -> Batch:
+    if id_of is None:
+        return batch
+    ids = batch.ids or [""] * len(batch.bodies)
+    return batch._replace(ids=[id or id_of(row) for row, id in enumerate(ids)])
+
+
+def _rows(batch: Batch, rows: Sequence[int]) -> Batch:
+    if len(rows) == len(batch.bodies):
+        return batch
+    return Batch(*(None if column is None else [column[row] for row in rows] for column in batch))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Stream groups: members own partitions and commit positions."""

@@ -1,0 +1,1 @@
+"""Columns: messages as Arrow columns, and bodies as typed values."""

@@ -1,0 +1,1 @@
+"""Jobs on Spark that commands run."""

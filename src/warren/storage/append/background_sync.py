@@ -1,0 +1,77 @@
+"""Background work, such as the sync of an interval: one thread of the process does it when it is due."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from warren.clock import SYSTEM_CLOCK, Clock
+
+Job = Callable[[], None]
+
+
+class Background(Protocol):
+    """Runs a job once, some time after `delay_s` have passed. A job does not raise."""
+
+    def schedule(self, delay_s: float, job: Job) -> None: ...
+
+
+class AtOnce:
+    """No thread: `schedule` runs the job itself. For file systems that are not the machine's own."""
+
+    def schedule(self, delay_s: float, job: Job) -> None:
+        job()
+
+
+class BackgroundThread:
+    """A daemon thread that starts with the first job. Any thread may schedule."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._order = itertools.count()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._jobs: list[tuple[float, int, Job]] = []
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def schedule(self, delay_s: float, job: Job) -> None:
+        with self._changed:
+            heapq.heappush(self._jobs, (self._clock.steady_s() + delay_s, next(self._order), job))
+            if self._thread is None:
+                state = self._clock, self._changed, self._jobs
+                self._thread = threading.Thread(target=self._run, args=state, name="warren-background", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    @staticmethod
+    def _run(clock: Clock, changed: threading.Condition, jobs: list[tuple[float, int, Job]]) -> None:
+        while True:
+            with changed:
+                while not jobs:
+                    changed.wait()
+                due, _, job = jobs[0]
+                delay_s = due - clock.steady_s()
+                if delay_s > 0:
+                    changed.wait(delay_s)
+                    continue
+                heapq.heappop(jobs)
+            job()
+
+    def after_fork(self) -> None:
+        """A child has none of the parent's threads, and none of its jobs."""
+        self._reset()
+
+
+@functools.cache
+def process_background() -> BackgroundThread:
+    """The background thread of this process."""
+    background = BackgroundThread(SYSTEM_CLOCK)
+    os.register_at_fork(after_in_child=background.after_fork)
+    return background

@@ -1,0 +1,32 @@
+"""When a put is done."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from warren.errors import BadInput
+
+INTERVAL_S_MAX: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """When a put is done: `commit` after its sync, `interval` with a sync `interval_s` later at most, `os` without."""
+
+    mode: Literal["commit", "interval", "os"]
+    interval_s: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Durability:
+        """`commit`, `os`, or `interval:50ms` (also `interval:2s`)."""
+        if text in ("commit", "os"):
+            return cls("commit" if text == "commit" else "os")
+        match = re.fullmatch(r"interval:(\d+(?:\.\d+)?)(ms|s)", text)
+        if match is None:
+            raise BadInput(f"durability {text!r}: expected 'commit', 'os' or 'interval:50ms'")
+        interval_s = float(match[1]) / (1000 if match[2] == "ms" else 1)
+        if not 0 < interval_s <= INTERVAL_S_MAX:
+            raise BadInput(f"durability {text!r}: the interval must be above 0 and at most {INTERVAL_S_MAX:g} s")
+        return cls("interval", interval_s)

@@ -1,0 +1,122 @@
+"""What lies in a directory, and making a log of it if nothing does."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from warren.errors import BadInput, CorruptRecord, LogLocked, NotALog, UnsupportedByVersion
+from warren.limits import LOCK_WAIT_S_MAX
+from warren.storage.append.commit import Commit, is_sound
+from warren.storage.disk import paths
+from warren.storage.disk.index import Blocks, Index, index_bytes
+from warren.storage.disk.log_files import LogFiles
+from warren.storage.format.layout import END_OF_BLOCK, RECORD_HEAD_V1, SIZE_WORD, STATE_CLEAN
+from warren.storage.format.limits import BLOCK_SIZE_MAX, BLOCK_SIZE_MIN
+from warren.storage.format.versions import FORMATS, VERSIONS
+
+CREATE_PAUSE_S: Final = 0.001
+OWN_NAMES: Final = ("index", "index.new", "writer.lock", "readers")
+
+
+def check_options(version: int, block_size: int, max_block_count: int, compression: str) -> None:
+    """Raises BadInput if no log can be opened with these options."""
+    if version not in VERSIONS:
+        raise BadInput(f"format version {version}: expected one of {VERSIONS}")
+    if not BLOCK_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
+        raise BadInput(f"block size {block_size}: expected {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
+    if max_block_count < 1:
+        raise BadInput(f"max_block_count {max_block_count}: expected at least 1")
+    if compression != "none" and not FORMATS[version].has_compression:
+        raise UnsupportedByVersion("compression", version)
+
+
+def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
+    """Make sure that `files` has an index to open, or blocks to make one from; a new log if there is nothing."""
+    filesystem, directory = files.filesystem, files.directory
+    if files.has_index():
+        return
+    if os.path.isfile(directory):
+        raise NotALog(directory, "it is a file")
+    if not files.writable:
+        reason = "there is none" if not filesystem.exists(directory) else "it has no index"
+        raise NotALog(directory, f"{reason}; opening it for writing makes one")
+    filesystem.make_directory(directory)
+    strangers = [name for name in filesystem.names(directory) if name not in OWN_NAMES]
+    versions = files.block_versions()
+    if files.has_index():
+        # Another process made the log while we looked.
+        return
+    if versions:
+        files.format = FORMATS[max(versions)]
+    elif strangers:
+        raise NotALog(directory, f"it holds {strangers[0]!r} and no index")
+    else:
+        _create(files, version, max_block_count)
+
+
+def _create(files: LogFiles, version: int, max_block_count: int) -> None:
+    lock, deadline = files.lock(), files.clock.steady_s() + LOCK_WAIT_S_MAX
+    while not lock.try_acquire():
+        # Another process makes the same log right now, or has made it and writes.
+        if files.has_index():
+            return
+        if files.clock.steady_s() > deadline:
+            raise LogLocked(files.directory, lock.holder())
+        files.clock.sleep(CREATE_PAUSE_S)
+    try:
+        if not files.has_index():
+            data = index_bytes(
+                version=version,
+                max_block_count=max_block_count,
+                blocks=Blocks(start=0, slots=()),
+                message_count=0,
+                extension={"creator": "warren", "created": str(files.now_us())},
+                synced=0,
+                boot_id=files.filesystem.boot_id(),
+                state=STATE_CLEAN,
+            )
+            files.replace_index(data)
+    finally:
+        lock.release()
+
+
+def is_usable(files: LogFiles) -> bool:
+    """Whether the log can be used as it lies; False if it must be recovered first."""
+    if not files.has_index():
+        return False
+    try:
+        index = files.index()
+    except (CorruptRecord, NotALog):
+        return False
+    return is_sound(index, files.filesystem.boot_id()) and _ends_where_it_says(files, index)
+
+
+def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
+    """Whether nothing stands behind the end that the index knows: it costs the same for any log."""
+    start, count = index.block_range()
+    if not count:
+        return index.message_count == 0
+    slot = index.slot(start + count - 1)
+    path = paths.block_path(files.directory, slot.base_offset, index.version)
+    if not files.filesystem.exists(path):
+        return False
+    end = slot.end_offset - slot.base_offset
+    file = files.filesystem.open(path, writable=False)
+    behind = file.read(end, RECORD_HEAD_V1.size)
+    if files.format.has_meta_data:
+        # An end word stands behind a block that was sealed just before a crash.
+        behind = behind[: SIZE_WORD.size] if behind[: SIZE_WORD.size] != SIZE_WORD.pack(END_OF_BLOCK) else b""
+    return file.size() >= end and not any(behind)
+
+
+def check_index(files: LogFiles) -> None:
+    """Raises CorruptRecord if a log that may not be written has an index that cannot be believed."""
+    index = files.index()
+    if not index.is_credible():
+        raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing makes it anew")
+
+
+def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:
+    """Recover what has to be recovered, before anybody reads or writes."""
+    commit.open(lambda: is_usable(files), force=force)

@@ -1,0 +1,1 @@
+"""Arrow: records scanned as columns, and columns packed as records."""

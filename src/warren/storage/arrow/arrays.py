@@ -1,0 +1,181 @@
+"""Messages as Arrow arrays: over the mapped file if they lie side by side, gathered if they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from warren.message import NO_HEADERS
+from warren.storage.format.columns import Ends
+from warren.storage.format.layout import HEADER_SIZES
+from warren.storage.format.slices import Area, Blobs, Positions, fields_type
+
+BINARY: Final = pa.binary()
+HEADERS: Final = pa.map_(pa.string(), BINARY)
+SCHEMA: Final = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("id", pa.string()),
+        ("tag", pa.string()),
+        ("key", pa.binary()),
+        ("headers", HEADERS),
+        ("corr_offset", pa.int64()),
+        ("body", pa.binary()),
+    ]
+)
+"""What a scan gives. A key that is not there is null; what else is not there is what a Message has instead.
+
+A tag is a plain string, because that is what Spark takes without converting it.
+"""
+HEADER_HEAD: Final = fields_type(HEADER_SIZES, ("name_size", "value_size"))
+
+
+class Shared(NamedTuple):
+    """A value that `rows` messages one behind the other have."""
+
+    value: Any
+    rows: int
+
+
+Piece: TypeAlias = range | npt.NDArray[Any] | Shared | pa.Array
+"""A column of some messages: numbers in a row, any numbers, one value for all, or an array that is ready."""
+
+
+def joined(pieces: Sequence[Piece], kind: pa.DataType) -> pa.Array:
+    """One array of all the pieces of a column. Not copied if there is one piece, and that is an array."""
+    if len(pieces) == 1:
+        return as_array(pieces[0], kind)
+    if all(isinstance(piece, Shared) for piece in pieces) and pa.types.is_primitive(kind):
+        values, rows = zip(*pieces, strict=True)
+        return fixed(np.repeat(np.array(values, np.int64), rows), kind)
+    arrays = [as_array(piece, kind) for piece in _merged(pieces)]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same with fewer pieces: neighbours that continue one another are one."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        last: Piece = merged[-1] if merged else None
+        if isinstance(piece, range) and isinstance(last, range) and last.stop == piece.start:
+            merged[-1] = range(last.start, piece.stop)
+        elif isinstance(piece, Shared) and isinstance(last, Shared) and last.value == piece.value:
+            merged[-1] = Shared(last.value, last.rows + piece.rows)
+        else:
+            merged.append(piece)
+    return merged
+
+
+def as_array(piece: Piece, kind: pa.DataType) -> pa.Array:
+    """The array of one piece. Not copied if it is one already."""
+    if isinstance(piece, range):
+        return fixed(np.arange(piece.start, piece.stop), kind)
+    if isinstance(piece, np.ndarray):
+        return fixed(piece, kind)
+    if not isinstance(piece, Shared):
+        return piece
+    if piece.value is None:
+        return pa.nulls(piece.rows, kind)
+    if kind == HEADERS:
+        none = np.zeros(piece.rows + 1, np.int32)
+        return pa.MapArray.from_arrays(none, pa.array([], pa.string()), pa.array([], pa.binary()), type=HEADERS)
+    if isinstance(piece.value, int):
+        values = np.empty(piece.rows, np.int64)
+        values.fill(piece.value)
+        return fixed(values, kind)
+    return pa.repeat(pa.scalar(piece.value, kind), piece.rows)
+
+
+def fixed(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers of 8 bytes each."""
+    values = np.ascontiguousarray(values, np.int64)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
+
+
+# --- Pieces of bytes ---
+
+
+def cut(count: int, ends: Area | Ends, section: Area) -> pa.Array:
+    """The `count` pieces of `section`, back to back, that `ends` tells, after a 0: over the very bytes."""
+    return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(section)], 0)
+
+
+def gathered(blobs: Blobs) -> pa.Array:
+    """The pieces, copied side by side."""
+    count, size = len(blobs.starts), blobs.size_of_all()
+    if size is not None:
+        data = blobs.windows(size) if size else b""
+        ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
+        return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
+    # What lies between two pieces is a piece too: every other one is taken.
+    edges = np.empty(2 * count + 1, np.int32)
+    edges[:-1:2], edges[1::2] = blobs.starts, blobs.ends
+    edges[-1] = edges[-2] if count else 0
+    buffers = [None, pa.py_buffer(edges), pa.py_buffer(blobs.area)]
+    every = pa.Array.from_buffers(BINARY, 2 * count, buffers, 0)
+    return every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def text(array: pa.Array) -> pa.Array:
+    """Returns the same as text. Raises ValueError if it is none."""
+    return array.cast(pa.string())
+
+
+def with_nulls(array: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.Array:
+    """The same with nulls in the places where nothing is present."""
+    if is_present.all():
+        return array
+    present = pa.py_buffer(np.packbits(is_present, bitorder="little"))
+    return pa.Array.from_buffers(array.type, len(array), [present, *array.buffers()[1:]], offset=array.offset)
+
+
+# --- Headers ---
+
+
+def headers_array(blobs: Blobs) -> pa.Array:
+    """Packed headers as maps; raises ValueError if they make no sense. All first ones are read at once, and so on."""
+    rows, cursors = np.arange(len(blobs.starts)), blobs.starts
+    steps: list[HeaderStep] = []
+    while len(left := np.flatnonzero(cursors < blobs.ends[rows])):
+        rows, cursors = rows[left], cursors[left]
+        names_at = cursors + HEADER_HEAD.itemsize
+        _check_within(names_at, blobs.ends[rows])
+        sizes = Blobs(blobs.area, cursors, names_at).windows(HEADER_HEAD.itemsize).view(HEADER_HEAD)
+        values_at = names_at + sizes["name_size"]
+        cursors = values_at + sizes["value_size"]
+        _check_within(cursors, blobs.ends[rows])
+        steps.append(HeaderStep(rows, names_at, values_at, cursors))
+    return _maps(blobs, steps)
+
+
+class HeaderStep(NamedTuple):
+    """One header of each of some messages: which messages, and where names and values start and end."""
+
+    rows: npt.NDArray[np.intp]
+    names_at: Positions
+    values_at: Positions
+    ends: Positions
+
+
+def _check_within(positions: Positions, ends: Positions) -> None:
+    if (positions > ends).any():
+        raise ValueError("headers that do not end where they should")
+
+
+def _maps(blobs: Blobs, steps: Sequence[HeaderStep]) -> pa.Array:
+    if not steps:
+        return as_array(Shared(NO_HEADERS, len(blobs.starts)), HEADERS)
+    every = HeaderStep(*map(np.concatenate, zip(*steps, strict=True)))
+    order = np.argsort(every.rows, kind="stable")
+    names_at, values_at, ends = every.names_at[order], every.values_at[order], every.ends[order]
+    counts = np.zeros(len(blobs.starts) + 1, np.int32)
+    np.cumsum(np.bincount(every.rows, minlength=len(blobs.starts)), out=counts[1:])
+    names = text(gathered(Blobs(blobs.area, names_at, values_at)))
+    values = gathered(Blobs(blobs.area, values_at, ends))
+    return pa.MapArray.from_arrays(counts, names, values, type=HEADERS)

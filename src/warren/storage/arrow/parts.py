@@ -1,0 +1,334 @@
+"""What a scan is made of, each part ready to give its columns: a batch, a run of single records, or some records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from warren.message import NO_CORR_OFFSET, NO_HEADERS
+from warren.storage.arrow.arrays import BINARY, HEADERS, Piece, Shared, cut, gathered, headers_array, text, with_nulls
+from warren.storage.format.columns import END, Columns
+from warren.storage.format.layout import (
+    SECTION_BODY_ENDS,
+    SECTION_CORR_OFFSETS,
+    SECTION_HEADERS_ENDS,
+    SECTION_ID_ENDS,
+    SECTION_KEY_ENDS,
+    SECTION_TAG_CODES,
+)
+from warren.storage.format.record import Damage, DiskMessage, unpack_headers
+from warren.storage.format.slices import Rows
+from warren.storage.format.tags import TagFilter
+from warren.storage.read.batch_runs import BatchRun
+from warren.storage.read.single_runs import Run
+
+LOOSE_ROWS_MAX: Final = 4096
+LOOSE_SIZE_MAX: Final = 1 << 20
+
+
+class Part(Protocol):
+    """Messages in their order, and a method for each column of theirs: ValueError if bytes that check make no sense.
+
+    `size` tells about how many bytes they take, `culprit` where the first record stands that makes no sense.
+    """
+
+    @property
+    def size(self) -> int: ...
+    def __len__(self) -> int: ...
+    def culprit(self) -> int: ...
+    def number(self) -> Piece: ...
+    def offset(self) -> Piece: ...
+    def timestamp(self) -> Piece: ...
+    def id(self) -> Piece: ...
+    def tag(self) -> Piece: ...
+    def key(self) -> Piece: ...
+    def headers(self) -> Piece: ...
+    def corr_offset(self) -> Piece: ...
+    def body(self) -> Piece: ...
+
+
+class BatchPart:
+    """Some rows of a batch. Nothing of it is copied if the rows are neighbours and it is not compressed."""
+
+    def __init__(self, record: DiskMessage, columns: Columns, rows: Rows) -> None:
+        self._record, self._columns, self._rows = record, columns, rows
+        self._count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return self._columns.size * self._count // self._columns.count
+
+    def culprit(self) -> int:
+        return self._record.position
+
+    def _some(self, array: pa.Array) -> pa.Array:
+        rows = self._rows
+        if not isinstance(rows, slice):
+            return array.take(pa.array(rows))
+        return array if self._count == len(array) else array.slice(rows.start, self._count)
+
+    def _cut(self, kind: int) -> pa.Array:
+        return cut(self._columns.count, self._columns.ends(kind), self._columns.section(kind + 1))
+
+    def number(self) -> Piece:
+        rows, number = self._rows, self._record.number
+        return range(number + rows.start, number + rows.stop) if isinstance(rows, slice) else rows + number
+
+    def offset(self) -> Piece:
+        return Shared(self._record.offset, self._count)
+
+    def timestamp(self) -> Piece:
+        return Shared(self._record.timestamp, self._count)
+
+    def id(self) -> Piece:
+        if SECTION_ID_ENDS not in self._columns:
+            return Shared(self._record.id, self._count)
+        return self._some(text(self._cut(SECTION_ID_ENDS)))
+
+    def tag(self) -> Piece:
+        if SECTION_TAG_CODES not in self._columns:
+            return Shared(self._record.tag, self._count)
+        tags = self._columns.tags()
+        return pa.array(tags, pa.string()).take(pa.array(self._columns.tag_codes(len(tags))[self._rows]))
+
+    def key(self) -> Piece:
+        if SECTION_KEY_ENDS not in self._columns:
+            return Shared(self._record.key, self._count)
+        keys, is_present = self._cut(SECTION_KEY_ENDS), self._columns.keys_present()
+        return self._some(keys if is_present is None else with_nulls(keys, is_present))
+
+    def headers(self) -> Piece:
+        if SECTION_HEADERS_ENDS not in self._columns:
+            return Shared(NO_HEADERS, self._count)
+        return headers_array(self._columns.blobs(SECTION_HEADERS_ENDS, self._rows))
+
+    def corr_offset(self) -> Piece:
+        if SECTION_CORR_OFFSETS not in self._columns:
+            return Shared(self._record.corr_offset, self._count)
+        return self._columns.corr_offsets()[self._rows]
+
+    def body(self) -> Piece:
+        return self._some(self._cut(SECTION_BODY_ENDS))
+
+
+class BatchRunPart:
+    """A run of batches, copied into one piece."""
+
+    def __init__(self, run: BatchRun) -> None:
+        self.run, self._count = run, len(run)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return self.run.size
+
+    def culprit(self) -> int:
+        parts = map(BatchRunPart, self.run.single())
+        return next((part.run.batches[0].position for part in parts if not _makes_sense(part)), 0)
+
+    def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
+        """A value for each batch, as one for each row."""
+        return np.repeat(np.array(values, np.int64), self.run.counts)
+
+    def number(self) -> Piece:
+        return range(self.run.number, self.run.number + self._count)
+
+    def offset(self) -> Piece:
+        return self._repeated([batch.offset for batch in self.run.batches])
+
+    def timestamp(self) -> Piece:
+        return self._repeated([batch.timestamp for batch in self.run.batches])
+
+    def id(self) -> Piece:
+        return Shared("", self._count)
+
+    def tag(self) -> Piece:
+        tags = [str(batch.tag, "utf-8") for batch in self.run.batches]
+        if len(set(tags)) == 1:
+            return Shared(tags[0], self._count)
+        return pa.array(tags, pa.string()).take(pa.array(self._repeated(range(len(tags)))))
+
+    def key(self) -> Piece:
+        return Shared(None, self._count)
+
+    def headers(self) -> Piece:
+        return Shared(NO_HEADERS, self._count)
+
+    def corr_offset(self) -> Piece:
+        return Shared(NO_CORR_OFFSET, self._count)
+
+    def body(self) -> Piece:
+        run = self.run
+        sizes = run.ends[run.lasts]
+        bases = np.cumsum(sizes, dtype=END) - sizes
+        # The end of one batch is the 0 of the next.
+        ends = np.delete(run.ends + np.repeat(bases, run.counts + 1), run.lasts[:-1])
+        bodies = b"".join([run.view[batch.bodies_at : batch.bodies_end] for batch in run.batches])
+        return cut(self._count, ends, bodies)
+
+
+class SpacedPart(BatchRunPart):
+    """A run of batches whose bodies stay where they lie: between two batches stands a row that belongs to no message.
+
+    The body of such a row is all that lies between the two. `slices` tells which rows belong to messages.
+    """
+
+    def __init__(self, run: BatchRun) -> None:
+        super().__init__(run)
+        self._count += len(run.batches) - 1
+
+    def slices(self) -> Iterator[tuple[int, int]]:
+        """Where the rows of each batch start, and how many they are."""
+        return zip((self.run.lasts - self.run.counts).tolist(), self.run.counts.tolist(), strict=True)
+
+    def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
+        return np.repeat(np.array(values, np.int64), self.run.counts + 1)[:-1]
+
+    def number(self) -> Piece:
+        counts = self.run.counts
+        firsts = np.cumsum(counts) - counts + self.run.number
+        if (counts == counts[0]).all():
+            return (firsts[:, None] + np.arange(counts[0] + 1)).ravel()[:-1]
+        return np.concatenate(
+            [np.arange(first, first + count + 1) for first, count in zip(firsts, counts, strict=True)]
+        )[:-1]
+
+    def body(self) -> Piece:
+        run, counts = self.run, self.run.counts
+        starts = np.array([batch.bodies_at for batch in run.batches], END)
+        if (counts == counts[0]).all():
+            ends = (run.ends.reshape(len(starts), -1) + starts[:, None]).ravel()
+        else:
+            ends = run.ends + np.repeat(starts, counts + 1)
+        return cut(self._count, ends, run.view)
+
+
+class RunPart:
+    """A run of single records, or some of them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return len(self._run)
+
+    @property
+    def size(self) -> int:
+        run = self._run
+        if run.is_compressed:
+            return int(run.body_sizes.sum())
+        # If some records were left out, the others have their share of the bytes from the first to the last.
+        numbers = run.field("number")
+        return (run.end - int(run.positions[0])) * len(run) // int(numbers[-1] - numbers[0] + 1)
+
+    def culprit(self) -> int:
+        rows = (self._run.picked(slice(row, row + 1)) for row in range(len(self)))
+        return next((int(row.positions[0]) for row in rows if not _makes_sense(RunPart(row))), 0)
+
+    def passing(self, tag: TagFilter) -> RunPart | None:
+        """The records that pass the filter; None for none. Each tag is matched once."""
+        known = gathered(self._run.tags).dictionary_encode()
+        passes = np.fromiter(map(tag.matches, text(known.dictionary).to_pylist()), bool, len(known.dictionary))
+        rows = np.flatnonzero(passes[known.indices.to_numpy()])
+        if len(rows) == len(self):
+            return self
+        return RunPart(self._run.picked(rows)) if len(rows) else None
+
+    def number(self) -> Piece:
+        numbers = self._run.field("number")
+        first, last = int(numbers[0]), int(numbers[-1])
+        return range(first, last + 1) if last - first == len(numbers) - 1 else numbers
+
+    def offset(self) -> Piece:
+        return self._run.field("offset")
+
+    def timestamp(self) -> Piece:
+        return self._run.field("timestamp")
+
+    def id(self) -> Piece:
+        return text(gathered(self._run.ids)) if self._run.field("id_size").any() else Shared("", len(self))
+
+    def tag(self) -> Piece:
+        return text(gathered(self._run.tags)) if self._run.field("tag_size").any() else Shared("", len(self))
+
+    def key(self) -> Piece:
+        is_present = self._run.keys_present
+        return with_nulls(gathered(self._run.keys), is_present) if is_present.any() else Shared(None, len(self))
+
+    def headers(self) -> Piece:
+        has_headers = self._run.field("headers_size").any()
+        return headers_array(self._run.headers) if has_headers else Shared(NO_HEADERS, len(self))
+
+    def corr_offset(self) -> Piece:
+        return self._run.field("corr_offset")
+
+    def body(self) -> Piece:
+        if self._run.is_compressed:
+            return pa.array(self._run.unpacked_bodies(), BINARY)
+        return gathered(self._run.bodies)
+
+
+class LoosePart:
+    """Single records that were read one by one."""
+
+    def __init__(self, *records: DiskMessage) -> None:
+        self._records, self.size = list(records), sum(len(record.body) for record in records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= LOOSE_ROWS_MAX or self.size >= LOOSE_SIZE_MAX
+
+    def add(self, record: DiskMessage) -> None:
+        self._records.append(record)
+        self.size += len(record.body)
+
+    def culprit(self) -> int:
+        return next((record.position for record in self._records if not _makes_sense(LoosePart(record))), 0)
+
+    def number(self) -> Piece:
+        return np.array([record.number for record in self._records])
+
+    def offset(self) -> Piece:
+        return np.array([record.offset for record in self._records])
+
+    def timestamp(self) -> Piece:
+        return np.array([record.timestamp for record in self._records])
+
+    def id(self) -> Piece:
+        return pa.array([record.id for record in self._records], pa.string())
+
+    def tag(self) -> Piece:
+        return pa.array([record.tag for record in self._records], pa.string())
+
+    def key(self) -> Piece:
+        return pa.array([record.key for record in self._records], BINARY)
+
+    def headers(self) -> Piece:
+        return pa.array([list(unpack_headers(record.headers).items()) for record in self._records], HEADERS)
+
+    def corr_offset(self) -> Piece:
+        return np.array([record.corr_offset for record in self._records])
+
+    def body(self) -> Piece:
+        return pa.array([record.body for record in self._records], BINARY)
+
+
+def _makes_sense(part: Part) -> bool:
+    try:
+        for column in (part.id, part.tag, part.key, part.headers, part.corr_offset, part.body):
+            column()
+    except (Damage, ValueError):
+        return False
+    return True

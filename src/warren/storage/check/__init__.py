@@ -1,0 +1,1 @@
+"""Checks: what is in a log, and whether it is whole."""

@@ -1,0 +1,364 @@
+"""Block: one file of records, and how a message is found in it."""
+
+from __future__ import annotations
+
+import mmap as mmap_module
+import re
+from contextlib import suppress
+from mmap import mmap
+from typing import Final, NamedTuple
+
+from warren.errors import CorruptRecord
+from warren.storage.disk.block_index import BlockIndex, entries_per_message, index2index_bytes, index_message_size
+from warren.storage.disk.filesystem import File
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.layout import (
+    ALIGNMENT,
+    END_OF_BLOCK,
+    INDEX_SPACING,
+    META_DATA,
+    RECORD_HEAD,
+    SIZE_MASK,
+    SIZE_WORD,
+    STEP,
+    aligned,
+)
+from warren.storage.format.record import Damage, DiskMessage, Packed, read_packed
+from warren.storage.format.versions import Format
+
+HEADER_SIZE_MAX = 1024
+FETCH_SIZE: Final = 1 << 20
+"""So much is asked for at once: of more, some systems would fetch only the start."""
+MAP_TRIES_MAX: Final = 100
+"""A block is cut once or twice in its life: so many tries to map it fail only if something else is wrong."""
+VERIFIED_MAX: Final = 1024
+"""Of so many records a block remembers that they match their checksums: of a full block of batches of 64 KiB, all."""
+_NOT_ZERO: Final = re.compile(rb"[^\0]")
+
+
+class BlockHeader(NamedTuple):
+    """What the header message of a version 2 block says, in Text Wire."""
+
+    format: int
+    block: int
+    base_offset: int
+    base_number: int
+    created: int
+    index_spacing: int
+    index_count: int
+
+    def to_bytes(self) -> bytes:
+        """The header message, its size word first, padded to where the index2index message starts."""
+        fields = ", ".join(f"{name}: {value}" for name, value in self._asdict().items())
+        text = f"header: {{ {fields}, check: {crc32c(fields.encode()):08x} }}".encode()
+        message = SIZE_WORD.pack(META_DATA | len(text)) + text
+        return message.ljust(aligned(len(message)), b"\0")
+
+    @classmethod
+    def parse(cls, message: bytes) -> BlockHeader | None:
+        """The header in the first bytes of a block; None if they hold none that checks."""
+        (word,) = SIZE_WORD.unpack_from(message)
+        text = message[SIZE_WORD.size : SIZE_WORD.size + (word & SIZE_MASK)].decode(errors="replace")
+        match = re.fullmatch(r"header: \{ (.*), check: ([0-9a-f]{8}) \}", text)
+        if match is None or crc32c(match[1].encode()) != int(match[2], 16):
+            return None
+        pairs = dict(pair.split(": ") for pair in match[1].split(", "))
+        return cls(**{name: int(pairs[name]) for name in cls._fields})
+
+
+def first_bytes(header: BlockHeader) -> bytes:
+    """How a version 2 block starts: its header, and an empty index2index message."""
+    return header.to_bytes() + index2index_bytes(header.index_count)
+
+
+def is_cut_short(start: bytes | mmap) -> bool:
+    """Whether `start` holds a part of what `first_bytes` makes and nothing behind it: a crash cut the making short.
+
+    Bytes are stored upwards, so the head of the index2index message comes last. A block with a record has that head.
+    """
+    (word,) = SIZE_WORD.unpack_from(start)
+    header_end = aligned(SIZE_WORD.size + (word & SIZE_MASK))
+    is_header = bool(word & META_DATA) and header_end <= HEADER_SIZE_MAX
+    return is_header and _NOT_ZERO.search(start, header_end) is None
+
+
+def block_header(number: int, base_offset: int, base_number: int, created: int, block_size: int) -> BlockHeader:
+    count = entries_per_message(block_size)
+    return BlockHeader(2, number, base_offset, base_number, created, INDEX_SPACING, count)
+
+
+def record_size_max(format: Format, block_size: int) -> int:
+    """The largest record that fits an empty block."""
+    if not format.has_meta_data:
+        return block_size
+    header = block_header(2**32, 2**63, 2**63, 2**63, block_size)
+    return block_size - len(first_bytes(header)) - aligned(index_message_size(header.index_count)) - ALIGNMENT
+
+
+class Block:
+    """Records from `base_offset` up to an end that the index knows. One writer; any number of readers.
+
+    Opening a block never changes it. Every position handed in comes with the limit up to which records stand; nothing
+    behind it is looked at.
+    """
+
+    def __init__(
+        self, file: File, format: Format, number: int, base_offset: int, base_number: int, *, writable: bool
+    ) -> None:
+        self.path, self.number = file.path, number
+        self.base_offset, self.base_number = base_offset, base_number
+        self.file, self._format = file, format
+        self.writable, self.mapped_size = writable, 0
+        self.view: mmap
+        self._size_words: memoryview
+        self.index: BlockIndex | None = None
+        self.start = 0
+        self._known: list[int] = []
+        self._verified: dict[int, int] = {}
+        self.unreadable: set[tuple[int, int, int]] = set()
+        """Batches that readers pass over, by position, number and time: another record may come to stand there."""
+
+    @classmethod
+    def open(
+        cls, file: File, format: Format, number: int, base_offset: int, base_number: int, *, writable: bool
+    ) -> Block:
+        """A block whose slot is known. A header that does not check costs the index, not the records."""
+        block = cls(file, format, number, base_offset, base_number, writable=writable)
+        block.map()
+        if format.has_meta_data:
+            block._open_header()
+        else:
+            block._see_base_number()
+        return block
+
+    def _see_base_number(self) -> None:
+        """Version 1 keeps no numbers in its index: the first record tells."""
+        with suppress(Damage):
+            self.base_number = self._format.read_stamp(self.view, 0, self.base_offset)[0]
+
+    def map(self) -> None:
+        """See the file as long as it is now."""
+        size, view = self._mapped()
+        self.view = view
+        self.mapped_size = size
+        self._verified.clear()
+        self._size_words = memoryview(self.view)[: size - size % SIZE_WORD.size].cast("I")
+        if self.index is not None:
+            self.index.remap(self.view)
+
+    def _mapped(self) -> tuple[int, mmap]:
+        """The size of the file, and a map of so many bytes."""
+        for _ in range(MAP_TRIES_MAX):
+            size = self.file.size()
+            if not size:
+                raise CorruptRecord(self.path, 0, "an empty block")
+            try:
+                return size, self.file.map(size, writable=self.writable)
+            except ValueError:
+                # A writer in another process cut the block to its length in between: sealing it, or a recovery.
+                continue
+        raise CorruptRecord(self.path, 0, "the length of the block does not hold still")
+
+    def _open_header(self) -> None:
+        try:
+            header_end, is_data = self._format.next_blob(self.view, 0, self.mapped_size)
+            index_end, is_index_data = self._format.next_blob(self.view, header_end, self.mapped_size)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        if is_data or is_index_data:
+            raise CorruptRecord(self.path, 0, "no header at the start of the block")
+        self.start = index_end
+        header = BlockHeader.parse(self.view[:header_end])
+        index_size = 0 if header is None else len(index2index_bytes(header.index_count))
+        if header is not None and header.base_offset == self.base_offset and index_end == header_end + index_size:
+            self.index = BlockIndex(self.view, header_end, header.index_count, self.base_number)
+
+    def let_pages_go(self) -> None:
+        """Give back the memory behind the map. What is read again comes from the file again."""
+        if hasattr(mmap_module, "MADV_DONTNEED"):
+            self.view.madvise(mmap_module.MADV_DONTNEED)
+        self._verified.clear()
+
+    def will_need(self, start: int, end: int) -> None:
+        """Have the bytes from `start` up to `end` fetched if they are not in memory: these, and none around."""
+        if hasattr(mmap_module, "MADV_WILLNEED"):
+            for step in range(start - start % mmap_module.PAGESIZE, end, FETCH_SIZE):
+                self.view.madvise(mmap_module.MADV_WILLNEED, step, min(FETCH_SIZE, end - step))
+
+    def will_read(self, number: int, end: int, limit: int) -> None:
+        """Have the records fetched that hold the messages from `number` up to `end`. Damage is for who reads them."""
+        with suppress(CorruptRecord, Damage):
+            last = self.find(end - 1, limit)
+            self.will_need(self.find(number, limit), self._format.next_blob(self.view, last, limit)[0])
+
+    @property
+    def has_meta_data(self) -> bool:
+        return self._format.has_meta_data
+
+    def corrupt(self, damage: Damage) -> CorruptRecord:
+        """The damage, with its place."""
+        return CorruptRecord(self.path, damage.position, damage.reason)
+
+    # --- Finding ---
+
+    def find(self, number: int, limit: int) -> int:
+        """The position of the record that holds message `number`, which lies below `limit`."""
+        try:
+            position = self.guess(number, limit)
+            if position and position + RECORD_HEAD.size <= limit and self._holds(position, number):
+                return position
+        except Damage:
+            pass
+        return self._scan_to(number, limit)
+
+    def _step(self, position: int, number: int, limit: int) -> int:
+        """From record to record, by their sizes alone, up to the one that should hold `number`; 0 if none can."""
+        view, unpack = self.view, STEP.unpack_from
+        limit -= STEP.size
+        if position > limit:
+            return 0
+        word, at, count = unpack(view, position)
+        if count == 1:
+            # Records of one size are stepped over at once: the same size word stands in front of each of them.
+            size = ((word & SIZE_MASK) + 11) & -8
+            steps: int = number - at
+            end: int = position + steps * size
+            if steps >= 0 and end <= limit:
+                words = self._size_words[position >> 2 : end >> 2 : size >> 2]
+                if words.tolist().count(word) == steps and unpack(view, end)[1] == number:
+                    return end
+        while at + count <= number:
+            at += count
+            position = (position + (word & SIZE_MASK) + 11) & -8
+            if position > limit:
+                return 0
+            word, _, count = unpack(view, position)
+            while word & META_DATA:
+                position = (position + (word & SIZE_MASK) + 11) & -8
+                if position > limit:
+                    return 0
+                word, _, count = unpack(view, position)
+        return position
+
+    def guess(self, number: int, limit: int) -> int:
+        """Where the record that holds `number` should stand, which is still to be checked; 0 if nothing says it."""
+        index = self.index
+        hint = index.nearest(number, limit) if index is not None else 0
+        return self._step(hint, number, limit) if hint else 0
+
+    def _holds(self, position: int, number: int) -> bool:
+        at, _, count = self._format.read_stamp(self.view, position, self.base_offset)
+        return bool(at <= number < at + count)
+
+    def _scan_to(self, number: int, limit: int) -> int:
+        """The same from the start of the block, each stamp checked: what is done when the index does not help."""
+        position, expected = self.start, self.base_number
+        if self._known:
+            known = min((number - self.base_number) // INDEX_SPACING, len(self._known) - 1)
+            position, expected = self._known[known], self.base_number + known * INDEX_SPACING
+        try:
+            while position < limit:
+                end, is_data = self._format.next_blob(self.view, position, limit)
+                if is_data:
+                    at, _, count = self._format.read_stamp(self.view, position, self.base_offset)
+                    if at != expected:
+                        raise Damage(position, f"message {at} where {expected} should follow")
+                    if at <= number < at + count:
+                        return position
+                    self._remember(at, position)
+                    expected = at + count
+                position = end
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        raise CorruptRecord(self.path, position, f"message {number} should be in this block and is not")
+
+    def _remember(self, number: int, position: int) -> None:
+        """Version 1 has no index messages: keep each 64th position that was seen."""
+        if self.index is None and number - self.base_number == len(self._known) * INDEX_SPACING:
+            self._known.append(position)
+
+    def find_time(self, timestamp: int, limit: int, end_number: int) -> int:
+        """The number of the first message at or after `timestamp`; `end_number` if all are earlier."""
+        low, high = self.base_number, end_number
+        while low < high:
+            middle = (low + high) // 2
+            number, at, count = self._stamp_of(middle, limit)
+            if at < timestamp:
+                low = number + count
+            else:
+                high = number
+        first = min(low, end_number)
+        for neighbour in (first - 1, first):
+            if self.base_number <= neighbour < end_number:
+                position = self.find(neighbour, limit)
+                number, at, count = self._stamp_at(position)
+                # The search believed counts that no stamp covers: the record behind tells whether they are right.
+                is_right = self._number_behind(position, limit, end_number) == number + count
+                if not is_right or (at < timestamp) != (neighbour < first):
+                    raise self.corrupt(Damage(position, "a count on the way here misled the search by time"))
+        return first
+
+    def _number_behind(self, position: int, limit: int, end_number: int) -> int:
+        """The number with which the record behind the one at `position` starts."""
+        try:
+            behind = self.next_record(self._format.next_blob(self.view, position, limit)[0], limit)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        return end_number if behind >= limit else self._stamp_at(behind)[0]
+
+    def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
+        """First number, timestamp and count of the record that holds `number`; only the count is not checked."""
+        return self._stamp_at(self.find(number, limit))
+
+    def _stamp_at(self, position: int) -> tuple[int, int, int]:
+        try:
+            return self._format.read_stamp(self.view, position, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    # --- Reading ---
+
+    def is_verified(self, position: int, checksum: int) -> bool:
+        """Whether the record at `position`, which has this checksum, was seen to match it since the block is mapped."""
+        return self._verified.get(position) == checksum
+
+    def remember_verified(self, position: int, checksum: int) -> None:
+        """The record matches its checksum, and is on disk: it stays as it is while this block is the one to ask.
+
+        Whatever is cut and written anew comes with a new index, and that with new blocks.
+        """
+        if len(self._verified) >= VERIFIED_MAX:
+            with suppress(KeyError, StopIteration, RuntimeError):
+                del self._verified[next(iter(self._verified))]
+        self._verified[position] = checksum
+
+    def read(self, position: int, limit: int) -> DiskMessage:
+        """The record at `position`, checked."""
+        try:
+            return self._format.read_record(self.view, position, limit, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    def read_packed(self, position: int, limit: int) -> tuple[Packed, int, int]:
+        """The record at `position` as it was packed, checked; its first message's number, and where it ends."""
+        try:
+            return read_packed(self.view, position, limit, self.base_offset)
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+
+    def next_record(self, position: int, limit: int) -> int:
+        """The first position at or after `position` where a record stands; `limit` if none does."""
+        try:
+            while position < limit:
+                end, is_data = self._format.next_blob(self.view, position, limit)
+                if is_data:
+                    return position
+                position = end
+        except Damage as damage:
+            raise self.corrupt(damage) from damage
+        return limit
+
+
+def end_of_block(format: Format) -> bytes:
+    """What stands behind the last record of a sealed block."""
+    return SIZE_WORD.pack(END_OF_BLOCK).ljust(ALIGNMENT, b"\0") if format.has_meta_data else b""

@@ -1,0 +1,461 @@
+"""The seam to the operating system: files that are mapped, preallocated and synced, locks, and directories.
+
+Everything the engine asks of a disk goes through `FileSystem`, so that a test can put one underneath that loses
+whatever was not synced. Nothing is durable before the `sync` that covers it returns: not bytes, not a length, and
+not a name in a directory. Errors of the system come out as `StorageFull` and `SyncFailed`, or as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
+
+from warren.errors import ReadOnlyStore, StorageFull, SyncFailed
+from warren.storage.format.layout import LOCK_REQUEST
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+GROUP: Final = 0o070
+"""The bits of the group. What is made in a directory that its owner has opened to a group is open to the group too."""
+ZEROS: Final = bytes(1 << 16)
+FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class File(Protocol):
+    """One open file. A map stays valid after `close`, and is given up with its last reference.
+
+    `vouch` marks the file until this opening of it ends, with `close` or with the process. `is_vouched` tells whether
+    another opening, in this or any other process, holds such a mark; it is None if the system cannot tell. While a
+    process has a file open its file system cannot go away, so that nothing which the process saw is lost.
+    """
+
+    path: str
+
+    def size(self) -> int: ...
+    def map(self, length: int, *, writable: bool) -> mmap.mmap: ...
+    def preallocate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def read(self, position: int, size: int) -> bytes: ...
+    def write(self, position: int, data: bytes | memoryview) -> None: ...
+    def clear(self, start: int, end: int) -> None: ...
+    def sync(self) -> None: ...
+    def vouch(self) -> None: ...
+    def is_vouched(self) -> bool | None: ...
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A lock between processes, freed by the death of its holder. `take` raises BlockingIOError if another has it."""
+
+    def take(self) -> None: ...
+    def try_acquire(self) -> bool: ...
+    def release(self) -> None: ...
+    def holder(self) -> int: ...
+    def note_holder(self, pid: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """What the engine needs of a disk.
+
+    A new `boot_id` means that unsynced bytes may have been lost. The same one does not mean that they are there: a
+    snapshot that is mounted, or a disk that dropped out and came back, loses them without a restart of the machine.
+    One that `is_read_only` changes nothing, whatever it is asked for.
+    """
+
+    @property
+    def is_read_only(self) -> bool: ...
+    def open(self, path: str, *, writable: bool, create: bool = False) -> File: ...
+    def lock(self, path: str) -> Lock: ...
+    def exists(self, path: str) -> bool: ...
+    def names(self, directory: str) -> list[str]: ...
+    def make_directory(self, path: str, *, is_private: bool = False) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
+    def replace(self, source: str, target: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def boot_id(self) -> bytes: ...
+
+
+@contextmanager
+def _full_disk_as_error(path: str, size: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_ERRORS:
+            raise StorageFull(path, size) from error
+        raise
+
+
+def _mode_in_its_directory(path: str, private: int) -> int:
+    """The mode of what is made at `path`: for its owner, and for the group as far as the directory is."""
+    return private | (os.stat(os.path.dirname(path) or ".").st_mode & GROUP & (private >> 3))
+
+
+class SystemFile:
+    """A file of the operating system."""
+
+    def __init__(self, path: str, *, writable: bool, create: bool) -> None:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        with _full_disk_as_error(path, 0):
+            if create:
+                self._fd = os.open(path, flags | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
+            else:
+                self._fd = os.open(path, flags)
+        self.path = path
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        return mmap.mmap(self._fd, length, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+
+    def preallocate(self, size: int) -> None:
+        """Grow to `size` with space behind every byte: a mapped write to a hole on a full disk kills the process."""
+        start = self.size()
+        with _full_disk_as_error(self.path, size - start):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._fd, start, size - start)
+            else:
+                self.clear(start, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        # Without a context manager: this is called with every durable put, and one costs as much as the system call.
+        try:
+            while (written := os.pwrite(self._fd, data, position)) < len(data):
+                position, data = position + written, data[written:]
+        except OSError as error:
+            if error.errno in FULL_ERRORS:
+                raise StorageFull(self.path, len(data)) from error
+            raise
+
+    def clear(self, start: int, end: int) -> None:
+        """Zeros from `start` to `end`."""
+        for position in range(start, end, len(ZEROS)):
+            self.write(position, ZEROS[: end - position])
+
+    def sync(self) -> None:
+        try:
+            _sync_descriptor(self._fd)
+        except OSError as error:
+            raise SyncFailed(self.path, os.strerror(error.errno or errno.EIO)) from error
+
+    def vouch(self) -> None:
+        # A lock of the open file description, not of the process: closing another opening of the file leaves it alone.
+        with suppress(OSError):
+            _lock_first_byte(self._fd, "F_OFD_SETLK", fcntl.F_RDLCK)
+
+    def is_vouched(self) -> bool | None:
+        try:
+            lock_kind = _lock_first_byte(self._fd, "F_OFD_GETLK", fcntl.F_WRLCK)
+        except OSError:
+            return None
+        return lock_kind != fcntl.F_UNLCK
+
+    def close(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class SystemLock:
+    """`flock` on a file that also notes the process id of a holder who keeps it."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
+        # Taken and released with every append: bound here, so that no function of ours is called in between.
+        self.take: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.release: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
+
+    def try_acquire(self) -> bool:
+        try:
+            self.take()
+        except BlockingIOError:
+            return False
+        return True
+
+    def holder(self) -> int:
+        """The process id that was noted; 0 for none."""
+        text = os.pread(self._fd, 20, 0).strip()
+        return int(text) if text.isdigit() else 0
+
+    def note_holder(self, pid: int) -> None:
+        os.ftruncate(self._fd, 0)
+        if pid:
+            os.pwrite(self._fd, b"%d\n" % pid, 0)
+
+    def close(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class PickedFile(SystemFile):
+    """A file of which only what is touched is fetched: the system does not guess what will be read next."""
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        mapped = super().map(length, writable=writable)
+        if hasattr(mmap, "MADV_RANDOM"):
+            mapped.madvise(mmap.MADV_RANDOM)
+        return mapped
+
+
+class SystemFileSystem:
+    """The machine's own file systems."""
+
+    is_read_only = False
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> SystemFile:
+        return SystemFile(path, writable=writable, create=create)
+
+    def lock(self, path: str) -> SystemLock:
+        return SystemLock(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def names(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def make_directory(self, path: str, *, is_private: bool = False) -> None:
+        """Makes the directory with all its parents, each of them durable. One that is there is left as it is.
+
+        With `is_private` its owner alone may enter it, whatever the group may do in the directory above.
+        """
+        parent = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path):
+            return
+        if not os.path.isdir(parent):
+            self.make_directory(parent)
+        mode = PRIVATE_DIRECTORY if is_private else _mode_in_its_directory(os.path.abspath(path), PRIVATE_DIRECTORY)
+        with suppress(FileExistsError):
+            os.mkdir(path, mode)
+        self.sync_directory(parent)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory that is empty."""
+        os.rmdir(path)
+
+    def replace(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise SyncFailed(path, os.strerror(error.errno or errno.EIO)) from error
+        finally:
+            os.close(descriptor)
+
+    def boot_id(self) -> bytes:
+        return _boot_id()
+
+
+class PickingFileSystem(SystemFileSystem):
+    """The same for a reader that picks a little out of much, and says itself what is worth fetching ahead."""
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> PickedFile:
+        return PickedFile(path, writable=writable, create=create)
+
+
+class ReadOnlyFile:
+    """A file that is looked at. It can be opened, and mapped, by a process that may only read it."""
+
+    def __init__(self, file: File, root: str) -> None:
+        self.path, self._file, self._root = file.path, file, root
+        self.size, self.read, self.close = file.size, file.read, file.close
+
+    def map(self, length: int, *, writable: bool) -> mmap.mmap:
+        return self._file.map(length, writable=False)
+
+    def preallocate(self, size: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def truncate(self, size: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def clear(self, start: int, end: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def sync(self) -> None:
+        """What was not written need not be synced."""
+
+    def vouch(self) -> None:
+        """Only a process that may write the file can know that it is whole."""
+
+    def is_vouched(self) -> bool | None:
+        return self._file.is_vouched()
+
+
+class LookedAtLock:
+    """A lock that is looked at and never held, because a process that may only read must not block writers."""
+
+    def __init__(self, path: str, root: str) -> None:
+        self._path, self._root = path, root
+
+    def take(self) -> None:
+        """What is read is whole without it: every file is replaced, or grows, atomically."""
+
+    def release(self) -> None:
+        """It was not taken."""
+
+    def try_acquire(self) -> bool:
+        """Whether no process holds it. It is not held afterwards."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        except PermissionError:
+            # Its process removes it when it ends, so most likely that still lives.
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def holder(self) -> int:
+        return 0
+
+    def note_holder(self, pid: int) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def close(self) -> None:
+        """No file is open."""
+
+
+class ReadOnlyFileSystem:
+    """Another file system, of which the store at `root` is looked at. Raises ReadOnlyStore for every change."""
+
+    is_read_only = True
+
+    def __init__(self, filesystem: FileSystem, root: str) -> None:
+        self._filesystem, self._root = filesystem, root
+        self.exists, self.names, self.boot_id = filesystem.exists, filesystem.names, filesystem.boot_id
+
+    def open(self, path: str, *, writable: bool, create: bool = False) -> ReadOnlyFile:
+        try:
+            return ReadOnlyFile(self._filesystem.open(path, writable=False), self._root)
+        except FileNotFoundError:
+            if create:
+                raise ReadOnlyStore(self._root) from None
+            raise
+
+    def lock(self, path: str) -> LookedAtLock:
+        return LookedAtLock(path, self._root)
+
+    def make_directory(self, path: str, *, is_private: bool = False) -> None:
+        if not self.exists(path):
+            raise ReadOnlyStore(self._root)
+
+    def remove(self, path: str) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def remove_directory(self, path: str) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def replace(self, source: str, target: str) -> None:
+        raise ReadOnlyStore(self._root)
+
+    def sync_directory(self, path: str) -> None:
+        """What was not written need not be synced."""
+
+
+SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()
+PICKING_FILE_SYSTEM: Final = PickingFileSystem()
+
+
+def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:
+    """Put a file of `data` in the place of the one there is: wherever the power fails, it is the old or the new."""
+    new_path = path + ".new"
+    file = filesystem.open(new_path, writable=True, create=True)
+    file.truncate(0)
+    file.write(0, data)
+    file.sync()
+    file.close()
+    filesystem.replace(new_path, path)
+    filesystem.sync_directory(os.path.dirname(path))
+
+
+def remove_tree(filesystem: FileSystem, path: str) -> None:
+    """Remove a directory with all that is in it; nothing if there is none.
+
+    FUSE and NFS keep a file that is still open or mapped under a hidden name, until it is closed. Then the directories
+    above it stay, and the next call for them removes them.
+    """
+    if not filesystem.exists(path):
+        return
+    for name in filesystem.names(path):
+        child = os.path.join(path, name)
+        try:
+            filesystem.remove(child)
+        except (IsADirectoryError, PermissionError, FileNotFoundError):
+            # Linux says the first, macOS the second, and a simulated disk the third.
+            remove_tree(filesystem, child)
+    try:
+        filesystem.remove_directory(path)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _lock_first_byte(descriptor: int, command: str, kind: int) -> int:
+    """Ask for a lock of the first byte, or whether one could be had; the kind that the system answers with.
+
+    Raises OSError if the operating system or the file system does not know locks of open file descriptions.
+    """
+    number: int | None = getattr(fcntl, command, None)
+    if number is None:
+        raise OSError(errno.ENOTSUP, "no locks of open file descriptions")
+    answer = fcntl.fcntl(descriptor, number, LOCK_REQUEST.pack(kind, os.SEEK_SET, 0, 1, 0))
+    lock_kind: int = LOCK_REQUEST.unpack(answer)[0]
+    return lock_kind
+
+
+@functools.cache
+def _boot_id() -> bytes:
+    """Sixteen bytes that differ from one start of the machine to the next."""
+    if sys.platform == "darwin":
+        text = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, check=True).stdout.decode()
+    else:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            text = file.read()
+    return bytes.fromhex(text.strip().replace("-", ""))

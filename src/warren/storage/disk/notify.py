@@ -1,0 +1,106 @@
+"""Wakes readers that wait for the published end to move: at once on Linux, by looking every few ms elsewhere.
+
+The word that a sleeper sleeps on is half of MessageCount in the mapped index, so one mechanism serves the threads of
+one process and other processes alike. A reader that waits says until when; a writer rings only while that time has not
+passed, so that a waiter who was killed costs nothing for long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from mmap import mmap
+from typing import Final
+
+from warren.clock import Clock
+
+SLEEP_S_MAX: Final = 0.25
+"""The longest sleep at a stretch: signals are served between two of them, and a lost ring costs no more."""
+POLL_S: Final = 0.002
+FUTEX_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
+FUTEX_WAIT_ANY_NUMBER: Final = 449
+"""`futex_waitv`, the same number on every machine; Linux has it since 5.16."""
+FUTEX_WAIT_ANY_MAX: Final = 128
+FUTEX_32_BITS: Final = 2
+CLOCK_MONOTONIC: Final = 1
+FUTEX_WAIT: Final = 0
+FUTEX_WAKE: Final = 1
+EVERYBODY: Final = 0x7FFFFFFF
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _Waiter(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("flags", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
+
+
+@functools.cache
+def _futex() -> tuple[ctypes._FuncPointer, int] | None:
+    """The system call and its number; None if this machine has none that we know."""
+    number = FUTEX_NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
+    if number is None:
+        return None
+    return ctypes.CDLL(None, use_errno=True).syscall, number
+
+
+class Bell:
+    """One word of a mapped file to sleep on and to ring. Any thread of any process may use its own Bell on it."""
+
+    def __init__(self, view: mmap, position: int, clock: Clock, *, writable: bool) -> None:
+        self._clock = clock
+        self._futex = _futex() if writable else None
+        # Keeps the map alive and its address known; a map that cannot be written has no address for us.
+        self._word = ctypes.c_uint32.from_buffer(view, position) if self._futex else None
+
+    def value(self) -> int:
+        """What to hand to `sleep`: taken before looking whether there is reason to sleep."""
+        return self._word.value if self._word is not None else 0
+
+    def sleep(self, value: int, seconds: float) -> None:
+        """Return when the word is no longer `value`, when it rings, or after `seconds`, whichever comes first."""
+        if self._futex is None or self._word is None:
+            self._clock.sleep(min(POLL_S, seconds))
+            return
+        call, number = self._futex
+        whole = min(seconds, SLEEP_S_MAX)
+        timeout = _TimeSpec(0, int(whole * 1_000_000_000))
+        call(number, ctypes.byref(self._word), FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
+
+    def waiter(self, value: int) -> _Waiter | None:
+        """For `sleep_on_any`; None if the system cannot sleep on the word."""
+        if self._word is None:
+            return None
+        return _Waiter(value, ctypes.addressof(self._word), FUTEX_32_BITS, 0)
+
+    def ring(self) -> None:
+        """Wake everybody who sleeps on the word."""
+        if self._futex is not None and self._word is not None:
+            call, number = self._futex
+            call(number, ctypes.byref(self._word), FUTEX_WAKE, EVERYBODY, None, None, 0)
+
+
+def sleep_on_any(bells: Sequence[tuple[Bell, int]], seconds: float, clock: Clock) -> None:
+    """Return when one of the words is no longer its value, when one rings, or after `seconds`."""
+    waiters = [waiter for bell, value in bells if (waiter := bell.waiter(value)) is not None]
+    futex = _futex()
+    if futex is None or len(waiters) < len(bells) or not 0 < len(waiters) <= FUTEX_WAIT_ANY_MAX:
+        clock.sleep(min(POLL_S, seconds))
+        return
+    array = (_Waiter * len(waiters))(*waiters)
+    end_ns = int((clock.steady_s() + seconds) * 1_000_000_000)
+    timeout = _TimeSpec(end_ns // 1_000_000_000, end_ns % 1_000_000_000)
+    number, count = FUTEX_WAIT_ANY_NUMBER, ctypes.c_uint(len(waiters))
+    failed = futex[0](number, array, count, 0, ctypes.byref(timeout), CLOCK_MONOTONIC) == -1
+    if failed and ctypes.get_errno() == errno.ENOSYS:
+        clock.sleep(min(POLL_S, seconds))

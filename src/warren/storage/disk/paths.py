@@ -1,0 +1,55 @@
+"""Every file name of a log, made and parsed in one place."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from typing import Final
+
+from warren.errors import BadInput
+from warren.limits import READER_NAME_SIZE_MAX
+
+BLOCK_SUFFIXES: Final = {1: ".zbus", 2: ".block"}
+READER_SUFFIX: Final = ".reader"
+
+
+def index_path(directory: str) -> str:
+    return os.path.join(directory, "index")
+
+
+def new_index_path(directory: str) -> str:
+    """Where an index is written before it takes its place."""
+    return os.path.join(directory, "index.new")
+
+
+def lock_path(directory: str) -> str:
+    return os.path.join(directory, "writer.lock")
+
+
+def block_path(directory: str, base_offset: int, version: int) -> str:
+    return os.path.join(directory, f"{base_offset:020d}{BLOCK_SUFFIXES[version]}")
+
+
+def block_base_offset(name: str, version: int) -> int | None:
+    """The base offset in the name of a block file; None for any other name."""
+    match = re.fullmatch(r"(\d{20})" + re.escape(BLOCK_SUFFIXES[version]), name)
+    return int(match[1]) if match else None
+
+
+def readers_directory(directory: str) -> str:
+    return os.path.join(directory, "readers")
+
+
+def reader_path(directory: str, name: str) -> str:
+    """The file of the reader `name`. A name is letters, digits, `.`, `_` and `-`, and does not start with a dot."""
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name) or len(name) > READER_NAME_SIZE_MAX:
+        raise BadInput(
+            f"reader name {name!r}: use 1 to {READER_NAME_SIZE_MAX} letters, digits, '.', '_' or '-', "
+            "not starting with a dot"
+        )
+    return os.path.join(readers_directory(directory), name + READER_SUFFIX)
+
+
+def reader_name(name: str) -> str | None:
+    """The reader whose file is called `name`; None for any other file."""
+    return name[: -len(READER_SUFFIX)] if name.endswith(READER_SUFFIX) else None

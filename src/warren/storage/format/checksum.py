@@ -1,0 +1,64 @@
+"""CRC-32C, from one place: the only checksum in Warren's files."""
+
+from __future__ import annotations
+
+from array import array
+from functools import cache
+from typing import Final, NamedTuple
+
+from fastcrc.crc32 import iscsi as crc32c
+
+__all__ = ["crc32c", "crc32c_joined"]
+
+POLYNOMIAL: Final = 0x82F63B78
+BITS: Final = 32
+
+
+class Change(NamedTuple):
+    """What becomes of a checksum when something is done to it that is linear: of each of its bytes by itself."""
+
+    low: array[int]
+    middle: array[int]
+    high: array[int]
+    highest: array[int]
+
+    def of(self, value: int) -> int:
+        low, middle, high, highest = self
+        return low[value & 0xFF] ^ middle[value >> 8 & 0xFF] ^ high[value >> 16 & 0xFF] ^ highest[value >> 24]
+
+
+def crc32c_joined(first: int, second: int, second_size: int) -> int:
+    """The checksum of two pieces one behind the other, of those of the pieces: without a look at their bytes."""
+    doublings, left = 0, second_size
+    while left:
+        if left & 1:
+            first = _zeros_behind(doublings).of(first)
+        doublings, left = doublings + 1, left >> 1
+    return first ^ second
+
+
+@cache
+def _zeros_behind(doublings: int) -> Change:
+    """What becomes of a checksum when 2 ** `doublings` bytes of zeros come behind its piece."""
+    if doublings:
+        half = _zeros_behind(doublings - 1)
+        return _change([half.of(half.of(1 << bit)) for bit in range(BITS)])
+    columns = []
+    for bit in range(BITS):
+        value = 1 << bit
+        for _ in range(8):
+            value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
+        columns.append(value)
+    return _change(columns)
+
+
+def _change(columns: list[int]) -> Change:
+    """Of what becomes of each bit, what becomes of each byte."""
+
+    def table(start: int) -> array[int]:
+        changed = array("I", [0])
+        for column in columns[start : start + 8]:
+            changed.extend([value ^ column for value in changed])
+        return changed
+
+    return Change(table(0), table(8), table(16), table(24))

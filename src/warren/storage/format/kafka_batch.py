@@ -1,0 +1,252 @@
+"""A Kafka record batch as the body of a record: stored as a client sent it, and taken out again the same."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+from warren.errors import TooLarge
+from warren.message import NO_CORR_OFFSET
+from warren.storage.format.checksum import crc32c, crc32c_joined
+from warren.storage.format.layout import (
+    CODEC_KAFKA,
+    KAFKA_BATCH_HEAD,
+    KAFKA_BATCH_START,
+    KAFKA_CHECKED_AT,
+    KAFKA_COMPRESSION,
+    KAFKA_COMPRESSIONS,
+    KAFKA_LENGTH_END,
+    KAFKA_MAGIC,
+    NO_KEY,
+    PAYLOAD_HEAD,
+    XERIAL_HEAD,
+    XERIAL_NAME,
+    XERIAL_SIZE,
+    ZSTD_BLOCK_HEAD_SIZE,
+    ZSTD_CHECKED,
+    ZSTD_COMPRESSED,
+    ZSTD_CONTENT_SIZES,
+    ZSTD_DICTIONARY_SIZES,
+    ZSTD_HEAD,
+    ZSTD_MAGIC,
+    ZSTD_REPEATED,
+    KafkaBatchHead,
+)
+from warren.storage.format.limits import MARKER_SIZE_MAX, RAW_SIZE_MAX
+from warren.storage.format.record import Packed
+
+Area = bytes | bytearray | memoryview
+GZIP_WINDOW: Final = 31
+"""What tells zlib that the bytes are those of gzip."""
+SNAPPY_SIZE_BYTES_MAX: Final = 5
+SNAPPY_RATIO_MAX: Final = 22
+"""Three bytes of snappy stand for 64 at most."""
+RATIOS_MAX: Final[Mapping[str, int]] = {"none": 1, "gzip": 1032, "snappy": SNAPPY_RATIO_MAX, "lz4": 255}
+"""How many bytes one stands for at most: two bits of deflate stand for 258, and a byte of a length in lz4 for 255."""
+ZSTD_BLOCK_SIZE_MAX: Final = 128 << 10
+"""What one compressed block of zstd unpacks to at most."""
+ZSTD_BLOCKS_MAX: Final = 4096
+"""After so many blocks it is quicker to unpack them than to look at each."""
+UNPACKED_SIZE_FIRST: Final = 64 << 10
+UNPACKED_RATIO: Final = 4
+UNPACKED_STEP_MAX: Final = 4 << 20
+"""A first guess of how much compressed bytes unpack to."""
+
+
+class UnpacksToMore(ValueError):
+    """There is more in a batch than its reader wants to have in memory."""
+
+
+def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"", head: KafkaBatchHead | None = None) -> Packed:
+    """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp.
+
+    `head` is that of the batch, if it is at hand.
+    """
+    if len(marker) > MARKER_SIZE_MAX:
+        raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
+    if head is None:
+        head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+    assert head.batch_length == len(batch) - KAFKA_LENGTH_END
+    payload = b"".join(
+        (
+            PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, len(marker)),
+            marker,
+            KAFKA_BATCH_START.pack(0, head.batch_length, leader_epoch),
+            memoryview(batch)[KAFKA_BATCH_START.size :],
+        )
+    )
+    return tuple.__new__(Packed, (payload, crc32c(payload), head.record_count))
+
+
+def pack_kafka_in_place(area: memoryview, batch_at: int, head: KafkaBatchHead) -> Packed:
+    """The same without a copy, for a batch in memory that only the caller uses, with the bytes before it.
+
+    The area is written to: it has room for the head of a payload before `batch_at`. The batch is not looked at again:
+    most of it is what the checksum in its head is of.
+    """
+    payload_at = batch_at - PAYLOAD_HEAD.size
+    head_bytes = PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, 0)
+    start = head_bytes + KAFKA_BATCH_START.pack(0, head.batch_length, 0)
+    area[payload_at : payload_at + len(start)] = start
+    payload = area[payload_at : batch_at + KAFKA_LENGTH_END + head.batch_length]
+    checked_at = batch_at + KAFKA_CHECKED_AT
+    before, checked_size = crc32c(area[payload_at:checked_at]), len(payload) - (checked_at - payload_at)
+    return Packed(payload, crc32c_joined(before, head.checksum, checked_size), head.record_count)
+
+
+def numbered(batch: memoryview, number: int) -> tuple[bytes, memoryview]:
+    """The batch with `number` as its base offset: its first bytes, and the others, which are not copied."""
+    _, length, leader_epoch = KAFKA_BATCH_START.unpack_from(batch)
+    return KAFKA_BATCH_START.pack(number, length, leader_epoch), batch[KAFKA_BATCH_START.size :]
+
+
+def records_of(batch: Area, count: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
+    """The records of a batch, one behind the other, unpacked. Raises ValueError if they are not there.
+
+    Raises UnpacksToMore if they are more than `size_max` bytes, of which no more than those were taken from memory.
+    """
+    head = head_of(batch, count)
+    return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION, size_max)
+
+
+def head_of(batch: Area, count: int) -> KafkaBatchHead:
+    """The head of a batch of `count` records. Raises ValueError if it does not fit: the broker stores no such batch."""
+    if len(batch) < KAFKA_BATCH_HEAD.size:
+        raise ValueError("no head of a Kafka batch")
+    head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
+    if head.magic != KAFKA_MAGIC or head.batch_length != len(batch) - KAFKA_LENGTH_END or head.record_count != count:
+        raise ValueError("the head of the Kafka batch does not fit its record")
+    if head.attributes & KAFKA_COMPRESSION >= len(KAFKA_COMPRESSIONS):
+        raise ValueError(f"unknown compression {head.attributes & KAFKA_COMPRESSION}")
+    return head
+
+
+def decompress(data: memoryview, code: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
+    """What a client compressed. Raises ValueError if it cannot have, UnpacksToMore if there is too much of it."""
+    if code >= len(KAFKA_COMPRESSIONS):
+        raise ValueError(f"unknown compression {code}")
+    name = KAFKA_COMPRESSIONS[code]
+    if name == "none":
+        return data
+    if name == "gzip":
+        raw = _unzip(data, size_max)
+    else:
+        raw = _unsnap(data, size_max) if name == "snappy" else _unframe(data, name, size_max)
+    if len(raw) > size_max:
+        raise UnpacksToMore(f"more than {size_max} bytes when unpacked")
+    return raw
+
+
+def unpacked_size_bound(data: memoryview, code: int) -> int | None:
+    """A number of bytes that compressed records do not exceed when unpacked; None if only unpacking tells.
+
+    Costs about a microsecond. It believes no size that the client wrote: each codec has a largest ratio, and of zstd,
+    which has none to speak of, the heads of the blocks are walked.
+    """
+    name = KAFKA_COMPRESSIONS[code]
+    return _zstd_size_bound(data) if name == "zstd" else len(data) * RATIOS_MAX[name]
+
+
+def _zstd_size_bound(data: memoryview) -> int | None:
+    """The same for one frame of zstd (RFC 8878, 3.1.1); None for whatever else the bytes are."""
+    if len(data) < ZSTD_HEAD.size:
+        return None
+    magic, descriptor = ZSTD_HEAD.unpack_from(data)
+    if magic != ZSTD_MAGIC:
+        return None
+    is_single = descriptor >> 5 & 1
+    position = ZSTD_HEAD.size + (not is_single) + ZSTD_DICTIONARY_SIZES[descriptor & 3]
+    # A size of 0 bytes is one of 1 byte if the frame is in one piece.
+    position += ZSTD_CONTENT_SIZES[descriptor >> 6] or is_single
+    bound = 0
+    for _ in range(ZSTD_BLOCKS_MAX):
+        if position + ZSTD_BLOCK_HEAD_SIZE > len(data):
+            return None
+        word = int.from_bytes(data[position : position + ZSTD_BLOCK_HEAD_SIZE], "little")
+        is_last, kind, size = word & 1, word >> 1 & 3, word >> 3
+        bound += ZSTD_BLOCK_SIZE_MAX if kind == ZSTD_COMPRESSED else size
+        position += ZSTD_BLOCK_HEAD_SIZE + (1 if kind == ZSTD_REPEATED else size)
+        if is_last:
+            checksum_size = 4 if descriptor & ZSTD_CHECKED else 0
+            return bound if position + checksum_size == len(data) else None
+    return None
+
+
+def _unzip(data: memoryview, size_max: int) -> bytes | memoryview:
+    unpacker, room = zlib.decompressobj(GZIP_WINDOW), size_max + 1
+    raw, rest = bytearray(), data
+    try:
+        # Grown in place: pieces that are joined at the end would take twice the memory.
+        while len(raw) < room and (piece := unpacker.decompress(rest, min(room - len(raw), UNPACKED_STEP_MAX))):
+            raw += piece
+            rest = memoryview(unpacker.unconsumed_tail)
+    except zlib.error as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+    if not bool(unpacker.eof) and len(raw) <= size_max:
+        raise ValueError("gzip's bytes end too early")
+    return memoryview(raw)
+
+
+def _unframe(data: memoryview, name: str, size_max: int) -> bytes | memoryview:
+    """What lies in a frame of lz4 or zstd."""
+    # Imported here: PyArrow takes longer to import than a log to open.
+    import pyarrow
+
+    room, step = size_max + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
+    try:
+        stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
+        # The format does not say how large the data is, and a buffer takes all of its memory when it is made.
+        first: bytes = stream.read(min(step, room, UNPACKED_STEP_MAX))
+        piece: bytes = stream.read(min(2 * step, room - len(first), UNPACKED_STEP_MAX))
+        if not piece:
+            return first
+        raw = bytearray(first)
+        del first
+        while piece:
+            raw += piece
+            step *= 2
+            piece = stream.read(min(step, room - len(raw), UNPACKED_STEP_MAX))
+    except OSError as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+    return memoryview(raw)
+
+
+def _unsnap(data: memoryview, size_max: int) -> bytes:
+    """What snappy packed, in one piece, or in pieces as Kafka's Java client lays them."""
+    if len(data) < XERIAL_HEAD.size or bytes(data[: len(XERIAL_NAME)]) != XERIAL_NAME:
+        return _unsnap_piece(data, size_max)
+    pieces, position, room = [], XERIAL_HEAD.size, size_max
+    while position < len(data):
+        if position + XERIAL_SIZE.size > len(data):
+            raise ValueError("a size passes the end")
+        (size,) = XERIAL_SIZE.unpack_from(data, position)
+        position += XERIAL_SIZE.size
+        if not 0 <= size <= len(data) - position:
+            raise ValueError(f"a piece of {size} bytes passes the end")
+        piece = _unsnap_piece(data[position : position + size], room)
+        pieces.append(piece)
+        position, room = position + size, room - len(piece)
+    return b"".join(pieces)
+
+
+def _unsnap_piece(data: memoryview, room: int) -> bytes:
+    import pyarrow
+
+    size = shift = 0
+    for byte in data[:SNAPPY_SIZE_BYTES_MAX]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise ValueError("no size before snappy's bytes")
+    if size > len(data) * SNAPPY_RATIO_MAX:
+        raise ValueError(f"{size} bytes when unpacked, of {len(data)}")
+    if size > room:
+        raise UnpacksToMore(f"{size} bytes when unpacked")
+    try:
+        raw: bytes = pyarrow.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
+    except OSError as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+    return raw

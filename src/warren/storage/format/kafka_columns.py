@@ -1,0 +1,252 @@
+"""The messages of a Kafka batch as the columns of a batch of Warren's own: every reader takes them for one."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from warren.message import NO_CORR_OFFSET
+from warren.storage.format.columns import ALL_ROWS, CORR_OFFSET, END, TAG_CODE, Columns, Ends
+from warren.storage.format.kafka_batch import head_of, records_of
+from warren.storage.format.kafka_records import RecordPlaces, find_places, read_varint
+from warren.storage.format.layout import (
+    CODEC_KAFKA,
+    HEADER_SIZES,
+    SECTION_BODIES,
+    SECTION_BODY_ENDS,
+    SECTION_CORR_OFFSETS,
+    SECTION_HEADERS,
+    SECTION_HEADERS_ENDS,
+    SECTION_ID_ENDS,
+    SECTION_IDS,
+    SECTION_KEY_ENDS,
+    SECTION_KEY_PRESENT,
+    SECTION_KEYS,
+    SECTION_TAG_CODES,
+    SECTION_TAGS,
+)
+from warren.storage.format.limits import HEADERS_SIZE_MAX, ID_SIZE_MAX, TAG_SIZE_MAX
+from warren.storage.format.record import Damage, DiskMessage, Unreadable
+from warren.storage.format.slices import Blobs, Positions, Rows
+
+TAG_HEADER: Final = b"warren.tag"
+ID_HEADER: Final = b"warren.id"
+CORR_OFFSET_HEADER: Final = b"warren.corr-offset"
+NULL_BODY_HEADER: Final = b"warren.null-body"
+LEFT_OUT_HEADER: Final = b"warren.headers-left-out"
+HEADER_NAME_SIZE_MAX: Final = 255
+TAGS_MAX: Final = 1 << 16
+CORR_OFFSET_DIGITS_MAX: Final = 19
+
+
+def columns_of(record: DiskMessage) -> Columns:
+    """The columns of a record that holds a batch, whatever its codec. Raises Damage if they make no sense.
+
+    Raises Unreadable if a Kafka client put what no reader can take apart.
+    """
+    if record.codec == CODEC_KAFKA:
+        if record.id or record.tag or record.key is not None:
+            raise Damage(0, "a Kafka batch whose record has an id, a tag or a key")
+        return KafkaColumns(record.area, record.message_count)
+    return Columns(record.area, record.message_count)
+
+
+class KafkaColumns(Columns):
+    """The columns of a Kafka batch. Keys and bodies stay where they lie until a caller wants them side by side."""
+
+    def __init__(self, batch: bytes | memoryview, count: int) -> None:
+        self.count = count
+        try:
+            head_of(batch, count)
+        except ValueError as error:
+            raise Damage(0, str(error)) from error
+        try:
+            self._area = records_of(batch, count)
+            self._places = places = find_places(self._area, count)
+            self._made = _made_of_headers(bytes(self._area), places) if _has_headers(places) else {}
+        except (ValueError, IndexError) as error:
+            raise Unreadable(0, str(error) or "headers that pass the end") from error
+        self._blobs = {SECTION_BODY_ENDS: _blobs(self._area, places.value_starts, places.value_ends)}
+        is_null = places.key_starts < 0
+        if not is_null.all():
+            self._blobs[SECTION_KEY_ENDS] = _blobs(self._area, places.key_starts, places.key_ends)
+            if is_null.any():
+                self._made[SECTION_KEY_PRESENT] = (~is_null).astype(np.uint8).tobytes()
+        self.kinds = [*self._blobs, *self._made]
+
+    def __contains__(self, kind: int) -> bool:
+        return kind in self._blobs or kind in self._made
+
+    @property
+    def size(self) -> int:
+        return len(self._area)
+
+    def section(self, kind: int) -> bytes | memoryview:
+        """The bytes of a section, made when asked for."""
+        if kind in (SECTION_BODIES, SECTION_KEYS):
+            return _side_by_side(self._blobs[kind - 1])
+        return self._made.get(kind, b"")
+
+    def ends(self, kind: int) -> Ends:
+        """Where the pieces of the next section end, after a 0."""
+        if kind not in self._blobs:
+            return super().ends(kind)
+        _, starts, ends = self._blobs[kind]
+        new_ends = np.zeros(self.count + 1, END)
+        np.cumsum(ends - starts, out=new_ends[1:])
+        return new_ends
+
+    def blobs(self, kind: int, rows: Rows = ALL_ROWS) -> Blobs:
+        """The keys, bodies and so on of these rows, where they lie."""
+        return self._blobs[kind].picked(rows) if kind in self._blobs else super().blobs(kind, rows)
+
+
+def _blobs(area: bytes | memoryview, starts: Positions, ends: Positions) -> Blobs:
+    """The pieces; a null is an empty one where the one before it ends, so that all lie in order."""
+    if int(starts.min()) < 0:
+        last = np.maximum.accumulate(ends)
+        is_null = starts < 0
+        starts, ends = np.where(is_null, np.maximum(last, 0), starts), np.where(is_null, np.maximum(last, 0), ends)
+    return Blobs(area, starts, ends)
+
+
+def _side_by_side(blobs: Blobs) -> bytes:
+    size = blobs.size_of_all()
+    if size:
+        return blobs.windows(size).tobytes()
+    return b"" if size == 0 else b"".join(blobs.to_list())
+
+
+# --- Headers ---
+
+
+def _has_headers(places: RecordPlaces) -> bool:
+    return bool(places.header_counts.any() or (places.value_starts < 0).any())
+
+
+class _HeaderFields(NamedTuple):
+    """The fields of a message that Kafka headers carry."""
+
+    tag: bytes
+    id: bytes
+    corr_offset: int
+    headers: bytes
+
+
+NO_FIELDS: Final = _HeaderFields(b"", b"", NO_CORR_OFFSET, b"")
+
+
+def _made_of_headers(data: bytes, places: RecordPlaces) -> dict[int, bytes | memoryview]:
+    """The sections of tags, ids, corr_offsets and headers that the headers of the messages tell."""
+    count = len(places.ends)
+    fields_of_rows = [NO_FIELDS] * count
+    tags = {b"": 0}
+    # Many messages of a batch have the same headers: each is read once.
+    known: dict[tuple[int, bool, bytes], _HeaderFields] = {}
+    rows = np.flatnonzero((places.header_counts > 0) | (places.value_starts < 0))
+    columns = (places.headers_at, places.header_counts, places.ends, places.value_starts)
+    for row, at, header_count, end, value_at in zip(
+        rows.tolist(), *(one[rows].tolist() for one in columns), strict=True
+    ):
+        same = (header_count, value_at < 0, data[at:end])
+        known_headers = known.get(same)
+        if known_headers is None:
+            known_headers = known[same] = _header_fields(_read_headers(data, at, header_count, end), value_at < 0, tags)
+        fields_of_rows[row] = known_headers
+    made: dict[int, bytes | memoryview] = {}
+    if len(tags) > 1:
+        codes = np.fromiter([tags[one.tag] for one in fields_of_rows], TAG_CODE, count)
+        made[SECTION_TAG_CODES] = codes.tobytes()
+        made[SECTION_TAGS] = b"".join(bytes((len(tag),)) + tag for tag in tags)
+    ids, headers = [one.id for one in fields_of_rows], [one.headers for one in fields_of_rows]
+    if any(ids):
+        made[SECTION_ID_ENDS], made[SECTION_IDS] = _ends(ids), b"".join(ids)
+    if any(headers):
+        made[SECTION_HEADERS_ENDS], made[SECTION_HEADERS] = _ends(headers), b"".join(headers)
+    corr_offsets: npt.NDArray[np.int64] = np.fromiter([one.corr_offset for one in fields_of_rows], CORR_OFFSET, count)
+    if (corr_offsets != NO_CORR_OFFSET).any():
+        made[SECTION_CORR_OFFSETS] = corr_offsets.tobytes()
+    return made
+
+
+def _header_fields(headers: dict[bytes, bytes], is_null: bool, tags: dict[bytes, int]) -> _HeaderFields:
+    tag, id = _tag(headers, tags), _text(headers, ID_HEADER, ID_SIZE_MAX)
+    corr_offset = _corr_offset(headers)
+    if is_null:
+        headers[NULL_BODY_HEADER] = b""
+    return _HeaderFields(tag, id, corr_offset, _pack_headers(headers))
+
+
+def _ends(pieces: list[bytes]) -> bytes:
+    ends = np.zeros(len(pieces) + 1, END)
+    np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=ends[1:])
+    return ends.tobytes()
+
+
+def _read_headers(data: bytes, position: int, count: int, end: int) -> dict[bytes, bytes]:
+    """The headers of one message: of those with the same name the last, in the place of the first."""
+    headers: dict[bytes, bytes] = {}
+    for _ in range(count):
+        name_size, position = read_varint(data, position)
+        name_end = position + name_size
+        if name_size < 0:
+            raise ValueError("a header without a name")
+        name = data[position:name_end]
+        value_size, position = read_varint(data, name_end)
+        value_end = position + max(value_size, 0)
+        headers[name], position = data[position:value_end], value_end
+    if position != end:
+        raise ValueError("headers that do not end with their record")
+    return headers
+
+
+def _text(headers: dict[bytes, bytes], name: bytes, size_max: int) -> bytes:
+    """The value of a header, taken out of the others if it is text within the limit; else nothing."""
+    value = headers.get(name, b"")
+    if not value or len(value) > size_max:
+        return b""
+    if not _is_text(value):
+        return b""
+    del headers[name]
+    return value
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _tag(headers: dict[bytes, bytes], known: dict[bytes, int]) -> bytes:
+    if TAG_HEADER not in headers or (headers[TAG_HEADER] not in known and len(known) >= TAGS_MAX):
+        return b""
+    tag = _text(headers, TAG_HEADER, TAG_SIZE_MAX)
+    known.setdefault(tag, len(known))
+    return tag
+
+
+def _corr_offset(headers: dict[bytes, bytes]) -> int:
+    text = headers.get(CORR_OFFSET_HEADER, b"")
+    if not text.isdigit() or len(text) > CORR_OFFSET_DIGITS_MAX or int(text) >= 1 << 63:
+        return NO_CORR_OFFSET
+    del headers[CORR_OFFSET_HEADER]
+    return int(text)
+
+
+def _pack_headers(headers: dict[bytes, bytes]) -> bytes:
+    """As in the head of a single record. What has no place there is left out, and it is said how much was."""
+    fitting = {
+        name: value
+        for name, value in headers.items()
+        if len(name) <= HEADER_NAME_SIZE_MAX and len(value) <= HEADERS_SIZE_MAX and _is_text(name)
+    }
+    if len(fitting) < len(headers):
+        fitting[LEFT_OUT_HEADER] = b"%d" % (len(headers) - len(fitting))
+    parts = [
+        part for name, value in fitting.items() for part in (HEADER_SIZES.pack(len(name), len(value)), name, value)
+    ]
+    return b"".join(parts)

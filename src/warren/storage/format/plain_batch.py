@@ -1,0 +1,101 @@
+"""A record of columns with one message that has nothing but a body, a tag and a marker: packed and checked in no time.
+
+It is what `packing` makes of such a message, byte for byte, and what any reader takes apart.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from warren.errors import BadInput, TooLarge
+from warren.message import NO_CORR_OFFSET
+from warren.storage.format.checksum import crc32c
+from warren.storage.format.layout import (
+    ALIGNMENT,
+    CODEC_COLUMNS,
+    LONE_TABLE,
+    NO_KEY,
+    PADDING,
+    PAYLOAD_HEAD,
+    SECTION_BODIES,
+    SECTION_BODY_ENDS,
+    SECTION_MARKER,
+    aligned,
+)
+from warren.storage.format.limits import BODY_SIZE_MAX, MARKER_SIZE_MAX, TAG_SIZE_MAX
+from warren.storage.format.record import Packed, columns_at, text_bytes
+
+ENDS_SIZE: Final = 8
+SECTION_COUNT: Final = 3
+
+
+@functools.lru_cache(maxsize=1024)
+def _head(tag: str) -> bytes:
+    """What stands before the columns."""
+    data = text_bytes("tag", tag, TAG_SIZE_MAX)
+    head = PAYLOAD_HEAD.pack(1, NO_CORR_OFFSET, CODEC_COLUMNS, 0, len(data), 0, NO_KEY, 0) + data
+    return head.ljust(columns_at(len(head)), b"\0")
+
+
+def pack_lone(body: bytes, tag: str, marker: bytes) -> Packed:
+    """The record of a message; one that is larger than a log takes is refused."""
+    size, marker_size = len(body), len(marker)
+    if size > BODY_SIZE_MAX:
+        raise TooLarge("body", size, BODY_SIZE_MAX)
+    table = LONE_TABLE.pack(
+        SECTION_COUNT, 0, SECTION_BODY_ENDS, ENDS_SIZE, SECTION_BODIES, size, SECTION_MARKER, marker_size, 0, size
+    )
+    try:
+        payload = b"".join(
+            (_head(tag), table, body, PADDING[-size % ALIGNMENT], marker, PADDING[-marker_size % ALIGNMENT])
+        )
+    except TypeError as error:
+        raise BadInput(f"a body is bytes, not {type(body).__name__}") from error
+    return Packed(payload, crc32c(payload), 1)
+
+
+def is_lone(packed: Packed, body_size_max: int) -> bool:
+    """Whether this is such a record, whole and right, with a body of no more than `body_size_max` bytes."""
+    payload, checksum, message_count = bytes(packed.payload), packed.checksum, packed.message_count
+    if message_count != 1 or len(payload) < PAYLOAD_HEAD.size:
+        return False
+    if payload.startswith(TAGLESS):
+        return _is_table(payload, len(TAGLESS), body_size_max) and crc32c(payload) == checksum
+    count, corr_offset, codec, id_size, tag_size, compression, key_size, headers_size = PAYLOAD_HEAD.unpack_from(
+        payload
+    )
+    if (count, corr_offset, codec, id_size, compression, key_size, headers_size) != PLAIN or tag_size > TAG_SIZE_MAX:
+        return False
+    at = columns_at(PAYLOAD_HEAD.size + tag_size)
+    return _is_table(payload, at, body_size_max) and crc32c(payload) == checksum and _is_text(payload, tag_size)
+
+
+PLAIN: Final = (1, NO_CORR_OFFSET, CODEC_COLUMNS, 0, 0, NO_KEY, 0)
+TAGLESS: Final = _head("")
+
+
+def _is_table(payload: bytes, at: int, body_size_max: int) -> bool:
+    """Whether the columns that start at `at` are those of one body and its marker, and nothing follows."""
+    if len(payload) < at + LONE_TABLE.size:
+        return False
+    count, flags, ends_kind, ends_size, bodies_kind, size, marker_kind, marker_size, start, end = (
+        LONE_TABLE.unpack_from(payload, at)
+    )
+    return (
+        (count, flags, ends_kind, ends_size, bodies_kind, marker_kind, start) == TABLE
+        and end == size <= body_size_max
+        and marker_size <= MARKER_SIZE_MAX
+        and len(payload) == at + LONE_TABLE.size + aligned(size) + aligned(marker_size)
+    )
+
+
+TABLE: Final = (SECTION_COUNT, 0, SECTION_BODY_ENDS, ENDS_SIZE, SECTION_BODIES, SECTION_MARKER, 0)
+
+
+def _is_text(payload: bytes, tag_size: int) -> bool:
+    try:
+        str(payload[PAYLOAD_HEAD.size : PAYLOAD_HEAD.size + tag_size], "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""One DiskMessage of version 1, as the zbus document lays it out: big-endian, no checksum, the time in ms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from mmap import mmap
+from typing import Final
+
+from warren.errors import UnsupportedByVersion
+from warren.message import NO_CORR_OFFSET
+from warren.storage.format.layout import CODEC_SINGLE, RECORD_HEAD_V1, RecordHeadV1
+from warren.storage.format.record import Damage, DiskMessage, Packed, check_body, check_corr_offset, text_bytes
+
+ID_FIELD: Final = 40
+TAG_FIELD: Final = 128
+VERSION: Final = 1
+
+
+def text_field(what: str, text: str, field_size: int) -> bytes:
+    """One length byte, the text, zeros up to the field's size."""
+    data = text_bytes(what, text, field_size - 1)
+    return bytes((len(data),)) + data.ljust(field_size - 1, b"\0")
+
+
+def field_text(field: bytes) -> str:
+    """Returns the text of a field. Raises ValueError if its length byte cannot be right."""
+    if field[0] >= len(field) or any(field[1 + field[0] :]):
+        raise ValueError("a text field that does not end where its length says")
+    return field[1 : 1 + field[0]].decode()
+
+
+def pack_single(
+    body: bytes,
+    *,
+    tag: str = "",
+    key: bytes | None = None,
+    headers: Mapping[str, bytes] | None = None,
+    id: str = "",
+    corr_offset: int = NO_CORR_OFFSET,
+    compression: int = 0,
+) -> Packed:
+    """One message. Its offset, time and number are filled in by `stamp`."""
+    check_body(body)
+    check_corr_offset(corr_offset)
+    for what, is_present in (("a key", key is not None), ("headers", headers), ("compression", compression)):
+        if is_present:
+            raise UnsupportedByVersion(what, VERSION)
+    id_field, tag_field = text_field("id", id, ID_FIELD), text_field("tag", tag, TAG_FIELD)
+    head = RecordHeadV1(0, 0, id_field, corr_offset, 0, tag_field, len(body))
+    return Packed(RECORD_HEAD_V1.pack(*head) + bytes(body), 0, 1)
+
+
+def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
+    """The record as it lies on disk."""
+    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(packed.payload))
+    head = head._replace(offset=offset, number=number, timestamp=timestamp // 1000)
+    return RECORD_HEAD_V1.pack(*head) + packed.payload[RECORD_HEAD_V1.size :]
+
+
+def record_size(packed: Packed) -> int:
+    return len(packed.payload)
+
+
+def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
+    """Where the record after the one at `position` starts. Every blob of version 1 is data."""
+    if position + RECORD_HEAD_V1.size > limit:
+        raise Damage(position, "a record's head would pass the end")
+    length = RECORD_HEAD_V1.unpack_from(view, position)[-1]
+    end = position + RECORD_HEAD_V1.size + length
+    if end > limit:
+        raise Damage(position, f"a body of {length} bytes does not fit here")
+    return end, True
+
+
+def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:
+    """Number, timestamp in µs and count of the record at `position`."""
+    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
+    if head.offset != base_offset + position:
+        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
+    return head.number, head.timestamp * 1000, 1
+
+
+def read_record(view: mmap, position: int, limit: int, base_offset: int) -> DiskMessage:
+    """The record at `position`. Its structure is checked; there is no checksum to check its bytes by."""
+    end, _ = next_blob(view, position, limit)
+    read_stamp(view, position, base_offset)
+    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
+    try:
+        id, tag = field_text(head.id), field_text(head.tag)
+    except ValueError as error:
+        raise Damage(position, str(error)) from error
+    body = view[position + RECORD_HEAD_V1.size : end]
+    time = head.timestamp * 1000
+    return DiskMessage(
+        position, end, head.offset, head.number, time, 1, CODEC_SINGLE, head.corr_offset, id, tag, None, b"", body
+    )

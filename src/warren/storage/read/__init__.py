@@ -1,0 +1,1 @@
+"""Reading: from a number to the record on disk, and from records to messages."""

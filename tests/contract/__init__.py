@@ -1,0 +1,1 @@
+"""One suite for embedded, remote and asyncio stores."""

@@ -1,0 +1,322 @@
+"""Topics, puts and reads by number and time: the same on every kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import Opener
+from tests.support.patience import WAIT_S
+from warren import api
+from warren.errors import BadInput, BadName, NoReply, NoSuchPartition, NoSuchTopic, SettingsDiffer, TooLarge
+from warren.message import Message
+
+# --- Topics ---
+
+
+def test_a_topic_is_made_once_and_listed(store: api.Store) -> None:
+    orders = store.topic("orders", 3, message_size_max=100)
+    store.topic("bills")
+
+    assert store.topics() == ["bills", "orders"]
+    assert (orders.name, orders.partition_count) == ("orders", 3)
+    assert [store.has_topic(name) for name in ("orders", "other")] == [True, False]
+    assert store.existing_topic("orders").partition_count == 3
+    assert store.describe("orders").settings.message_size_max == 100
+
+
+def test_a_topic_that_does_not_exist_is_an_error(store: api.Store) -> None:
+    with pytest.raises(NoSuchTopic):
+        store.existing_topic("orders")
+    with pytest.raises(NoSuchTopic):
+        store.delete_topic("orders")
+    with pytest.raises(NoSuchTopic):
+        store.describe("orders")
+    with pytest.raises(NoSuchTopic):
+        store.configure_topic("orders", {"partitions": 2})
+
+    assert store.topics() == []
+
+
+def test_a_topic_is_not_opened_with_other_settings(store: api.Store) -> None:
+    store.topic("orders", 2)
+
+    with pytest.raises(SettingsDiffer):
+        store.topic("orders", 3)
+    with pytest.raises(SettingsDiffer):
+        store.topic("orders", message_size_max=1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "é", "x" * 250])
+def test_a_bad_name_is_refused(store: api.Store, name: str) -> None:
+    with pytest.raises(BadName):
+        store.topic(name)
+
+    assert store.topics() == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"partitions": 0},
+        {"durability": "maybe"},
+        {"block_size": 1},
+        {"compression": "rar"},
+        {"retention_age_s": -1},
+        {"retention_consumed": 1},
+        {"colour": "red"},
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused(store: api.Store, settings: Mapping[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        store.topic("orders", **settings)
+
+    assert store.topics() == []
+
+
+def test_settings_are_changed_for_every_opening(opener: Opener) -> None:
+    with opener() as store, opener() as other:
+        topic, seen = store.topic("orders"), other.topic("orders")
+        assert topic.configure(partitions=2).partitions == 2
+        assert store.configure_topic("orders", {"message_size_max": 10}).message_size_max == 10
+        seen.refresh()
+
+        assert seen.partition_count == 2
+        with pytest.raises(TooLarge):
+            seen.put(b"x" * 11)
+
+
+def test_a_deleted_topic_is_gone(store: api.Store) -> None:
+    topic = store.topic("orders")
+    topic.put(b"1")
+    store.delete_topic("orders")
+
+    assert store.topics() == []
+    with pytest.raises(NoSuchTopic):
+        topic.put(b"2")
+    assert store.topic("orders").last() == []
+
+
+def test_messages_outlast_the_opening(opener: Opener) -> None:
+    with opener() as store:
+        receipt = store.topic("orders").put(b"1")
+    with opener() as store:
+        (message,) = store.existing_topic("orders").last()
+
+    assert (message.number, message.body) == (receipt.number, b"1")
+
+
+# --- Puts ---
+
+
+def test_a_message_keeps_all_that_it_was_put_with(store: api.Store) -> None:
+    topic = store.topic("orders", 2)
+
+    receipt = topic.put(b"body", key=b"k", tag="new", headers={"h": b"v"}, id="id-1", corr_offset=64, partition=1)
+
+    message = topic.partition(1).at(receipt.number)
+    assert message is not None
+    assert (message.body, message.key, message.tag, message.id) == (b"body", b"k", "new", "id-1")
+    assert (dict(message.headers), message.corr_offset, message.topic) == ({"h": b"v"}, 64, "orders")
+    assert receipt == ("orders", 1, message.number, message.offset, message.timestamp, "id-1")
+
+
+def test_messages_put_together_keep_their_columns_and_order(store: api.Store) -> None:
+    topic = store.topic("orders")
+
+    places = topic.put_many(
+        [b"1", b"2"], tags=["a", "b"], keys=[b"k", None], ids=["i", "j"], headers=[{"h": b"v"}, None]
+    )
+
+    first, second = topic.partition(0).read(0)
+    assert [tuple(place) for place in places] == [(0, 0), (0, 1)]
+    assert (first.body, first.tag, first.key, first.id, dict(first.headers)) == (b"1", "a", b"k", "i", {"h": b"v"})
+    assert (second.body, second.tag, second.key, second.id, dict(second.headers)) == (b"2", "b", None, "j", {})
+
+
+def test_messages_of_one_key_go_to_one_partition(store: api.Store) -> None:
+    topic = store.topic("orders", 4)
+    keys = [b"%d" % number for number in range(20)]
+
+    places = topic.put_many([b"together"] * 20, keys=keys)
+    receipts = [topic.put(b"alone", key=key) for key in keys]
+
+    assert [place.partition for place in places] == [receipt.partition for receipt in receipts]
+    assert len({place.partition for place in places}) > 1
+
+
+def test_without_a_key_partitions_take_turns(store: api.Store) -> None:
+    topic = store.topic("orders", 4)
+
+    assert {topic.put(b"x").partition for _ in range(4)} == {0, 1, 2, 3}
+
+
+def test_a_bad_put_is_refused_and_changes_nothing(store: api.Store) -> None:
+    topic = store.topic("orders", 2, message_size_max=10)
+    wrong: Any = "text"
+    with pytest.raises(TooLarge):
+        topic.put(b"x" * 11)
+    with pytest.raises(TooLarge):
+        topic.put_many([b"x", b"x" * 11])
+    with pytest.raises(NoSuchPartition):
+        topic.put(b"x", partition=2)
+    with pytest.raises(BadInput):
+        topic.put(wrong)
+    with pytest.raises(BadInput):
+        topic.put(b"x", key=wrong)
+    with pytest.raises(BadInput):
+        topic.put_many([b"x", wrong])
+    with pytest.raises(BadInput):
+        topic.put_many([b"x", b"y"], keys=[b"k"])
+    with pytest.raises(BadInput):
+        topic.put_many([b"x"], tag="a", tags=["b"])
+
+    assert topic.last() == []
+
+
+def test_a_request_is_answered(store: api.Store) -> None:
+    topic = store.topic("questions")
+    with ThreadPoolExecutor(1) as pool, topic.group("workers", mode="queue") as group:
+        answer = pool.submit(topic.request, b"2 + 2", timeout=WAIT_S)
+        question = group.take(wait=WAIT_S)
+        assert question is not None
+        question.reply(b"4")
+
+        assert answer.result(WAIT_S).body == b"4"
+
+
+def test_a_request_without_an_answer_ends(store: api.Store) -> None:
+    with pytest.raises(NoReply):
+        store.topic("questions").request(b"2 + 2", timeout=0.05)
+
+
+# --- Reads ---
+
+
+def bodies(messages: list[Message]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+def test_a_partition_is_read_by_number(store: api.Store) -> None:
+    topic = store.topic("orders")
+    topic.put_many([b"%d" % number for number in range(10)], tags=["even", "odd"] * 5)
+    log = topic.partition(0)
+
+    assert (log.first, log.end) == (0, 10)
+    assert bodies(log.read(7)) == [b"7", b"8", b"9"]
+    assert bodies(log.read(2, limit=2)) == [b"2", b"3"]
+    assert bodies(log.read(0, tag="odd", limit=2)) == [b"1", b"3"]
+    assert bodies(log.read(0, bytes_max=3)) == [b"0", b"1", b"2"]
+    assert log.read(10) == []
+    assert log.at(10) is None
+    assert bodies(log.last(2)) == [b"8", b"9"]
+    with pytest.raises(NoSuchPartition):
+        topic.partition(1)
+
+
+def test_a_partition_is_read_backwards(store: api.Store) -> None:
+    topic = store.topic("orders")
+    topic.put_many([b"%d" % number for number in range(300)])
+    log = topic.partition(0)
+
+    assert bodies(list(log.backwards())) == [b"%d" % number for number in reversed(range(300))]
+    assert bodies(list(log.backwards(2))) == [b"2", b"1", b"0"]
+
+
+def test_a_topic_is_read_by_time(store: api.Store) -> None:
+    topic = store.topic("orders", 2)
+    receipts = [topic.put(b"%d" % number, tag="even" if number % 2 == 0 else "odd") for number in range(6)]
+    times = [receipt.timestamp for receipt in receipts]
+    start, end = times[2], times[4]
+    expected = [b"%d" % number for number, time in enumerate(times) if start <= time < end]
+
+    assert bodies(list(topic.between(start, end))) == expected
+    assert bodies(list(topic.since(times[0]))) == [b"%d" % number for number in range(6)]
+    assert bodies(list(topic.since(times[0], tag="odd"))) == [b"1", b"3", b"5"]
+    assert bodies(topic.last(2)) == [b"4", b"5"]
+    assert list(topic.since(datetime(2200, 1, 1, tzinfo=UTC))) == []
+    with pytest.raises(BadInput):
+        list(topic.since(datetime(2020, 1, 1)))  # noqa: DTZ001  # without a zone on purpose
+
+
+def test_a_time_is_found(store: api.Store) -> None:
+    topic = store.topic("orders")
+    receipt = topic.put(b"1")
+    log = topic.partition(0)
+
+    assert log.find_time(receipt.timestamp) == 0
+    assert log.find_time(receipt.timestamp + 1) == 1
+
+
+def test_a_reader_waits_for_a_message(store: api.Store) -> None:
+    topic = store.topic("orders")
+    log = topic.partition(0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(log.wait, 0, WAIT_S)
+        topic.put(b"1")
+
+        assert waiting.result(WAIT_S) is True
+    assert log.wait(1, 0.01) is False
+
+
+def test_a_partition_is_scanned_as_arrow(store: api.Store) -> None:
+    topic = store.topic("orders")
+    topic.put_many([b"%d" % number for number in range(10)], tags=["even", "odd"] * 5)
+
+    rows = [
+        row for batch in topic.partition(0).scan(2, columns=["number", "body"], tag="odd") for row in batch.to_pylist()
+    ]
+
+    assert [(row["number"], row["body"]) for row in rows] == [(number, b"%d" % number) for number in (3, 5, 7, 9)]
+
+
+def test_a_broadcast_gets_new_messages_and_keeps_no_position(store: api.Store) -> None:
+    topic = store.topic("orders")
+    topic.put(b"before")
+    listener = topic.broadcast()
+    topic.put(b"after")
+
+    assert bodies(listener.read(wait=WAIT_S)) == [b"after"]
+    assert bodies(topic.broadcast(start=0).read(wait=WAIT_S)) == [b"before", b"after"]
+    assert topic.groups() == []
+
+
+def test_a_topic_is_described(store: api.Store) -> None:
+    topic = store.topic("orders", 2)
+    topic.put_many([b"x"] * 3, partition=1)
+    topic.group("billing").close()
+
+    facts = topic.describe()
+
+    assert (facts.topic, facts.messages, list(facts.groups)) == ("orders", 3, ["billing"])
+    assert [(part.first, part.end) for part in facts.partitions] == [(0, 0), (0, 3)]
+
+
+# --- Batching ---
+
+
+def test_gathered_puts_are_written_in_order(store: api.Store) -> None:
+    with store.batching(linger=0.01) as puts:
+        futures = [puts.put("orders", b"%d" % number, tag="t") for number in range(50)]
+        assert puts.flush(WAIT_S)
+        places = [future.result(WAIT_S) for future in futures]
+
+    messages = store.existing_topic("orders").partition(0).read(0)
+    assert [place.number for place in places] == list(range(50))
+    assert bodies(messages) == [b"%d" % number for number in range(50)]
+    assert {message.tag for message in messages} == {"t"}
+
+
+def test_a_gathered_put_that_is_refused_leaves_the_others(store: api.Store) -> None:
+    topic = store.topic("orders", message_size_max=5)
+    with store.batching(linger=0.01) as puts:
+        with pytest.raises(TooLarge):
+            puts.put(topic, b"too large").result(WAIT_S)
+        place = puts.put(topic, b"small").result(WAIT_S)
+
+    assert (place.number, bodies(topic.last(2))) == (0, [b"small"])

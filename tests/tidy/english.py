@@ -1,0 +1,59 @@
+"""Plain English in documents and source: words of a dialect that both once had, and lines that are too long to read."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from typing import Final
+
+from tests.tidy.source import Module
+
+LINE_SIZE_MAX: Final = 120
+"""One sentence stands on one line of prose, or is wrapped: as long as a line of code."""
+DIALECT: Final = re.compile(
+    r"\b(whoever|whomever|somebody|nobody|everybody|anybody|those who|told|looked into"
+    r"|where (?:there (?:is|are|was|were)|nothing|none|no|not)\b)",
+    re.IGNORECASE,
+)
+"""People in place of programs, and `where` in place of `if`. STYLE.md says what to write instead."""
+VAGUE_NAMES: Final = frozenset({"found", "told", "asked", "given", "wanted"})
+"""Words that say how a value was obtained, not what it is."""
+FORBIDDEN: Final = re.compile(r"\b(whoever|somebody|nobody|told|looked into)\b", re.IGNORECASE)
+"""Five words that no comment, docstring or message of the source needs."""
+ODD_TEST_NAME: Final = re.compile(
+    r"test_(?:what|who|whoever|where|of_what|it)_|_(?:whoever|somebody|nobody|everybody|anybody|those_who|told|looked_into)(?:_|$)"
+    r"|_says_so$|_is_told_|_anew(?:_|$)"
+)
+"""The dialect in the name of a test. Such a name does not say who does what."""
+FENCE: Final = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def dialect_words(document: str) -> list[str]:
+    """Returns the words of the dialect in `document`. Code, in blocks and in backticks, is left out."""
+    prose = re.sub(r"`[^`\n]+`", "", FENCE.sub("", document))
+    return [word.lower() for word in DIALECT.findall(prose)]
+
+
+def forbidden_words(module: Module) -> list[str]:
+    """Returns the FORBIDDEN words in the comments and strings of a module, docstrings included, with their lines."""
+    tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
+    return [
+        f"{module.name}:{token.start[0]} {word.lower()}"
+        for token in tokens
+        if token.type in (tokenize.COMMENT, tokenize.STRING)
+        for word in FORBIDDEN.findall(re.sub(r"`[^`\n]+`", "", token.string))
+    ]
+
+
+def odd_test_names(text: str) -> list[str]:
+    """Returns the names of tests in a module that are in the dialect."""
+    return [
+        name for name in re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE) if ODD_TEST_NAME.search(name)
+    ]
+
+
+def long_lines(document: str) -> list[str]:
+    """Returns the beginnings of the lines of prose over LINE_SIZE_MAX. Rows of tables and code may be longer."""
+    lines = FENCE.sub("", document).splitlines()
+    return [line[:60] for line in lines if len(line) > LINE_SIZE_MAX and not line.lstrip().startswith("|")]

@@ -1,0 +1,85 @@
+"""The rules of rooms: how many modules a folder has, its sentence about what belongs there, and names in it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tests.tidy.english import VAGUE_NAMES
+from tests.tidy.source import Module
+
+MODULES_MAX: Final = 18
+"""More modules than that are a corridor."""
+PARTICIPLES: Final = ("ing", "ed")
+NOUNS: Final = frozenset(
+    {"routing", "batching", "packing", "listing", "housekeeping", "staging", "sharing", "shipping", "tuning", "ping"}
+)
+"""Words that end like a participle and are nouns of their own."""
+COMMANDS: Final = "warren.cli.commands."
+"""A module here is called as its command is."""
+SAME_CLASS_NAMES_MAX: Final = 2
+"""So many classes of the package `warren` may have the same name, in different packages below it."""
+PUBLIC_CLASSES: Final = frozenset(
+    {"Batching", "Broadcast", "Log", "QueueGroup", "Store", "StreamGroup", "Topic", "Transaction"}
+)
+"""Names that users know. The contract and the objects that keep it, embedded and asyncio, have the same name."""
+
+
+def crowded_rooms(modules: Sequence[Module]) -> Mapping[str, int]:
+    """Returns the packages that hold more than MODULES_MAX modules themselves, and how many they hold."""
+    counts = Counter(module.name.rpartition(".")[0] for module in modules if not module.is_package)
+    return {name: count for name, count in counts.items() if count > MODULES_MAX}
+
+
+def participles(modules: Sequence[Module]) -> list[str]:
+    """Returns the modules whose name ends in a participle, as `taking` and `stored` do."""
+    return [
+        module.name
+        for module in modules
+        if not module.is_package
+        and (word := module.stem.rpartition("_")[2]).endswith(PARTICIPLES)
+        and word not in NOUNS
+        and not module.name.startswith(COMMANDS)
+    ]
+
+
+def rooms_without_a_sign(modules: Sequence[Module]) -> list[str]:
+    """Returns the packages whose docstring does not start with one sentence that says what belongs there."""
+    return [module.name for module in modules if module.is_package and not _first_line(module).endswith(".")]
+
+
+def repeated_class_names(modules: Sequence[Module]) -> list[str]:
+    """Returns the class names that one package defines twice, or that there are more than SAME_CLASS_NAMES_MAX of."""
+    packages: dict[str, list[str]] = {}
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and node.name not in PUBLIC_CLASSES:
+                packages.setdefault(node.name, []).append(module.layer)
+    return sorted(
+        name for name, layers in packages.items() if len(layers) > SAME_CLASS_NAMES_MAX or len({*layers}) < len(layers)
+    )
+
+
+def vague_variables(modules: Sequence[Module]) -> list[str]:
+    """Returns, as `module:line name`, the variables, fields and parameters that have one of the VAGUE_NAMES."""
+    return [
+        f"{module.name}:{line} {name}"
+        for module in modules
+        for line, name in map(_bound_name, ast.walk(module.tree))
+        if name in VAGUE_NAMES
+    ]
+
+
+def _bound_name(node: ast.AST) -> tuple[int, str]:
+    """Returns the line and the name that a node binds; an empty name if it binds none."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.lineno, node.id
+    if isinstance(node, ast.arg):
+        return node.lineno, node.arg
+    return 0, ""
+
+
+def _first_line(module: Module) -> str:
+    return (ast.get_docstring(module.tree) or "").partition("\n")[0]

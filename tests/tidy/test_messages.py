@@ -1,0 +1,13 @@
+"""The classes of requests and responses are what the schemas say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.message_classes import modules
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+def test_the_classes_of_messages_are_those_that_the_schemas_describe() -> None:
+    for path, source in modules():
+        assert path.read_text() == source, f"{path.name} is old: run `make messages`"

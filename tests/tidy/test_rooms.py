@@ -1,0 +1,110 @@
+"""Rooms: folders of a few modules, with an order inside each package that ARCHITECTURE.md shows and imports follow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.tidy.english import VAGUE_NAMES
+from tests.tidy.layers import imports_against_the_order, parse_room_orders
+from tests.tidy.rooms import (
+    PUBLIC_CLASSES,
+    crowded_rooms,
+    participles,
+    repeated_class_names,
+    rooms_without_a_sign,
+    vague_variables,
+)
+from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
+
+ORDERS: Final = parse_room_orders((ROOT / "ARCHITECTURE.md").read_text())
+MODULES: Final = modules(PACKAGE, SOURCE)
+EXAMPLE: Final = parse_room_orders("```layers storage\nlog\nread | append\nformat/kafka\nformat\n```\n")["storage"]
+
+CROWDED: Final = {"warren.cli.commands": 20}
+"""One module for each command, and the commands are that many."""
+
+
+def test_every_package_that_has_rooms_has_an_order() -> None:
+    with_rooms = {module.name.split(".")[1] for module in MODULES if module.is_package and module.name.count(".") > 1}
+
+    assert with_rooms <= {*ORDERS}
+
+
+@pytest.mark.parametrize("package", ORDERS)
+def test_imports_follow_the_order_of_the_rooms(package: str) -> None:
+    assert imports_against_the_order(MODULES, package, ORDERS[package]) == []
+
+
+def test_no_room_is_a_corridor() -> None:
+    assert crowded_rooms(MODULES) == CROWDED
+
+
+def test_no_module_is_named_by_a_participle() -> None:
+    assert participles(MODULES) == []
+
+
+def test_every_room_has_a_sign() -> None:
+    assert rooms_without_a_sign(MODULES) == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    assert repeated_class_names(MODULES) == []
+
+
+def test_no_variable_is_named_by_how_its_value_was_obtained() -> None:
+    assert vague_variables(MODULES) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("warren.storage.read.lookup", "from warren.storage.log import Log"),
+        ("warren.storage.read.lookup", "from warren.storage.append import writer"),
+        ("warren.storage.format.layout", "from warren.storage.format.kafka.batch import Batch"),
+        (
+            "warren.storage.read.lookup",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from warren.storage.log import Log",
+        ),
+        ("warren.storage.attic.boxes", "import os"),
+    ],
+)
+def test_an_import_against_the_order_is_found(name: str, text: str) -> None:
+    others = [Module.of("warren.storage.append.writer", ""), Module.of("warren.storage.format.kafka.batch", "")]
+
+    assert len(imports_against_the_order([Module.of(name, text), *others], "storage", EXAMPLE)) == 1
+
+
+def test_an_import_that_follows_the_order_is_not_complained_about() -> None:
+    text = "from warren.storage.format.layout import HEAD\nfrom warren.storage.read import walk\nimport warren.errors"
+
+    assert imports_against_the_order([Module.of("warren.storage.read.lookup", text)], "storage", EXAMPLE) == []
+
+
+def test_corridors_participles_and_missing_signs_are_found() -> None:
+    crowd = [Module.of(f"warren.storage.m{number}", "") for number in range(19)]
+    named = [Module.of("warren.queue.stored", ""), Module.of("warren.queue.routing", "")]
+    room = Module.of("warren.queue", '"""No sentence"""', is_package=True)
+
+    assert crowded_rooms([*crowd, *named]) == {"warren.storage": 19}
+    assert participles(named) == ["warren.queue.stored"]
+    assert rooms_without_a_sign([room]) == ["warren.queue"]
+
+
+def test_a_class_name_is_repeated_if_a_package_has_it_twice_or_three_packages_have_it() -> None:
+    same_package = [Module.of(f"warren.queue.{name}", "class Kind: ...") for name in ("one", "two")]
+    packages = [Module.of(f"warren.{name}.one", "class Entry: ...") for name in ("aio", "queue", "storage")]
+    public = [Module.of("warren.aio.one", f"class {name}: ...\nclass {name}: ...") for name in PUBLIC_CLASSES]
+
+    assert repeated_class_names([*same_package, *packages, *public]) == ["Entry", "Kind"]
+    assert repeated_class_names([same_package[0], *packages[:2]]) == []
+
+
+@pytest.mark.parametrize("name", sorted(VAGUE_NAMES))
+@pytest.mark.parametrize(
+    "text", ["{} = 1", "for {} in (): ...", "def f(*, {}): ...", "lambda {}: 1", "class A:\n    {}: int"]
+)
+def test_a_vague_variable_is_found(name: str, text: str) -> None:
+    assert len(vague_variables([Module.of("warren.queue.one", text.format(name))])) == 1
+    assert vague_variables([Module.of("warren.queue.one", text.format(f"{name}_number"))]) == []

@@ -1,0 +1,28 @@
+"""The handlers of our own calls: each gets the request of its key, and returns the response to it."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+
+import pytest
+
+from warren.broker.native import append
+from warren.broker.native.handlers import OWN_HANDLERS
+from warren.protocol.native_schemas import NUMBERED, OwnKey
+from warren.protocol.wire_struct import NumberedRequest, WireRequest
+
+
+@pytest.mark.parametrize("key", list(OwnKey))
+def test_a_handler_gets_the_request_of_its_key_and_returns_the_response_to_it(key: OwnKey) -> None:
+    # The handler of appends decides itself which requests are read by the schema.
+    handler = append._by_schema if key is OwnKey.APPEND else OWN_HANDLERS[key]
+    captured = inspect.getclosurevars(handler).nonlocals
+    kind: type[WireRequest[typing.Any]] = captured["kind"]
+    hints = typing.get_type_hints(captured["handle"])
+
+    assert kind.api_key == key
+    assert hints["request"] is kind
+    # Some return it at once or later.
+    assert hints["return"] is kind.response or kind.response in typing.get_args(hints["return"])
+    assert issubclass(kind, NumberedRequest) == (key in NUMBERED)

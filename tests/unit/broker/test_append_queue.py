@@ -1,0 +1,96 @@
+"""AppendQueue: the durability of a log decides how the broker appends to it, in one place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from warren.broker.services import append_queue
+from warren.broker.services.append_queue import AppendQueue, Outcome
+from warren.broker.services.metrics import Metrics
+from warren.clock import SYSTEM_CLOCK
+from warren.errors import StoreBusy
+from warren.message import Receipt
+from warren.storage import Log
+from warren.storage.format.plain_batch import pack_lone
+from warren.storage.format.record import Packed
+
+WAIT_S: Final = 30.0
+
+
+def record(body: bytes) -> Packed:
+    return pack_lone(body, "", b"marker")
+
+
+def queued(path: Path, durability: str, work: Callable[[AppendQueue, Log], Awaitable[None]]) -> None:
+    async def main(log: Log) -> None:
+        queue = AppendQueue(lambda log: None, Metrics(SYSTEM_CLOCK.steady_s))
+        try:
+            await asyncio.wait_for(work(queue, log), WAIT_S)
+        finally:
+            queue.close()
+
+    with Log.open(str(path / "log"), durability=durability) as log:
+        asyncio.run(main(log))
+
+
+def test_a_log_that_does_not_wait_for_the_disk_is_appended_to_in_place(tmp_path: Path) -> None:
+    async def work(queue: AppendQueue, log: Log) -> None:
+        outcomes: list[Outcome] = []
+
+        receipt = queue.append(log, (record(b"a"),), outcomes.append)
+
+        assert receipt is not None
+        assert (receipt.number, log.end) == (0, 1)
+        assert [message.offset for message in log.read(0)] == [receipt.offset]
+        assert outcomes == []
+        assert queue.put(log, [record(b"b"), record(b"c")]) == range(1, 3)
+
+    queued(tmp_path, "os", work)
+
+
+def test_a_log_that_waits_for_the_disk_is_appended_to_by_a_thread(tmp_path: Path) -> None:
+    async def work(queue: AppendQueue, log: Log) -> None:
+        outcomes: list[Outcome] = []
+
+        assert queue.append(log, (record(b"a"),), outcomes.append) is None
+
+        assert outcomes == []
+        while not outcomes:
+            await asyncio.sleep(0)
+        assert isinstance(outcomes[0], Receipt)
+        assert (outcomes[0].number, queue.waiting_count) == (0, 0)
+
+    queued(tmp_path, "commit", work)
+
+
+@pytest.mark.parametrize("durability", ["os", "commit"])
+def test_both_ways_give_the_same_numbers_to_the_same_puts(tmp_path: Path, durability: str) -> None:
+    async def work(queue: AppendQueue, log: Log) -> None:
+        puts = [[record(b"%d" % number) for number in range(count)] for count in (1, 3, 2)]
+
+        numbers = await queue.put_all((log, records) for records in puts)
+
+        assert numbers == [range(1), range(1, 4), range(4, 6)]
+        assert [message.body for message in log.read(0)] == [b"0", b"0", b"1", b"2", b"0", b"1"]
+
+    queued(tmp_path, durability, work)
+
+
+def test_too_many_puts_that_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append_queue, "BROKER_PUTS_WAITING_MAX", 1)
+
+    async def work(queue: AppendQueue, log: Log) -> None:
+        first = queue.put(log, [record(b"a")])
+
+        with pytest.raises(StoreBusy):
+            queue.put(log, [record(b"b")])
+
+        assert not isinstance(first, range)
+        assert await first == range(1)
+
+    queued(tmp_path, "commit", work)

@@ -1,0 +1,221 @@
+"""Records with right checksums and impossible content are damage, and never messages."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+from tests.support.crafted import area, columns, packed, write_log
+from tests.support.fakes import quick_log
+from warren.errors import CorruptRecord
+from warren.storage import Log
+from warren.storage.format.record import Packed
+
+BODY_ENDS = struct.pack("<3I", 0, 1, 3)
+BODIES = [(1, BODY_ENDS), (2, b"abb")]
+LARGE = struct.pack("<I", (256 << 20) + 1)
+
+WHOLE: dict[str, Packed] = {
+    "a single message": packed(b"body"),
+    "a batch": columns(BODIES, count=2),
+    "a batch with a section of another kind": columns([*BODIES, (14, b"whatever")], count=2),
+}
+
+MALFORMED: dict[str, Packed] = {
+    "no message": packed(b"body", count=0),
+    "a codec that is kept for later": packed(b"body", codec=2),
+    "an unknown codec": packed(b"body", codec=9),
+    "an id longer than the record": packed(b"body", id_size=5),
+    "a tag longer than the record": packed(b"body", tag_size=5),
+    "a key longer than the record": packed(b"body", key_size=5),
+    "headers longer than the record": packed(b"body", headers_size=5),
+    "an id that is no text": packed(b"\xffbody", id_size=1),
+    "a tag that is no text": packed(b"\xffbody", tag_size=1),
+    "a header that passes the end of the headers": packed(b"\1\5\0nv" + b"body", headers_size=5),
+    "headers with less than sizes at the end": packed(b"\1\1\0nv\1" + b"body", headers_size=6),
+    "a header name that is no text": packed(b"\1\1\0\xffv", headers_size=5),
+    "an unknown compression": packed(struct.pack("<I", 4) + b"body", compression=3),
+    "a compressed body without its size": packed(b"bo", compression=1),
+    "a compressed body that is none": packed(struct.pack("<I", 4) + b"not zstd", compression=1),
+    "a compressed body that is none, of lz4": packed(struct.pack("<I", 4) + b"not lz4 at all", compression=2),
+    "a compressed body over the limit": packed(LARGE + b"body", compression=1),
+    "no table of sections": packed(b"tab", codec=1, count=2),
+    "a table longer than the record": packed(struct.pack("<II", 9, 0), codec=1, count=2),
+    "a table of too many sections": packed(struct.pack("<II", 17, 0) + bytes(17 * 8 + 800), codec=1, count=2),
+    "a section that passes the end": packed(
+        struct.pack("<IIIIII", 2, 0, 1, 12, 2, 99) + BODY_ENDS + bytes(12), codec=1, count=2
+    ),
+    "no bodies": columns([(1, BODY_ENDS)], count=2),
+    "no ends": columns([(2, b"abb")], count=2),
+    "ends for another count": columns(BODIES, count=3),
+    "ends that do not start at 0": columns([(1, struct.pack("<3I", 1, 1, 3)), (2, b"abb")], count=2),
+    "ends that go back": columns([(1, struct.pack("<3I", 0, 4, 3)), (2, b"abb")], count=2),
+    "ends short of the bodies": columns([(1, struct.pack("<3I", 0, 1, 2)), (2, b"abb")], count=2),
+    "a tag that is not in the dictionary": columns([*BODIES, (3, b"\0\0\2\0"), (4, b"\1x\1y")], count=2),
+    "tags without a dictionary": columns([*BODIES, (3, b"\0\0\0\0")], count=2),
+    "a dictionary that passes its end": columns([*BODIES, (3, b"\0\0\1\0"), (4, b"\1x\2y")], count=2),
+    "a tag of the dictionary that is no text": columns([*BODIES, (3, b"\0\0\1\0"), (4, b"\1x\1\xff")], count=2),
+    "codes for another count": columns([*BODIES, (3, b"\0\0"), (4, b"\1x")], count=2),
+    "keys for another count": columns([*BODIES, (5, struct.pack("<2I", 0, 1)), (6, b"k")], count=2),
+    "ends of keys without keys": columns([*BODIES, (5, struct.pack("<3I", 0, 1, 1))], count=2),
+    "presence for another count": columns([*BODIES, (5, struct.pack("<3I", 0, 0, 1)), (6, b"k"), (7, b"\1")], count=2),
+    "an id of a batch that is no text": columns([*BODIES, (8, struct.pack("<3I", 0, 1, 2)), (9, b"\xffi")], count=2),
+    "headers of a batch that do not end": columns(
+        [*BODIES, (10, struct.pack("<3I", 0, 0, 4)), (11, b"\1\1\0n")], count=2
+    ),
+    "corr_offsets for another count": columns([*BODIES, (12, bytes(8))], count=2),
+    "a compressed batch that is none": packed(struct.pack("<I", 200) + b"not zstd", codec=1, compression=1, count=2),
+}
+
+READS: dict[str, Callable[[Log], object]] = {
+    "at": lambda log: [log.at(number) for number in range(log.end)],
+    "read": lambda log: log.read(0),
+    "read filtered": lambda log: log.read(0, tag="#"),
+    "backwards": lambda log: list(log.backwards()),
+    "last": lambda log: log.last(3),
+    "reader": lambda log: log.reader("billing").read(),
+}
+
+
+@pytest.mark.parametrize("record", WHOLE.values(), ids=WHOLE.keys())
+def test_a_record_made_by_hand_is_read(tmp_path: Path, record: Packed) -> None:
+    write_log(tmp_path, [packed(b"before"), record, packed(b"after")])
+
+    with quick_log(tmp_path) as log:
+        bodies = [message.body for message in log.read(0)]
+        log.verify()
+
+    assert (bodies[0], bodies[-1]) == (b"before", b"after")
+    assert bodies[1:-1] in ([b"body"], [b"a", b"bb"])
+
+
+@pytest.mark.parametrize("record", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_record_is_damage_at_its_place(tmp_path: Path, record: Packed) -> None:
+    before = packed(b"before", tag_size=3)
+    block = write_log(tmp_path, [before, record, packed(b"after", tag_size=3)])
+    with quick_log(tmp_path, read_only=True) as log:
+        first = log.read(0, limit=1)[0]
+        place = first.offset + (36 + len(before.payload) + 7) // 8 * 8
+        assert first.body == b"ore"
+
+        for name in ("at", "read", "backwards", "last"):
+            with pytest.raises(CorruptRecord) as damage:
+                READS[name](log)
+            assert damage.value.path == str(block), name
+            assert damage.value.position == place or record.message_count == 0, name
+
+
+@pytest.mark.parametrize("record", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_filter_does_not_hide_damage_that_it_has_to_read(tmp_path: Path, record: Packed) -> None:
+    """Either the messages of other records come, or damage: never something that is not in the log."""
+    write_log(tmp_path, [packed(b"before", tag_size=3), record, packed(b"after", tag_size=3)])
+
+    with quick_log(tmp_path, read_only=True) as log:
+        try:
+            bodies = [message.body for message in log.read(0, tag="#")]
+        except CorruptRecord:
+            return
+
+    assert bodies == [b"ore", b"er"]
+
+
+def test_a_record_that_says_another_number_is_damage(tmp_path: Path) -> None:
+    write_log(tmp_path, [packed(b"one"), packed(b"two"), packed(b"three")], wrong_numbers={1: 7})
+
+    with quick_log(tmp_path, read_only=True) as log:
+        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+            log.at(1)
+        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+            log.read(0)
+        with pytest.raises(CorruptRecord, match="message 7 "):
+            log.verify()
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_compressed_batch_must_unpack_to_what_it_promises(tmp_path: Path, code: int) -> None:
+    raw = area(BODIES)
+    small = pyarrow.compress(raw, codec=("", "zstd", "lz4")[code], asbytes=True)
+    good = packed(struct.pack("<I", len(raw)) + small, codec=1, compression=code, count=2)
+    short = packed(struct.pack("<I", len(raw) + 8) + small, codec=1, compression=code, count=2)
+    (tmp_path / "good").mkdir()
+    (tmp_path / "short").mkdir()
+    write_log(tmp_path / "good", [good])
+    write_log(tmp_path / "short", [short])
+
+    with quick_log(tmp_path / "good", read_only=True) as log:
+        assert [message.body for message in log.read(0)] == [b"a", b"bb"]
+    with quick_log(tmp_path / "short", read_only=True) as log, pytest.raises(CorruptRecord):
+        log.read(0)
+
+
+V1_HEAD = 204
+
+
+def _v1_log(path: Path) -> Path:
+    with quick_log(path, version=1) as log:
+        for number in range(3):
+            log.append(b"%d" % number, tag="eu", id="i")
+    return next(path.glob("*.zbus"))
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "reason"),
+    [
+        (0, b"\1", "the record says offset"),
+        (16, b"\x28", "does not end where its length says"),
+        (16, b"\2", None),
+        (20, b"x", "does not end where its length says"),
+        (17, b"\xff", "utf-8"),
+        (72, b"\x80", "does not end where its length says"),
+        (80, b"x", "does not end where its length says"),
+        (73, b"\xff", "utf-8"),
+        (200, b"\xff", "a body of"),
+        (200, b"\0\1\0\0", "a body of"),
+    ],
+)
+def test_a_version_1_record_whose_structure_cannot_be_is_damage(
+    tmp_path: Path, position: int, data: bytes, reason: str | None
+) -> None:
+    block = _v1_log(tmp_path)
+    content = bytearray(block.read_bytes())
+    start = V1_HEAD + 1
+    content[start + position : start + position + len(data)] = data
+    block.write_bytes(content)
+
+    with quick_log(tmp_path, read_only=True) as log:
+        if reason is None:
+            assert [message.id for message in log.read(0)] == ["i", "i\0", "i"]
+            return
+        with pytest.raises(CorruptRecord, match=reason) as damage:
+            log.at(1)
+        with pytest.raises(CorruptRecord):
+            log.verify()
+
+    assert (damage.value.path, damage.value.position) == (str(block), start)
+
+
+def test_a_version_1_record_with_another_number_is_damage(tmp_path: Path) -> None:
+    block = _v1_log(tmp_path)
+    content = bytearray(block.read_bytes())
+    content[V1_HEAD + 1 + 71] = 7
+    block.write_bytes(content)
+
+    with quick_log(tmp_path, read_only=True) as log:
+        with pytest.raises(CorruptRecord, match="message 7 where 1 should"):
+            log.at(1)
+        with pytest.raises(CorruptRecord, match="message 7"):
+            log.verify()
+
+
+def test_time_that_goes_back_is_damage(tmp_path: Path) -> None:
+    block = _v1_log(tmp_path)
+    content = bytearray(block.read_bytes())
+    content[V1_HEAD + 1 + 8 : V1_HEAD + 1 + 16] = bytes(8)
+    block.write_bytes(content)
+
+    with quick_log(tmp_path, read_only=True) as log, pytest.raises(CorruptRecord, match="of time 0 where 1 should"):
+        log.verify()

@@ -235,7 +235,8 @@ class GroupBesideLists(RuleBasedStateMachine):
 
         member.group.commit({partition: number})
 
-        self.committed[partition] = number
+        # A commit never goes back.
+        self.committed[partition] = max(self.committed[partition], number)
         member.positions[partition] = max(member.positions[partition], number)
         self._keep_what_is_uncommitted(member)
 

@@ -15,11 +15,11 @@ from typing import Final
 
 from warren.protocol.api_keys import APIS
 from warren.protocol.kafka_schemas import SHARED_STRUCTS as KAFKA_SHARED
-from warren.protocol.native_schemas import OWN_MESSAGES
+from warren.protocol.native_schemas import NATIVE_MESSAGES
 from warren.protocol.native_schemas import SHARED_STRUCTS as NATIVE_SHARED
 from warren.protocol.primitives import NO_UUID
 from warren.protocol.schema_codec import REQUEST, RESPONSE, message_of
-from warren.protocol.schemas import NEVER, STRUCT, VERSION_LAST, Field, Message
+from warren.protocol.schemas import NEVER, STRUCT, VERSION_LAST, Field, MessageSchema
 
 PROTOCOL: Final = Path(__file__).parent.parent / "src/warren/protocol"
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
@@ -105,7 +105,7 @@ class Class:
 
     def _bases(self) -> str:
         if self.api_key is None:
-            is_native = self.name in OWN_MESSAGES
+            is_native = self.name in NATIVE_MESSAGES
             return NATIVE_RESPONSE_BASE if is_native else STRUCT_BASE
         names = {each.name for each in self.fields}
         bases = [base for base, fields in REQUEST_BASES.items() if names >= fields] or [REQUEST_BASE]
@@ -144,7 +144,7 @@ class Module:
         self._shared = {fields: name for name, fields in shared.items()}
         self._classes: dict[str, Class] = {}
 
-    def add(self, message: Message, api_key: int | None = None) -> None:
+    def add(self, message: MessageSchema, api_key: int | None = None) -> None:
         """Adds the class of a message, and those of its structs. A request names what it asks for."""
         self._add(message.name, f"{_titled(message)}.", message.fields, message.name, api_key)
 
@@ -175,7 +175,7 @@ class Module:
         return formatted(f"{HEAD.format(title=title, primitives=primitives, bases=bases)}\n\n{body}\n")
 
 
-def _titled(message: Message) -> str:
+def _titled(message: MessageSchema) -> str:
     kind = REQUEST if message.name.endswith(REQUEST) else RESPONSE
     return f"The {kind.lower()} of {message.name.removesuffix(kind)}"
 
@@ -197,7 +197,7 @@ def modules() -> Iterator[tuple[Path, str]]:
     kafka, native = Module(KAFKA_SHARED), Module(NATIVE_SHARED)
     for api in APIS.values():
         request, response = message_of(f"{api.name}{REQUEST}"), message_of(f"{api.name}{RESPONSE}")
-        module = native if request.name in OWN_MESSAGES else kafka
+        module = native if request.name in NATIVE_MESSAGES else kafka
         # The request names the class of its response, which therefore comes first.
         module.add(response)
         module.add(request, api.key)

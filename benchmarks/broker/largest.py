@@ -21,9 +21,9 @@ from warren.protocol.limits import (
     REQUEST_ELEMENTS_MAX,
 )
 from warren.protocol.native.records import pack, wire_record
-from warren.protocol.native_schemas import OWN_MESSAGES, OwnKey
+from warren.protocol.native_schemas import NATIVE_MESSAGES, NativeKey
 from warren.protocol.primitives import FIXED_FORMATS
-from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
+from warren.protocol.schemas import DEFAULTS, STRUCT, Field, MessageSchema, kafka_message
 from warren.storage.format.columns import Batch
 
 WIDE: Final = "wide"
@@ -82,10 +82,10 @@ class Asked(NamedTuple):
     body: bytes
 
 
-def described(api: Api) -> Message:
+def described(api: Api) -> MessageSchema:
     """The fields of a request."""
     name = f"{api.name}Request"
-    return OWN_MESSAGES.get(name) or GROUP_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
+    return NATIVE_MESSAGES.get(name) or GROUP_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 
 def requests() -> Iterator[Asked]:
@@ -183,31 +183,31 @@ def _park() -> Iterator[tuple[str, Any]]:
     yield "records", {"topic": SMALL.format(1), **due, "records": [wire_record(0, packed)] * 1000}
 
 
-def _handled(key: OwnKey, handle: int, **values: Any) -> Iterator[tuple[str, Any]]:
+def _handled(key: NativeKey, handle: int, **values: Any) -> Iterator[tuple[str, Any]]:
     places = {name: list(range(65_536)) for name in ("partitions", "numbers", "attempts")}
-    wants_places = key in (OwnKey.SETTLE, OwnKey.REDRIVE)
+    wants_places = key in (NativeKey.SETTLE, NativeKey.REDRIVE)
     yield "handle", {"handle": handle, **({"places": places} if wants_places else {}), **values}
 
 
 SPECIAL: Final[Mapping[int, Any]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
-    OwnKey.READ: _read,
-    OwnKey.APPEND: _append,
-    OwnKey.PARK: _park,
+    NativeKey.READ: _read,
+    NativeKey.APPEND: _append,
+    NativeKey.PARK: _park,
     # The topics that other requests need stay.
     ApiKey.DELETE_TOPICS: lambda: iter([("rows", {"topics": [{"name": f"u{n}"} for n in range(10_000)]})]),
-    OwnKey.DELETE_TOPIC: lambda: iter([("", {"topic": "unknown"})]),
+    NativeKey.DELETE_TOPIC: lambda: iter([("", {"topic": "unknown"})]),
     # A session is open already: another one would leave its handles behind.
-    OwnKey.OPEN_SESSION: lambda: iter(()),
-    OwnKey.SCAN: lambda: iter([("a tag that no message has", {"topic": TAGGED, "end": -1, "tag": "none"})]),
-    OwnKey.READ_GROUP: lambda: _handled(OwnKey.READ_GROUP, STREAM, limit=65_536),
-    OwnKey.TAKE: lambda: _handled(OwnKey.TAKE, WORK, limit=65_536),
-    OwnKey.SETTLE: lambda: _handled(OwnKey.SETTLE, WORK, action="ack"),
-    OwnKey.REDRIVE: lambda: _handled(OwnKey.REDRIVE, WORK, limit=1000),
-    OwnKey.COMMIT_GROUP: lambda: _handled(OwnKey.COMMIT_GROUP, STREAM, positions=None),
-    OwnKey.SEEK_GROUP: lambda: _handled(OwnKey.SEEK_GROUP, STREAM, to="start", partition=-1),
-    OwnKey.DESCRIBE_GROUP: lambda: _handled(OwnKey.DESCRIBE_GROUP, WORK),
+    NativeKey.OPEN_SESSION: lambda: iter(()),
+    NativeKey.SCAN: lambda: iter([("a tag that no message has", {"topic": TAGGED, "end": -1, "tag": "none"})]),
+    NativeKey.READ_GROUP: lambda: _handled(NativeKey.READ_GROUP, STREAM, limit=65_536),
+    NativeKey.TAKE: lambda: _handled(NativeKey.TAKE, WORK, limit=65_536),
+    NativeKey.SETTLE: lambda: _handled(NativeKey.SETTLE, WORK, action="ack"),
+    NativeKey.REDRIVE: lambda: _handled(NativeKey.REDRIVE, WORK, limit=1000),
+    NativeKey.COMMIT_GROUP: lambda: _handled(NativeKey.COMMIT_GROUP, STREAM, positions=None),
+    NativeKey.SEEK_GROUP: lambda: _handled(NativeKey.SEEK_GROUP, STREAM, to="start", partition=-1),
+    NativeKey.DESCRIBE_GROUP: lambda: _handled(NativeKey.DESCRIBE_GROUP, WORK),
 }
 
 

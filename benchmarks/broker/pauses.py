@@ -32,7 +32,7 @@ from benchmarks.broker.servers import HOST, WARREN
 from tests.support.message_values import encode_request
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.headers import Request, request_frame
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
 
 WITNESS_EVERY_S: Final = 0.005
@@ -165,16 +165,16 @@ def open_session(port: int) -> Wire:
     """A connection with the handles that requests of our own name."""
     wire = Wire(port)
 
-    def ask(key: OwnKey, **values: Any) -> None:
+    def ask(key: NativeKey, **values: Any) -> None:
         wire.ask(key, 0, encode_request(key, 0, values))
 
-    ask(OwnKey.OPEN_SESSION, session=SESSION, software="pauses")
+    ask(NativeKey.OPEN_SESSION, session=SESSION, software="pauses")
     group = {"topic": largest.TAGGED, "settings": [{"name": "tag", "value": '"none"'}]}
-    ask(OwnKey.OPEN_GROUP, handle=largest.STREAM, group="filtered", mode="stream", **group)
-    ask(OwnKey.OPEN_GROUP, handle=largest.WORK, group="filtered-work", mode="queue", **group)
-    ask(OwnKey.BEGIN_TRANSACTION, handle=largest.TRANSACTION, timeout=60.0, prepared_timeout=-1.0)
-    ask(OwnKey.OPEN_PRODUCER, handle=largest.PRODUCER, producer="pauses")
-    ask(OwnKey.OPEN_QUEUE, handle=largest.QUEUE, queue="queue", maxsize=0)
+    ask(NativeKey.OPEN_GROUP, handle=largest.STREAM, group="filtered", mode="stream", **group)
+    ask(NativeKey.OPEN_GROUP, handle=largest.WORK, group="filtered-work", mode="queue", **group)
+    ask(NativeKey.BEGIN_TRANSACTION, handle=largest.TRANSACTION, timeout=60.0, prepared_timeout=-1.0)
+    ask(NativeKey.OPEN_PRODUCER, handle=largest.PRODUCER, producer="pauses")
+    ask(NativeKey.OPEN_QUEUE, handle=largest.QUEUE, queue="queue", maxsize=0)
     return wire
 
 
@@ -193,7 +193,7 @@ def kafka_rows(port: int, pipe: Connection, only: str) -> Iterator[Row]:
     for asked in largest.requests():
         if not asked.api.name.lower().startswith(only.lower()):
             continue
-        wire = open_session(port) if asked.api.key >= OwnKey.OPEN_SESSION else Wire(port)
+        wire = open_session(port) if asked.api.key >= NativeKey.OPEN_SESSION else Wire(port)
         ask = lambda: wire.ask(asked.api.key, asked.version, asked.body)  # noqa: B023, E731
         yield measured(pipe, f"{asked.api.key} {asked.api.name}", asked.what, len(asked.body), ask)
         wire.close()

@@ -16,12 +16,12 @@ from tests.gateway.running import Http, running_http
 from tests.support.message_values import Fields
 from warren.broker.broker import Broker
 from warren.broker.net.request import Call
-from warren.broker.security.needs import Row
+from warren.broker.security.needs import NeedsRow
 from warren.broker.security.peer import Peer
 from warren.broker.security.rights import CLUSTER_NAME, Operation, Pattern, Permission, ResourceKind, Right
 from warren.broker.settings import BrokerSettings
 from warren.protocol.headers import Request
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 
 PASSWORD = "the password"
 USER = "ann"
@@ -59,7 +59,7 @@ class Tenants:
             self.broker.users.create(user, PASSWORD)
         self.http.login = USER, PASSWORD
         self.ann = self.caller(USER)
-        self.ann.call(OwnKey.OPEN_SESSION, 0, {"session": uuid.uuid4().bytes, "software": "test"})
+        self.ann.call(NativeKey.OPEN_SESSION, 0, {"session": uuid.uuid4().bytes, "software": "test"})
 
     def caller(self, user: str) -> Caller:
         """A connection of a user."""
@@ -94,7 +94,7 @@ class Tenants:
         (found,) = {id(each.peer): each.peer for each in self.broker.connections if each.peer.user == USER}.values()
         return found
 
-    def needed(self, row: Row, key: int, version: int, request: Fields) -> list[Thing]:
+    def needed(self, row: NeedsRow, key: int, version: int, request: Fields) -> list[Thing]:
         """What the table of rights says that a request of ann's needs."""
 
         def find() -> list[Thing]:

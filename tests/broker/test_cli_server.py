@@ -13,7 +13,7 @@ import warren
 from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
-from warren.cli.commands.read import Place, listening
+from warren.cli.commands.read import FollowPosition, listening
 from warren.cli.main import app
 from warren.cli.options.store_option import password_of
 from warren.storage.format.tags import TagFilter
@@ -188,7 +188,7 @@ def test_following_hears_all_partitions_at_once_and_those_that_are_added(broker:
     with warren.connect(broker.address) as store:
         topic = store.topic("orders", partitions=2)
         topic.put(b"old", partition=0)
-        places = {number: Place(log, log.end) for number, log in enumerate(topic.logs)}
+        places = {number: FollowPosition(log, log.end) for number, log in enumerate(topic.logs)}
         every = listening(topic, dict(places), None, sees_all=True)
         some = listening(topic, {1: places[1]}, TagFilter.parse("eu.*"), sees_all=False)
         topic.put(b"a", partition=1, tag="eu.de")

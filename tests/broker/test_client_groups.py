@@ -30,7 +30,7 @@ from warren.errors import (
 )
 from warren.protocol.native.calls import wire_positions
 from warren.protocol.native_messages import CommitGroupRequest, ReadGroupRequest
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.storage import END, START
 from warren.storage.read.messages import ScanRoom
 
@@ -170,7 +170,7 @@ def test_commits_and_seeks_of_a_client_are_numbered(store: RemoteStore, monkeypa
     group.seek(0)
     group.rewind()
 
-    assert [key for key, _ in sent] == [OwnKey.COMMIT_GROUP, OwnKey.SEEK_GROUP, OwnKey.SEEK_GROUP]
+    assert [key for key, _ in sent] == [NativeKey.COMMIT_GROUP, NativeKey.SEEK_GROUP, NativeKey.SEEK_GROUP]
     numbers = [number for _, number in sent]
     assert numbers[0] > 0
     assert numbers == sorted(set(numbers))

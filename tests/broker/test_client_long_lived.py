@@ -12,7 +12,7 @@ from tests.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S, until
 from warren.broker.native import groups, sessions
 from warren.broker.native.groups import TRIES_SWEPT_FROM, HeldStream, HeldWork
-from warren.broker.native.sessions import Session
+from warren.broker.native.sessions import ClientSession
 from warren.client.store import RemoteStore
 from warren.errors import StoreBusy, TransactionAborted, TransactionCommitted
 from warren.message import Message
@@ -29,7 +29,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "TAKEN_SWEPT_FROM", TAKEN_FROM)
 
 
-def session_of(broker: RunningBroker, store: RemoteStore) -> Session:
+def session_of(broker: RunningBroker, store: RemoteStore) -> ClientSession:
     return broker.broker.sessions._sessions[store.calls._session]
 
 

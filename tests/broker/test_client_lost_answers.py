@@ -14,11 +14,11 @@ from tests.broker.running import RunningBroker
 from tests.support.patience import WAIT_S, run
 from warren.broker.native import sessions
 from warren.broker.native.call_dedup import AnswerRoom, Answers
-from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.client.net.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import ConnectionLost, NoSuchTopic, OutcomeUnknown, TransactionAborted
-from warren.protocol.native_schemas import NUMBERED, OwnKey
+from warren.protocol.native_schemas import NUMBERED, NativeKey
 from warren.protocol.wire_struct import WireRequest
 
 Losing = Callable[..., list[int]]
@@ -29,7 +29,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Losing:
     """From now on the answers to the first call of each numbered kind, or of `keys`, are lost when they have come."""
     receive = Connection.receive
 
-    def begin(keys: set[OwnKey] | None = None, then: Callable[[], object] = lambda: None) -> list[int]:
+    def begin(keys: set[NativeKey] | None = None, then: Callable[[], object] = lambda: None) -> list[int]:
         lost: list[int] = []
 
         def lose(connection: Connection, request: WireRequest[Any]) -> Any:
@@ -51,7 +51,7 @@ def test_an_item_whose_answer_was_lost_is_given_again(store: RemoteStore, losing
     jobs = store.queue("jobs")
     for number in range(3):
         jobs.put(number)
-    lost = losing({OwnKey.USE_QUEUE})
+    lost = losing({NativeKey.USE_QUEUE})
 
     found = [jobs.get(timeout=WAIT_S) for _ in range(3)]
 
@@ -64,7 +64,7 @@ def test_an_item_whose_answer_was_lost_is_given_again(store: RemoteStore, losing
 
 def test_an_item_is_put_once(store: RemoteStore, losing: Losing) -> None:
     jobs = store.queue("jobs", maxsize=1)
-    lost = losing({OwnKey.USE_QUEUE})
+    lost = losing({NativeKey.USE_QUEUE})
 
     jobs.put("one", timeout=WAIT_S)
 
@@ -78,11 +78,11 @@ def test_a_message_is_taken_once_and_settled_once(store: RemoteStore, losing: Lo
     work = topic.group("work", mode="queue", lease=600.0, attempts_max=0)
 
     def take(body: bytes) -> Any:
-        losing({OwnKey.TAKE})
+        losing({NativeKey.TAKE})
         message = work.take(wait=WAIT_S)
         assert message is not None
         assert (message.body, message.attempt) == (body, 1)
-        assert losing({OwnKey.SETTLE}) == []
+        assert losing({NativeKey.SETTLE}) == []
         return message
 
     work.ack(take(b"acked"))
@@ -93,7 +93,7 @@ def test_a_message_is_taken_once_and_settled_once(store: RemoteStore, losing: Lo
 
     assert work.in_flight() == 1
     assert [message.body for message in work.dead.last(5)] == [b"rejected"]
-    losing({OwnKey.REDRIVE})
+    losing({NativeKey.REDRIVE})
     assert work.redrive() == 1
     assert topic.last(1)[0].body == b"rejected"
 
@@ -108,7 +108,7 @@ def test_a_delayed_message_is_parked_once_and_its_cancelling_answered_exactly(
 
     assert [entry.id for entry in topic.scheduled()] == [held.id]
     assert held.cancel()
-    assert lost == [OwnKey.PARK, OwnKey.CANCEL_PARKED]
+    assert lost == [NativeKey.PARK, NativeKey.CANCEL_PARKED]
 
 
 def test_a_repeated_delete_succeeds(store: RemoteStore, losing: Losing) -> None:
@@ -119,7 +119,7 @@ def test_a_repeated_delete_succeeds(store: RemoteStore, losing: Losing) -> None:
     topic.delete_group("billing")
     store.delete_topic("orders")
 
-    assert lost == [OwnKey.DELETE_GROUP, OwnKey.DELETE_TOPIC]
+    assert lost == [NativeKey.DELETE_GROUP, NativeKey.DELETE_TOPIC]
     with pytest.raises(NoSuchTopic):
         topic.put(b"x")
 
@@ -131,7 +131,7 @@ def test_a_transaction_happens_once(store: RemoteStore, losing: Losing) -> None:
         tx.put("orders", b"one")
         tx.put("orders", b"two")
 
-    assert lost == [OwnKey.BEGIN_TRANSACTION, OwnKey.CHANGE_TRANSACTION, OwnKey.END_TRANSACTION]
+    assert lost == [NativeKey.BEGIN_TRANSACTION, NativeKey.CHANGE_TRANSACTION, NativeKey.END_TRANSACTION]
     assert [message.body for message in store.topic("orders").last(5)] == [b"one", b"two"]
 
 
@@ -168,7 +168,7 @@ def test_if_the_broker_has_dropped_the_client_the_outcome_is_reported_as_unknown
     losing(set())
     assert jobs.get(timeout=WAIT_S) == 1
     with store.transaction(id="mine") as tx:
-        losing({OwnKey.CHANGE_TRANSACTION}, then=forgotten(store))
+        losing({NativeKey.CHANGE_TRANSACTION}, then=forgotten(store))
         with pytest.raises(TransactionAborted):
             tx.put("orders", b"never")
         tx.abort()
@@ -177,7 +177,7 @@ def test_if_the_broker_has_dropped_the_client_the_outcome_is_reported_as_unknown
 def test_a_commit_whose_answer_is_lost_with_the_session_is_found_by_its_id(store: RemoteStore, losing: Losing) -> None:
     tx = store.transaction(id="mine")
     tx.put("orders", b"one")
-    losing({OwnKey.END_TRANSACTION}, then=forgotten(store))
+    losing({NativeKey.END_TRANSACTION}, then=forgotten(store))
 
     tx.commit()
 
@@ -205,7 +205,7 @@ def test_a_put_that_never_gets_an_answer_may_have_been_written_and_a_read_did_no
 
 def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
     async def work() -> None:
-        budget, done = Budget(200_000), list[int]()
+        budget, done = MemoryBudget(200_000), list[int]()
         answers, others = Answers(AnswerRoom(budget, "ann")), Answers(AnswerRoom(budget, "bob"))
 
         async def ask(session: Answers, number: int, size: int, below: int = 0) -> int:
@@ -214,7 +214,7 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
                 await asyncio.sleep(0)
                 return [bytes(size)], True
 
-            found = await session.answer(OwnKey.PARK, number, below, give)
+            found = await session.answer(NativeKey.PARK, number, below, give)
             return len((found or [b""])[0])
 
         assert list(await asyncio.gather(ask(answers, 1, 40_000), ask(answers, 1, 40_000))) == [40_000] * 2

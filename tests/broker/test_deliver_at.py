@@ -21,7 +21,7 @@ from warren.errors import BadRecord
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.kafka import delayed_records
 from warren.protocol.kafka.delayed_records import may_be_delayed, split_delayed
-from warren.protocol.kafka.record_batch import Batch, split
+from warren.protocol.kafka.record_batch import RecordBatch, split
 from warren.protocol.wire_struct import WireStruct
 from warren.queue.state import paths
 
@@ -258,7 +258,7 @@ def test_a_topic_starts_to_delay_when_its_setting_is_changed(tmp_path: Path) -> 
 # --- Batches ---
 
 
-def batch_with(value: bytes, compression: int, count: int) -> Batch:
+def batch_with(value: bytes, compression: int, count: int) -> RecordBatch:
     body = b'{"deliver-at": "warren", "text": "%s"}' % (b"warren.deliver" * 7)
     records: list[tuple[bytes | None, bytes | None, Sequence[Any]]] = [(None, body, [("warren.tag", b"eu")])] * count
     (found,) = split(

@@ -26,7 +26,7 @@ from warren.protocol.api_keys import ApiKey
 from warren.protocol.kafka.record_batch import build, split
 from warren.protocol.kafka_messages import ShareAcknowledgement
 from warren.protocol.limits import PRODUCE_BATCHES_MAX, REQUEST_ARRAY_COUNT_MAX
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.schema_codec import read_request
 from warren.queue.topic import Topic
 
@@ -441,8 +441,10 @@ def test_a_topic_that_is_not_open_yet_is_opened_beside_the_event_loop(
                 store.topic(name).put(b"x")
         monkeypatch.setattr(Topic, "__init__", opened)
         positions = [{"partition": 0, "number": 0}]
-        caller.call(OwnKey.READ, 0, {"topic": "read", "positions": positions, "limit": 1})
-        caller.call(OwnKey.FIND_TIME, 0, {"topic": "timed", "time": 0})
-        caller.call(OwnKey.SCAN, 0, {"topic": "scanned", "partition": 0, "start": 0, "end": -1, "columns": ["number"]})
+        caller.call(NativeKey.READ, 0, {"topic": "read", "positions": positions, "limit": 1})
+        caller.call(NativeKey.FIND_TIME, 0, {"topic": "timed", "time": 0})
+        caller.call(
+            NativeKey.SCAN, 0, {"topic": "scanned", "partition": 0, "start": 0, "end": -1, "columns": ["number"]}
+        )
 
     assert threads == ["warren-broker"] * 3

@@ -24,9 +24,9 @@ from tests.gateway.running import running_http
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.broker.native.groups import Attempt, HeldStream
-from warren.broker.services.batch_checks import Unpacking
+from warren.broker.services.batch_checks import BatchChecks
 from warren.broker.services.kafka_errors import Code
-from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.broker.settings import BrokerLimits
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.headers import Request, request_frame
@@ -372,7 +372,7 @@ def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, 
 
 
 def test_batches_are_unpacked_one_at_a_time_and_counted_meanwhile() -> None:
-    budget = Budget(100 * MIB)
+    budget = MemoryBudget(100 * MIB)
     seen: list[tuple[int, int]] = []
 
     def work(size_max: int) -> str:
@@ -382,7 +382,7 @@ def test_batches_are_unpacked_one_at_a_time_and_counted_meanwhile() -> None:
         return "done"
 
     async def run() -> list[str]:
-        unpacking = Unpacking(budget)
+        unpacking = BatchChecks(budget)
         try:
             return list(await asyncio.gather(*(unpacking.run("ann", work) for _ in range(3))))
         finally:

@@ -28,7 +28,7 @@ from warren.errors import WarrenError
 from warren.protocol.api_keys import ApiKey, served
 from warren.protocol.headers import Request, request_frame
 from warren.protocol.native.calls import wire_positions
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
 
 MIB = 1 << 20
@@ -109,7 +109,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def own_frame(key: int, values: dict[str, Any]) -> bytes:
+def native_frame(key: int, values: dict[str, Any]) -> bytes:
     body = memoryview(encode_request(key, 0, values))
     frame = request_frame(Request(key, 0, 1, "test", body), is_flexible=served(key, 0).is_flexible(0))
     return INT32.pack(len(frame)) + frame
@@ -137,7 +137,7 @@ def unread_answers(attacked: Attacked, left: ExitStack) -> None:
         client = left.enter_context(socket.socket())
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(attacked.broker)
-        client.sendall(own_frame(OwnKey.READ, values) * 4)
+        client.sendall(native_frame(NativeKey.READ, values) * 4)
 
 
 def open_transactions(attacked: Attacked, left: ExitStack) -> None:

@@ -18,7 +18,7 @@ from warren.client.net.session import same
 from warren.errors import BadInput
 from warren.protocol.native.records import carried, pack, packed_of, wire_record
 from warren.protocol.native_messages import AppendRequest
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.queue.leases.queue_group import QueueGroup
 from warren.queue.stream.stream_group import StreamGroup
 from warren.storage import START
@@ -150,7 +150,7 @@ def test_a_take_in_turns_ends_when_the_right_is_gone(broker: RunningBroker, monk
     def check(call: Any, *_: Any) -> None:
         checks.append(call.request.api_key)
         # The first one lets the request in.
-        if checks.count(OwnKey.TAKE) == 3:
+        if checks.count(NativeKey.TAKE) == 3:
             raise BadInput("the right is gone")
 
     monkeypatch.setattr(handler, "check", check)

@@ -36,7 +36,7 @@ from warren.broker.quotas.windows import Timed
 from warren.errors import BadInput, CorruptSettings
 from warren.protocol.api_keys import APIS, Api, ApiKey
 from warren.protocol.headers import Request
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.throttle import throttled
 from warren.protocol.wire_struct import fields_of
 
@@ -136,8 +136,8 @@ def test_requests_count_by_their_kind(file: QuotasFile, clock: SimulatedClock) -
         clock.sleep(100)
         return round(quotas.charge(user, "app", api_key, size, size, spent_s), 6)
 
-    assert charged(ApiKey.PRODUCE) == charged(OwnKey.APPEND) == 2
-    assert charged(ApiKey.FETCH) == charged(OwnKey.TAKE) == 5
+    assert charged(ApiKey.PRODUCE) == charged(NativeKey.APPEND) == 2
+    assert charged(ApiKey.FETCH) == charged(NativeKey.TAKE) == 5
     assert charged(ApiKey.METADATA) == charged(ApiKey.PRODUCE, "bob") == 0
     assert charged(ApiKey.METADATA, spent_s=0.3) == 2
     assert charged(ApiKey.SASL_AUTHENTICATE, spent_s=10.0) == 0
@@ -286,7 +286,7 @@ def test_timed_work_is_cancelled_and_fails_as_it_would_untimed() -> None:
 KAFKA_APIS = [
     (api, version)
     for api in APIS.values()
-    if api.key < OwnKey.OPEN_SESSION and api.key not in (ApiKey.PRODUCE, ApiKey.FETCH)
+    if api.key < NativeKey.OPEN_SESSION and api.key not in (ApiKey.PRODUCE, ApiKey.FETCH)
     for version in range(api.first, api.last + 1)
 ]
 

@@ -28,7 +28,7 @@ from warren.errors import NoRight, NoSuchTopic, SettingsDiffer
 from warren.gateway.handlers.groups import configure_group
 from warren.gateway.http.types import HttpRequest
 from warren.protocol.api_keys import ApiKey
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 
 READ, WRITE, ALTER, DESCRIBE = Operation.READ, Operation.WRITE, Operation.ALTER, Operation.DESCRIBE
 HERS = [Thing(Operation.ALL, kind, "hers") for kind in (ResourceKind.TOPIC, ResourceKind.GROUP)]
@@ -130,7 +130,7 @@ def deletes(world: Tenants) -> dict[str, Callable[[], bool]]:
     own = {"topic": "his", "group": "theirs"}
     return {
         "kafka": lambda: is_denied(world.ann.call(ApiKey.DELETE_GROUPS, 2, {"groups_names": ["theirs"]})),
-        "own": lambda: world.ann.call(OwnKey.DELETE_GROUP, 0, own).error is not None,
+        "own": lambda: world.ann.call(NativeKey.DELETE_GROUP, 0, own).error is not None,
         "http": lambda: world.http.ask("DELETE", "/v1/topics/his/groups/theirs").status == 403,
     }
 
@@ -156,7 +156,7 @@ def changes(world: Tenants) -> dict[str, Callable[[], object]]:
     """By door: changes the lease of the group `theirs` of the topic `his`; the code of the error, if there is one."""
     own = {"topic": "his", "group": "theirs", "settings": [{"name": "lease", "value": "0.1"}]}
     return {
-        "own": lambda: getattr(world.ann.call(OwnKey.CONFIGURE_GROUP, 0, own).error, "code", None),
+        "own": lambda: getattr(world.ann.call(NativeKey.CONFIGURE_GROUP, 0, own).error, "code", None),
         "http": lambda: world.http.ask("PUT", "/v1/topics/his/groups/theirs", {"lease": 0.1}).document.get("code"),
     }
 
@@ -200,11 +200,11 @@ def test_a_group_that_another_user_makes_meanwhile_is_not_changed_by_a_reader(wo
     assert topic.group_settings("theirs").lease_s == 60.0
 
 
-@pytest.mark.parametrize("key", [OwnKey.OPEN_GROUP, OwnKey.CONFIGURE_GROUP])
+@pytest.mark.parametrize("key", [NativeKey.OPEN_GROUP, NativeKey.CONFIGURE_GROUP])
 @pytest.mark.parametrize("option", ["name", "mode", "self"])
-def test_an_option_that_no_group_has_is_an_error_in_the_answer(world: Tenants, key: OwnKey, option: str) -> None:
+def test_an_option_that_no_group_has_is_an_error_in_the_answer(world: Tenants, key: NativeKey, option: str) -> None:
     values: dict[str, Any] = {"topic": "hers", "group": "hers", "settings": [{"name": option, "value": "1"}]}
-    if key is OwnKey.OPEN_GROUP:
+    if key is NativeKey.OPEN_GROUP:
         values.update(handle=1, mode="queue")
 
     answer = world.ann.call(key, 0, values)
@@ -217,7 +217,7 @@ def test_groups_of_a_topic_are_listed_for_users_who_may_describe_them(world: Ten
     world.broker.store.topic("his").group("theirs", mode="queue").close()
 
     def named() -> tuple[list[str], list[str]]:
-        own = world.ann.call(OwnKey.OPEN_TOPIC, 0, {"topic": "his", "must_exist": True, "is_described": True})
+        own = world.ann.call(NativeKey.OPEN_TOPIC, 0, {"topic": "his", "must_exist": True, "is_described": True})
         return list(own.groups), world.http.get("/v1/topics/his")["groups"]
 
     found = []
@@ -270,7 +270,7 @@ def waits(world: Tenants) -> dict[str, Callable[[], Any]]:
     reading = {"topic": "hers", "positions": [{"partition": 0, "number": 0}], "limit": 1, "wait_ms": 20_000}
     for handle, mode in ((1, "stream"), (2, "queue")):
         opened = {"handle": handle, "topic": "hers", "group": "hers" if mode == "queue" else "hers2", "mode": mode}
-        assert world.ann.call(OwnKey.OPEN_GROUP, 0, opened).error is None
+        assert world.ann.call(NativeKey.OPEN_GROUP, 0, opened).error is None
     ask, call = world.http.ask, world.ann.call
     # So many that the broker does them in turns with other requests.
     parts = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for number in range(WIDE)]
@@ -279,11 +279,11 @@ def waits(world: Tenants) -> dict[str, Callable[[], Any]]:
         "fetch of many": lambda: is_denied(call(ApiKey.FETCH, 12, {**fetching, "topics": many})),
         "fetch": lambda: is_denied(call(ApiKey.FETCH, 12, {**fetching, "topics": [wanted]})),
         "fetch by id": lambda: is_denied(call(ApiKey.FETCH, 13, {**fetching, "topics": [by_id]})),
-        "read": lambda: call(OwnKey.READ, 0, reading).error.code == "no_right",
+        "read": lambda: call(NativeKey.READ, 0, reading).error.code == "no_right",
         "read group": lambda: (
-            call(OwnKey.READ_GROUP, 0, {"handle": 1, "limit": 1, "wait_ms": 20_000}).error.code == "no_right"
+            call(NativeKey.READ_GROUP, 0, {"handle": 1, "limit": 1, "wait_ms": 20_000}).error.code == "no_right"
         ),
-        "take": lambda: call(OwnKey.TAKE, 0, {"handle": 2, "limit": 1, "wait_ms": 20_000}).error.code == "no_right",
+        "take": lambda: call(NativeKey.TAKE, 0, {"handle": 2, "limit": 1, "wait_ms": 20_000}).error.code == "no_right",
         "http read": lambda: ask("GET", "/v1/topics/hers/messages?wait_s=20&partition=0").status == 403,
         "http take": lambda: ask("POST", "/v1/topics/hers/groups/hers/take", {"wait_s": 20}).status == 403,
     }
@@ -343,36 +343,38 @@ def test_one_right_to_a_queue_allows_its_calls_and_opens_no_other_queue(
 ) -> None:
     world.broker.store.queue("jobs")
     world.allow([Thing(READ, ResourceKind.TOPIC, "jobs"), Thing(WRITE, ResourceKind.TOPIC, "jobs")])
-    assert world.ann.call(OwnKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
+    assert world.ann.call(NativeKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
     world.allow([Thing(operation, ResourceKind.TOPIC, "jobs")])
 
-    def error(key: OwnKey, **values: Any) -> str:
+    def error(key: NativeKey, **values: Any) -> str:
         return getattr(world.ann.call(key, 0, values).error, "code", "")
 
     actions = ("put", "get", "done", "join", "size")
-    used = {each: error(OwnKey.USE_QUEUE, handle=1, action=each, item=b"1", delay=-1) for each in actions}
+    used = {each: error(NativeKey.USE_QUEUE, handle=1, action=each, item=b"1", delay=-1) for each in actions}
 
     assert {each for each, code in used.items() if not code} == allowed
     assert used["done"] == ("bad_input" if operation is READ else "no_right")
     assert {code for each, code in used.items() if each != "done"} <= {"", "no_right"}
-    assert error(OwnKey.OPEN_QUEUE, handle=2, queue="jobs") == "no_right"
+    assert error(NativeKey.OPEN_QUEUE, handle=2, queue="jobs") == "no_right"
 
 
 def test_a_get_that_waits_gets_no_item_when_the_right_to_read_is_gone(world: Tenants) -> None:
     queue = world.broker.store.queue("jobs", codec="bytes")
     writes = Thing(WRITE, ResourceKind.TOPIC, "jobs")
     world.allow([Thing(READ, ResourceKind.TOPIC, "jobs"), writes])
-    assert world.ann.call(OwnKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
+    assert world.ann.call(NativeKey.OPEN_QUEUE, 0, {"handle": 1, "queue": "jobs"}).error is None
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(world.ann.call, OwnKey.USE_QUEUE, 0, {"handle": 1, "action": "get", "wait_ms": 20_000})
+        waiting = pool.submit(world.ann.call, NativeKey.USE_QUEUE, 0, {"handle": 1, "action": "get", "wait_ms": 20_000})
         until(lambda: world.broker.long_polls._waiting)
         world.allow([writes])
         queue.put(b"secret")
         answer = waiting.result(30)
 
     assert (answer.error.code, queue.qsize()) == ("no_right", 1)
-    assert world.ann.call(OwnKey.USE_QUEUE, 0, {"handle": 1, "action": "put", "item": b"x", "delay": -1}).error is None
+    assert (
+        world.ann.call(NativeKey.USE_QUEUE, 0, {"handle": 1, "action": "put", "item": b"x", "delay": -1}).error is None
+    )
 
 
 # --- Topics that a put makes ---

@@ -16,11 +16,11 @@ from tests.support.message_values import decode_request, encode_request
 from warren.broker.dispatch import HANDLERS
 from warren.broker.security.table import HTTP, KAFKA, OWN
 from warren.gateway.http.counts import Counts
-from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.http.types import HttpReply, HttpRequest
 from warren.gateway.route_table import routes_of
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.kafka.produce import decode_produce
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.wire_struct import WireStruct, fields_of
 
 DENIED = {29, 30, 31, 53}
@@ -231,7 +231,7 @@ def needed_by(world: Tenants, key: int, version: int, values: dict[str, Any]) ->
     )
     if key == ApiKey.FETCH:
         request = named_topics(request)
-    return world.needed((KAFKA if key < OwnKey.OPEN_SESSION else OWN)[key], key, version, request)
+    return world.needed((KAFKA if key < NativeKey.OPEN_SESSION else OWN)[key], key, version, request)
 
 
 def named_topics(request: Any) -> Any:
@@ -239,7 +239,7 @@ def named_topics(request: Any) -> Any:
 
 
 def walk(
-    world: Tenants, key: ApiKey | OwnKey, version: int, specimen: Specimen, is_refused: Callable[[Any], bool]
+    world: Tenants, key: ApiKey | NativeKey, version: int, specimen: Specimen, is_refused: Callable[[Any], bool]
 ) -> None:
     def ask(leave_out: Callable[[int], bool]) -> tuple[bool, list[Thing]]:
         world.allow(ALL)
@@ -266,7 +266,7 @@ def test_a_request_of_kafka_is_refused_without_each_right_that_it_needs(
 
 
 def test_every_request_of_kafka_has_a_row_and_is_walked() -> None:
-    served = {key for key in HANDLERS if key < OwnKey.OPEN_SESSION}
+    served = {key for key in HANDLERS if key < NativeKey.OPEN_SESSION}
 
     assert served == set(KAFKA) == {key for key, _ in KAFKA_SPECIMENS} | BEFORE_LOGIN
     assert all(APIS[key].first <= version <= APIS[key].last for key, version in KAFKA_SPECIMENS)
@@ -277,7 +277,7 @@ def test_every_request_of_kafka_has_a_row_and_is_walked() -> None:
 HANDLES = iter(range(1, 1_000_000))
 
 
-def opened(world: Tenants, key: OwnKey, **values: Any) -> int:
+def opened(world: Tenants, key: NativeKey, **values: Any) -> int:
     handle = next(HANDLES)
     answer = world.ann.call(key, 0, {"handle": handle, **values})
     assert answer.error is None, answer
@@ -285,11 +285,11 @@ def opened(world: Tenants, key: OwnKey, **values: Any) -> int:
 
 
 def group_of(world: Tenants, mode: str, topic: str = "orders") -> int:
-    return opened(world, OwnKey.OPEN_GROUP, topic=topic, group=world.fresh("g"), mode=mode)
+    return opened(world, NativeKey.OPEN_GROUP, topic=topic, group=world.fresh("g"), mode=mode)
 
 
 def transaction(world: Tenants, id: str | None = None) -> int:
-    return opened(world, OwnKey.BEGIN_TRANSACTION, id=id, timeout=60.0, prepared_timeout=-1.0)
+    return opened(world, NativeKey.BEGIN_TRANSACTION, id=id, timeout=60.0, prepared_timeout=-1.0)
 
 
 def setting(value: str) -> list[dict[str, str]]:
@@ -313,98 +313,103 @@ def made_queue(world: Tenants) -> str:
 
 
 def using(world: Tenants, action: str) -> dict[str, Any]:
-    return {"handle": opened(world, OwnKey.OPEN_QUEUE, queue=made_queue(world)), "action": action}
+    return {"handle": opened(world, NativeKey.OPEN_QUEUE, queue=made_queue(world)), "action": action}
 
 
 def held(mode: str) -> Specimen:
     return lambda world: {"handle": group_of(world, mode)}
 
 
-OWN_SPECIMENS: Mapping[tuple[OwnKey, str], Specimen] = {
-    (OwnKey.OPEN_SESSION, ""): lambda w: {"session": bytes(range(16)), "software": "test"},
-    (OwnKey.CLOSE_HANDLE, ""): held("stream"),
-    (OwnKey.LIST_TOPICS, ""): lambda w: {},
-    (OwnKey.OPEN_TOPIC, ""): lambda w: {"topic": "orders", "must_exist": True},
-    (OwnKey.OPEN_TOPIC, "new"): lambda w: {"topic": w.fresh("new")},
-    (OwnKey.OPEN_TOPIC, "with letters"): lambda w: {"topic": w.fresh("new"), "settings": setting(w.fresh("letters"))},
-    (OwnKey.CONFIGURE_TOPIC, ""): lambda w: {"topic": topic_with(w), "settings": setting("audit")},
-    (OwnKey.CONFIGURE_TOPIC, "new letters"): lambda w: {
+NATIVE_SPECIMENS: Mapping[tuple[NativeKey, str], Specimen] = {
+    (NativeKey.OPEN_SESSION, ""): lambda w: {"session": bytes(range(16)), "software": "test"},
+    (NativeKey.CLOSE_HANDLE, ""): held("stream"),
+    (NativeKey.LIST_TOPICS, ""): lambda w: {},
+    (NativeKey.OPEN_TOPIC, ""): lambda w: {"topic": "orders", "must_exist": True},
+    (NativeKey.OPEN_TOPIC, "new"): lambda w: {"topic": w.fresh("new")},
+    (NativeKey.OPEN_TOPIC, "with letters"): lambda w: {
+        "topic": w.fresh("new"),
+        "settings": setting(w.fresh("letters")),
+    },
+    (NativeKey.CONFIGURE_TOPIC, ""): lambda w: {"topic": topic_with(w), "settings": setting("audit")},
+    (NativeKey.CONFIGURE_TOPIC, "new letters"): lambda w: {
         "topic": topic_with(w),
         "settings": setting(w.fresh("letters")),
     },
-    (OwnKey.DELETE_TOPIC, ""): lambda w: {"topic": topic_with(w)},
-    (OwnKey.RETIRE_TOPIC, ""): lambda w: {"topic": "orders"},
-    (OwnKey.APPEND, ""): lambda w: {"topic": "orders"},
-    (OwnKey.READ, ""): lambda w: {"topic": "orders", "limit": 1},
-    (OwnKey.FIND_TIME, ""): lambda w: {"topic": "orders", "time": 0},
-    (OwnKey.SCAN, ""): lambda w: {"topic": "orders", "end": -1},
-    (OwnKey.PARK, ""): lambda w: {"topic": "orders"},
-    (OwnKey.LIST_PARKED, ""): lambda w: {"topic": "orders", "limit": 1},
-    (OwnKey.CANCEL_PARKED, ""): lambda w: {"topic": "orders", "id": "hour-0-1"},
-    (OwnKey.OPEN_GROUP, ""): lambda w: {
+    (NativeKey.DELETE_TOPIC, ""): lambda w: {"topic": topic_with(w)},
+    (NativeKey.RETIRE_TOPIC, ""): lambda w: {"topic": "orders"},
+    (NativeKey.APPEND, ""): lambda w: {"topic": "orders"},
+    (NativeKey.READ, ""): lambda w: {"topic": "orders", "limit": 1},
+    (NativeKey.FIND_TIME, ""): lambda w: {"topic": "orders", "time": 0},
+    (NativeKey.SCAN, ""): lambda w: {"topic": "orders", "end": -1},
+    (NativeKey.PARK, ""): lambda w: {"topic": "orders"},
+    (NativeKey.LIST_PARKED, ""): lambda w: {"topic": "orders", "limit": 1},
+    (NativeKey.CANCEL_PARKED, ""): lambda w: {"topic": "orders", "id": "hour-0-1"},
+    (NativeKey.OPEN_GROUP, ""): lambda w: {
         "handle": next(HANDLES),
         "topic": "orders",
         "group": w.fresh("g"),
         "mode": "queue",
     },
-    (OwnKey.CONFIGURE_GROUP, ""): lambda w: {"topic": "orders", "group": "g"},
-    (OwnKey.SEE_GROUP, ""): lambda w: {"topic": "orders", "group": "g"},
-    (OwnKey.DELETE_GROUP, ""): doomed,
-    (OwnKey.DESCRIBE_GROUP, ""): held("stream"),
-    (OwnKey.DESCRIBE_GROUP, "dead"): lambda w: {
+    (NativeKey.CONFIGURE_GROUP, ""): lambda w: {"topic": "orders", "group": "g"},
+    (NativeKey.SEE_GROUP, ""): lambda w: {"topic": "orders", "group": "g"},
+    (NativeKey.DELETE_GROUP, ""): doomed,
+    (NativeKey.DESCRIBE_GROUP, ""): held("stream"),
+    (NativeKey.DESCRIBE_GROUP, "dead"): lambda w: {
         "handle": group_of(w, "queue", with_letters(w)),
         "is_dead_wanted": True,
     },
-    (OwnKey.DESCRIBE_GROUP, "new dead"): lambda w: {
+    (NativeKey.DESCRIBE_GROUP, "new dead"): lambda w: {
         "handle": group_of(w, "queue", topic_with(w)),
         "is_dead_wanted": True,
     },
-    (OwnKey.READ_GROUP, ""): lambda w: {"handle": group_of(w, "stream"), "limit": 1},
-    (OwnKey.COMMIT_GROUP, ""): held("stream"),
-    (OwnKey.SEEK_GROUP, ""): lambda w: {"handle": group_of(w, "stream"), "to": "start", "partition": -1},
-    (OwnKey.TAKE, ""): lambda w: {"handle": group_of(w, "queue"), "limit": 1},
-    (OwnKey.SETTLE, ""): lambda w: {"handle": group_of(w, "queue"), "action": "ack"},
-    (OwnKey.REDRIVE, ""): lambda w: {"handle": group_of(w, "queue", with_letters(w)), "limit": -1},
-    (OwnKey.LIST_DEAD, ""): lambda w: {"topic": with_letters(w), "group": "g", "limit": 1},
-    (OwnKey.BEGIN_TRANSACTION, ""): lambda w: {"handle": next(HANDLES), "id": w.fresh("id"), "timeout": 1.0},
-    (OwnKey.CHANGE_TRANSACTION, ""): lambda w: {"handle": transaction(w, w.fresh("id")), "topic": "orders"},
-    (OwnKey.CHANGE_TRANSACTION, "new"): lambda w: {"handle": transaction(w), "topic": w.fresh("new")},
-    (OwnKey.CHANGE_TRANSACTION, "group"): lambda w: {"handle": transaction(w), "group": group_of(w, "stream")},
-    (OwnKey.END_TRANSACTION, ""): lambda w: {"handle": transaction(w, w.fresh("id")), "action": "abort"},
-    (OwnKey.END_TRANSACTION, "by id"): lambda w: {"id": "theirs", "action": "state"},
-    (OwnKey.OPEN_PRODUCER, ""): lambda w: {"handle": next(HANDLES), "producer": w.fresh("p")},
-    (OwnKey.NUMBERED_PUT, ""): lambda w: {
-        "handle": opened(w, OwnKey.OPEN_PRODUCER, producer=w.fresh("p")),
+    (NativeKey.READ_GROUP, ""): lambda w: {"handle": group_of(w, "stream"), "limit": 1},
+    (NativeKey.COMMIT_GROUP, ""): held("stream"),
+    (NativeKey.SEEK_GROUP, ""): lambda w: {"handle": group_of(w, "stream"), "to": "start", "partition": -1},
+    (NativeKey.TAKE, ""): lambda w: {"handle": group_of(w, "queue"), "limit": 1},
+    (NativeKey.SETTLE, ""): lambda w: {"handle": group_of(w, "queue"), "action": "ack"},
+    (NativeKey.REDRIVE, ""): lambda w: {"handle": group_of(w, "queue", with_letters(w)), "limit": -1},
+    (NativeKey.LIST_DEAD, ""): lambda w: {"topic": with_letters(w), "group": "g", "limit": 1},
+    (NativeKey.BEGIN_TRANSACTION, ""): lambda w: {"handle": next(HANDLES), "id": w.fresh("id"), "timeout": 1.0},
+    (NativeKey.CHANGE_TRANSACTION, ""): lambda w: {"handle": transaction(w, w.fresh("id")), "topic": "orders"},
+    (NativeKey.CHANGE_TRANSACTION, "new"): lambda w: {"handle": transaction(w), "topic": w.fresh("new")},
+    (NativeKey.CHANGE_TRANSACTION, "group"): lambda w: {"handle": transaction(w), "group": group_of(w, "stream")},
+    (NativeKey.END_TRANSACTION, ""): lambda w: {"handle": transaction(w, w.fresh("id")), "action": "abort"},
+    (NativeKey.END_TRANSACTION, "by id"): lambda w: {"id": "theirs", "action": "state"},
+    (NativeKey.OPEN_PRODUCER, ""): lambda w: {"handle": next(HANDLES), "producer": w.fresh("p")},
+    (NativeKey.NUMBERED_PUT, ""): lambda w: {
+        "handle": opened(w, NativeKey.OPEN_PRODUCER, producer=w.fresh("p")),
         "topic": w.fresh("new"),
     },
-    (OwnKey.STATISTICS, ""): lambda w: {},
-    (OwnKey.COMMIT_BATCH, ""): lambda w: {"application": None},
-    (OwnKey.RECOVER, ""): lambda w: {"action": "recover"},
-    (OwnKey.OPEN_QUEUE, ""): lambda w: {"handle": next(HANDLES), "queue": w.fresh("q")},
-    (OwnKey.OPEN_QUEUE, "with letters"): lambda w: {
+    (NativeKey.STATISTICS, ""): lambda w: {},
+    (NativeKey.COMMIT_BATCH, ""): lambda w: {"application": None},
+    (NativeKey.RECOVER, ""): lambda w: {"action": "recover"},
+    (NativeKey.OPEN_QUEUE, ""): lambda w: {"handle": next(HANDLES), "queue": w.fresh("q")},
+    (NativeKey.OPEN_QUEUE, "with letters"): lambda w: {
         "handle": next(HANDLES),
         "queue": w.fresh("q"),
         "settings": setting(w.fresh("letters")),
     },
-    (OwnKey.OPEN_QUEUE, "that exists"): lambda w: {"handle": next(HANDLES), "queue": made_queue(w)},
-    (OwnKey.USE_QUEUE, "put"): lambda w: using(w, "put"),
-    (OwnKey.USE_QUEUE, "get"): lambda w: using(w, "get"),
-    (OwnKey.USE_QUEUE, "done"): lambda w: using(w, "done"),
-    (OwnKey.USE_QUEUE, "join"): lambda w: using(w, "join"),
-    (OwnKey.USE_QUEUE, "size"): lambda w: using(w, "size"),
-    (OwnKey.USE_QUEUE, "no action"): lambda w: using(w, "no action"),
+    (NativeKey.OPEN_QUEUE, "that exists"): lambda w: {"handle": next(HANDLES), "queue": made_queue(w)},
+    (NativeKey.USE_QUEUE, "put"): lambda w: using(w, "put"),
+    (NativeKey.USE_QUEUE, "get"): lambda w: using(w, "get"),
+    (NativeKey.USE_QUEUE, "done"): lambda w: using(w, "done"),
+    (NativeKey.USE_QUEUE, "join"): lambda w: using(w, "join"),
+    (NativeKey.USE_QUEUE, "size"): lambda w: using(w, "size"),
+    (NativeKey.USE_QUEUE, "no action"): lambda w: using(w, "no action"),
 }
 
 
-@pytest.mark.parametrize(("key", "case"), OWN_SPECIMENS, ids=lambda value: getattr(value, "name", value))
-def test_a_call_of_our_own_is_refused_without_each_right_that_it_needs(world: Tenants, key: OwnKey, case: str) -> None:
-    walk(world, key, 0, OWN_SPECIMENS[key, case], lambda answer: getattr(answer.error, "code", "") == "no_right")
+@pytest.mark.parametrize(("key", "case"), NATIVE_SPECIMENS, ids=lambda value: getattr(value, "name", value))
+def test_a_call_of_our_own_is_refused_without_each_right_that_it_needs(
+    world: Tenants, key: NativeKey, case: str
+) -> None:
+    walk(world, key, 0, NATIVE_SPECIMENS[key, case], lambda answer: getattr(answer.error, "code", "") == "no_right")
 
 
 def test_every_call_of_our_own_has_a_row_and_is_walked() -> None:
-    served = {key for key in HANDLERS if key >= OwnKey.OPEN_SESSION}
+    served = {key for key in HANDLERS if key >= NativeKey.OPEN_SESSION}
 
-    assert served == set(OWN) == set(OwnKey) == {key for key, _ in OWN_SPECIMENS}
+    assert served == set(OWN) == set(NativeKey) == {key for key, _ in NATIVE_SPECIMENS}
 
 
 # --- HTTP ---
@@ -488,7 +493,7 @@ def test_a_route_is_refused_without_each_right_that_it_needs(world: Tenants, rou
 
 
 def test_every_route_has_a_row_and_is_walked() -> None:
-    async def openapi(asked: HttpRequest) -> Reply:
+    async def openapi(asked: HttpRequest) -> HttpReply:
         raise NotImplementedError
 
     served = {route.name for route in routes_of(openapi, Counts()).routes}

@@ -17,7 +17,7 @@ from tests.support.protocol_values import message_named
 from warren.broker.services.kafka_errors import Code
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.native.calls import wire_settings
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.wire_struct import WireStruct, fields_of
 from warren.queue.state.settings import ALLOWED
 
@@ -133,7 +133,7 @@ def test_every_request_refuses_a_path_for_a_topic(broker: RunningBroker, path: s
 def test_no_request_makes_a_file_of_a_path(broker: RunningBroker, path: str, tmp_path: Path) -> None:
     with Caller(broker) as caller:
         caller.produce("orders", batch_of([(None, b"1", [])]))
-        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})
+        caller.call(NativeKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})
         for api in APIS.values():
             if api.key in SKIPPED:
                 continue
@@ -153,14 +153,14 @@ def test_a_path_outside_the_store_is_no_topic(broker: RunningBroker, tmp_path: P
     before = {each: each.read_bytes() for each in elsewhere.rglob("*") if each.is_file()}
     path = "../../evil"
     with Caller(broker) as caller:
-        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})
+        caller.call(NativeKey.OPEN_SESSION, 0, {"session": bytes(15) + b"\1"})
         for api in APIS.values():
             if api.key in SKIPPED:
                 continue
             values = _renamed(
                 values_for(message_named(f"{api.name}Request").fields, api.last, random.Random(2), Knowledge()), path
             )
-            if api.key == OwnKey.CONFIGURE_TOPIC:
+            if api.key == NativeKey.CONFIGURE_TOPIC:
                 values["settings"] = wire_settings({"retention_bytes": 12345})
             caller.call(api.key, api.last, values)  # type: ignore[arg-type]
 

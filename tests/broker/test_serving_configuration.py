@@ -13,7 +13,7 @@ import pytest
 from tests.tidy.documents import rows
 from tests.tidy.source import ROOT
 from warren.broker.configuration import KEYS, parse_address, read_configuration, variable_of
-from warren.broker.net.logs import JsonLines, TextLines
+from warren.broker.net.logs import JsonLogLines, TextLines
 from warren.broker.net.places import is_loopback
 from warren.broker.settings import BrokerLimits
 from warren.errors import BadConfiguration, BadInput
@@ -166,7 +166,7 @@ def shown(default: Any) -> str:
 def test_a_log_line_is_one_line_whatever_a_peer_sends() -> None:
     record = logging.LogRecord("warren.broker", logging.WARNING, "", 0, "closed: %s", ("a\nwarning b\x1b[2J",), None)
 
-    text, data = TextLines().format(record), JsonLines().format(record)
+    text, data = TextLines().format(record), JsonLogLines().format(record)
 
     assert text.endswith(r"warning closed: a\nwarning b\x1b[2J")
     assert "\n" not in text + data

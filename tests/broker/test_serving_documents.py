@@ -19,7 +19,7 @@ from warren.broker.server import check_address
 from warren.cli.main import app
 from warren.gateway.handlers.topics import CHANGES
 from warren.protocol.api_keys import APIS
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.queue.state.settings import TOPIC_SETTINGS
 
 BROKER = (ROOT / "docs/broker.md").read_text()
@@ -83,7 +83,7 @@ def test_every_setting_of_a_topic_is_known_wherever_topics_are_made_or_changed()
 def test_the_tables_of_rights_are_those_of_the_code() -> None:
     tables = {
         "Rights of Kafka's clients": {APIS[key].name: row.words for key, row in KAFKA.items()},
-        "Rights of `warren.connect`": {OwnKey(key).title: row.words for key, row in OWN.items()},
+        "Rights of `warren.connect`": {NativeKey(key).title: row.words for key, row in OWN.items()},
         "Rights over HTTP": {route: row.words for route, row in HTTP.items()},
     }
 

@@ -14,7 +14,7 @@ from tests.support.message_values import decode_response, encode_request
 from tests.support.protocol_values import every_version
 from warren.errors import ProtocolError
 from warren.protocol.api_keys import APIS, Api, ApiKey
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
 
 HOST: Final = "127.0.0.1"
@@ -164,7 +164,7 @@ class Attacker:
         wire = self._wire()
         for _ in range(self._chance.randrange(5, 30)):
             api, version = self._chance.choice(VERSIONS)
-            if api.key == OwnKey.OPEN_SESSION and self._chance.random() < 0.5:
+            if api.key == NativeKey.OPEN_SESSION and self._chance.random() < 0.5:
                 continue
             if api.key == ApiKey.PRODUCE:
                 continue

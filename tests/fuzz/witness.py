@@ -10,7 +10,7 @@ from tests.fuzz.valid import WITNESS_TOPIC
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import Fields
 from warren.protocol.api_keys import ApiKey
-from warren.protocol.kafka.record_batch import Batch, split
+from warren.protocol.kafka.record_batch import RecordBatch, split
 from warren.storage.format.kafka_columns import KafkaColumns
 from warren.storage.format.layout import SECTION_BODY_ENDS
 
@@ -56,6 +56,6 @@ class Witness:
         self._caller.__exit__(None, None, None)
 
 
-def _bodies(batch: Batch) -> list[bytes]:
+def _bodies(batch: RecordBatch) -> list[bytes]:
     columns = KafkaColumns(batch.data, batch.head.record_count)
     return [bytes(body) for body in columns.blobs(SECTION_BODY_ENDS).to_list()]

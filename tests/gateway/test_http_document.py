@@ -16,7 +16,7 @@ from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT
 from warren.gateway.http.counts import Counts
 from warren.gateway.http.problems import ERROR_STATUSES
-from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.http.types import HttpReply, HttpRequest
 from warren.gateway.route_table import routes_of
 
 parser = pytest.importorskip("prometheus_client.parser")
@@ -26,7 +26,7 @@ SHOWN_OTHERWISE = {"time", "timestamp", "due", "offset", "lease", "id"}
 """What is another one each time."""
 
 
-async def openapi(asked: HttpRequest) -> Reply:
+async def openapi(asked: HttpRequest) -> HttpReply:
     raise NotImplementedError
 
 

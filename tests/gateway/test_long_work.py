@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http
 from tests.support.recorded_calls import recorded
-from warren.broker.services.status import Standing, Standings
+from warren.broker.services.status import StatusCache, StoreStatus
 from warren.errors import BadInput
 from warren.gateway.handlers import groups, messages
 from warren.gateway.http.limits import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX
@@ -189,15 +189,15 @@ class SlowBroker:
     """A broker whose looks end when the test says so."""
 
     def __init__(self) -> None:
-        self.looks: list[asyncio.Future[Standing]] = []
+        self.looks: list[asyncio.Future[StoreStatus]] = []
         self.store = None
         self.tasks = self
 
     def create_task(self, work: Any) -> None:
         self.task = asyncio.get_running_loop().create_task(work)
 
-    async def in_thread(self, work: Any, store: Any) -> Standing:
-        look: asyncio.Future[Standing] = asyncio.get_running_loop().create_future()
+    async def in_thread(self, work: Any, store: Any) -> StoreStatus:
+        look: asyncio.Future[StoreStatus] = asyncio.get_running_loop().create_future()
         self.looks.append(look)
         return await look
 
@@ -210,14 +210,14 @@ async def turns(count: int = 5) -> None:
 def test_requests_that_come_during_a_poll_share_the_next_one() -> None:
     async def main() -> None:
         broker: Any = SlowBroker()
-        standings = Standings(broker.store, broker.in_thread, broker.tasks)
+        standings = StatusCache(broker.store, broker.in_thread, broker.tasks)
         early = asyncio.create_task(standings.look_now())
         await turns()
         late = [asyncio.create_task(standings.look_now()) for _ in range(10)]
         await turns()
 
         assert len(broker.looks) == 1
-        first, second = Standing([], []), Standing([], [])
+        first, second = StoreStatus([], []), StoreStatus([], [])
         broker.looks[0].set_result(first)
         await turns()
         # What began before they came is not for them.
@@ -236,7 +236,7 @@ def test_requests_that_come_during_a_poll_share_the_next_one() -> None:
 def test_a_failed_poll_is_reported_and_the_next_one_runs() -> None:
     async def main() -> None:
         broker: Any = SlowBroker()
-        standings = Standings(broker.store, broker.in_thread, broker.tasks)
+        standings = StatusCache(broker.store, broker.in_thread, broker.tasks)
         asked = asyncio.create_task(standings.look())
         await turns()
         broker.looks[0].set_exception(OSError("no"))
@@ -246,7 +246,7 @@ def test_a_failed_poll_is_reported_and_the_next_one_runs() -> None:
 
         again = asyncio.create_task(standings.look())
         await turns()
-        found = Standing([], [])
+        found = StoreStatus([], [])
         broker.looks[1].set_result(found)
 
         assert await again is found

@@ -15,7 +15,7 @@ from warren.broker.settings import BrokerLimits
 from warren.gateway.http.counts import Counts
 from warren.gateway.http.openapi import document_of
 from warren.gateway.http.problems import ERROR_STATUSES, status_of
-from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.http.types import HttpReply, HttpRequest
 from warren.gateway.route_table import routes_of
 from warren.protocol.native.calls import error_kinds
 
@@ -23,7 +23,7 @@ WITHOUT = "positive_data_acceptance"
 """Of texts OpenAPI can limit the characters, and Warren limits the bytes."""
 
 
-async def openapi(asked: HttpRequest) -> Reply:
+async def openapi(asked: HttpRequest) -> HttpReply:
     raise NotImplementedError
 
 

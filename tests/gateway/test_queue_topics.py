@@ -19,7 +19,7 @@ from tests.support.kafka_batches import batch_of
 from warren.broker.services.kafka_errors import Code
 from warren.client.store import RemoteStore
 from warren.errors import IsAQueue, NotAQueue, UnreadableItem
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 
 LATER = [("warren.deliver-at", b"99999999999999")]
 
@@ -146,9 +146,9 @@ def test_an_ordinary_topic_is_not_opened_as_a_queue_by_a_client(store: RemoteSto
 @pytest.mark.parametrize("setting", ["codec", "name", "maxsize", "self", "partitions"])
 def test_a_setting_that_a_queue_cannot_have_is_refused_and_makes_nothing(served: Http, setting: str) -> None:
     with Caller(served.running) as caller:
-        caller.call(OwnKey.OPEN_SESSION, 0, {"session": bytes(range(16)), "software": "test"})
+        caller.call(NativeKey.OPEN_SESSION, 0, {"session": bytes(range(16)), "software": "test"})
         values = {"handle": 1, "queue": "jobs", "settings": [{"name": setting, "value": "2"}]}
-        answer = caller.call(OwnKey.OPEN_QUEUE, 0, values)
+        answer = caller.call(NativeKey.OPEN_QUEUE, 0, values)
 
     assert answer.error.code == "bad_input"
     assert not served.broker.store.has_topic("jobs")

@@ -19,7 +19,7 @@ from tests.tidy.source import SOURCE
 from warren.broker.services.memory_budget import MemoryKind
 from warren.broker.settings import BrokerSettings
 from warren.cli.main import app
-from warren.cli.output.broker_watch import Seen, shown
+from warren.cli.output.broker_watch import StatsPair, shown
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_restarted_broker_has_no_negative_rates() -> None:
     }
     before = {**document, "uptime_s": 9.0, "puts": {**empty, "count": 7}}
 
-    seen = Seen(before, document)
+    seen = StatsPair(before, document)
 
     assert set(seen.rates().values()) == {0.0}
     assert shown("here", seen)

@@ -22,7 +22,7 @@ import warren
 from tests.broker.running import running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT, SOURCE
-from warren.cli.commands.read import Place, following, places_behind, spans_of
+from warren.cli.commands.read import FollowPosition, following, places_behind, spans_of
 from warren.cli.main import app
 from warren.cli.output.receipts import Receipts
 from warren.cli.running.bodies import lines
@@ -618,7 +618,7 @@ def test_several_partitions_are_followed_in_the_order_of_time(orders: Run, place
     with warren.open(place, keeps=False) as store:
         topic = store.topic("orders")
 
-        messages = next(following(topic, [Place(log, 0) for log in topic.logs], None, sees_all=True))
+        messages = next(following(topic, [FollowPosition(log, 0) for log in topic.logs], None, sees_all=True))
 
     assert [message.body for message in messages] == [b"%d" % number for number in range(9)]
 
@@ -630,7 +630,7 @@ def test_following_skips_retired_messages(place: Path) -> None:
             topic.put(b"." * 1_000)
         first = topic.partition(0).retire(before=10)
 
-        messages = next(following(topic, [Place(topic.partition(0), 0)], None, sees_all=True))
+        messages = next(following(topic, [FollowPosition(topic.partition(0), 0)], None, sees_all=True))
 
     assert 0 < first < 10
     assert [message.number for message in messages] == list(range(first, 20))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.examples import examples
-from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
+from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Sequences, StoredBatch
 from warren.broker.services.kafka_errors import Code
 from warren.storage.format.layout import KafkaBatchHead
 
@@ -52,7 +52,7 @@ class Sending(RuleBasedStateMachine):
         if isinstance(found, Code):
             assert found is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
             return
-        if isinstance(found, Seen):
+        if isinstance(found, StoredBatch):
             assert isinstance(found.stored, int)
             assert self.log[found.stored] == head
         elif is_stored:

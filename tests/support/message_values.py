@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from warren.protocol.api_keys import served
-from warren.protocol.native_schemas import OWN_MESSAGES
+from warren.protocol.native_schemas import NATIVE_MESSAGES
 from warren.protocol.primitives import Buffer
 from warren.protocol.schema_codec import REQUEST, RESPONSE, message_buffers, read_request, read_response
 from warren.protocol.wire_struct import WireStruct
@@ -57,6 +57,6 @@ def _value(kind: type[WireStruct] | None, value: Any) -> Any:
 
 def _class(api_key: int, version: int, end: str) -> type[WireStruct]:
     name = f"{served(api_key, version).name}{end}"
-    module = "native_messages" if name in OWN_MESSAGES else "kafka_messages"
+    module = "native_messages" if name in NATIVE_MESSAGES else "kafka_messages"
     kind: type[WireStruct] = getattr(import_module(f"warren.protocol.{module}"), name)
     return kind

@@ -10,18 +10,18 @@ from typing import Any
 
 from warren.protocol.api_keys import APIS, Api
 from warren.protocol.kafka_schemas import GROUP_MESSAGES
-from warren.protocol.native_schemas import OWN_MESSAGES
+from warren.protocol.native_schemas import NATIVE_MESSAGES
 from warren.protocol.primitives import FIXED_FORMATS
-from warren.protocol.schemas import STRUCT, Field, Message, kafka_message
+from warren.protocol.schemas import STRUCT, Field, MessageSchema, kafka_message
 
 SIZES = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 KAFKA_MODULES = ["admin", "consumer", "metadata", "producer", "sasl"]
 
 
-DESCRIBED_HERE = {**GROUP_MESSAGES, **OWN_MESSAGES}
+DESCRIBED_HERE = {**GROUP_MESSAGES, **NATIVE_MESSAGES}
 
 
-def message_named(name: str) -> Message:
+def message_named(name: str) -> MessageSchema:
     return DESCRIBED_HERE.get(name) or kafka_message(name)
 
 

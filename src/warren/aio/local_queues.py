@@ -31,7 +31,7 @@ class MemoryQueue(Generic[T]):
         self._order: DueOrder[T] = DueOrder()
         self._getters: deque[asyncio.Future[None]] = deque()
         self._putters: deque[asyncio.Future[None]] = deque()
-        self._tasks = Tasks()
+        self._tasks = AsyncTasks()
 
     async def put(self, item: T, *, delay: Duration | None = None) -> None:
         """Waits for room and puts `item`. It can be taken `delay` seconds later at the earliest."""
@@ -151,7 +151,7 @@ class HandoverQueue(Generic[T]):
         self._clock = clock
         self._offers: DueOrder[AwaitedOffer[T]] = DueOrder()
         self._takers: deque[asyncio.Future[Entry[AwaitedOffer[T]]]] = deque()
-        self._tasks = Tasks()
+        self._tasks = AsyncTasks()
 
     async def put(self, item: T, *, delay: Duration | None = None) -> None:
         """Hands `item` to a taker, `delay` seconds from now at the earliest. Returns when the taker has it."""
@@ -261,7 +261,7 @@ def handover(*, clock: Clock = SYSTEM_CLOCK) -> HandoverQueue[Any]:
 # --- What both use ---
 
 
-class Tasks:
+class AsyncTasks:
     """Counts the messages that were put and are not done. For the tasks of one event loop."""
 
     def __init__(self) -> None:

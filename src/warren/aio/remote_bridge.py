@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from warren.aio.thread_bridge import Bridge, checked_seconds, nothing
-from warren.client.net.call_steps import Hurry, Pause, Step, Steps, steps_of
+from warren.client.net.call_steps import CallStep, Hurry, Pause, Steps, steps_of
 from warren.client.net.connection import Connection
 from warren.clock import Duration
 from warren.errors import WarrenError
@@ -20,10 +20,10 @@ AIO_WAITS_MAX: Final = 1_000
 R = TypeVar("R")
 
 
-class Taken(NamedTuple):
+class StepResult(NamedTuple):
     """What a step gave: the next step to wait for, or None and the result if it was the last."""
 
-    step: Step | None
+    step: CallStep | None
     result: Any = None
 
 
@@ -83,7 +83,7 @@ class RemoteBridge(Bridge):
                 await self._end(steps, taking, undo)
                 raise
 
-    async def _end(self, steps: Steps[R], taking: asyncio.Future[Taken], undo: Callable[[R], object]) -> None:
+    async def _end(self, steps: Steps[R], taking: asyncio.Future[StepResult], undo: Callable[[R], object]) -> None:
         """Ends the steps now, and gives what they return to `undo`."""
         # If the broker cannot be reached either, it frees what it held for this client.
         with suppress(WarrenError):
@@ -93,12 +93,12 @@ class RemoteBridge(Bridge):
                 await self.call(undo, result)
 
 
-def take(steps: Steps[Any], is_silent: bool) -> Taken:
+def take(steps: Steps[Any], is_silent: bool) -> StepResult:
     """Takes the next step. `is_silent` says that what the last step waited for did not come in time."""
     try:
-        return Taken(steps.throw(TimeoutError("no answer in time")) if is_silent else next(steps))
+        return StepResult(steps.throw(TimeoutError("no answer in time")) if is_silent else next(steps))
     except StopIteration as end:
-        return Taken(None, end.value)
+        return StepResult(None, end.value)
 
 
 def hurry(steps: Steps[R]) -> R:
@@ -111,7 +111,7 @@ def hurry(steps: Steps[R]) -> R:
         return result
 
 
-async def _has_come(step: Step) -> bool:
+async def _has_come(step: CallStep) -> bool:
     """Waits for what `step` names. Returns False if it does not come in time."""
     if isinstance(step, Pause):
         await asyncio.sleep(step.seconds)

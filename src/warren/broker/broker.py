@@ -10,16 +10,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from warren.broker.kafka.groups.coordinator import Coordinator
-from warren.broker.kafka.groups.positions import Positions
+from warren.broker.kafka.groups.coordinator import GroupCoordinator
+from warren.broker.kafka.groups.positions import PositionStore
 from warren.broker.kafka.producers.known import Producers
-from warren.broker.kafka.transactions.registry import Transactions
+from warren.broker.kafka.transactions.registry import TransactionalProducers
 from warren.broker.native.append import Appends
 from warren.broker.native.poll_sharing import PollSharing
-from warren.broker.native.sessions import Session, Sessions
+from warren.broker.native.sessions import ClientSession, Sessions
 from warren.broker.native.transaction_memory import TransactionMemory
 from warren.broker.net.places import ConnectionPlaces
-from warren.broker.net.progress import Progress
+from warren.broker.net.progress import ProgressWatch
 from warren.broker.quotas.allotment import Allotment
 from warren.broker.quotas.file import QuotasFile
 from warren.broker.quotas.quotas import Quotas
@@ -28,16 +28,16 @@ from warren.broker.security.logins import Logins
 from warren.broker.security.rights import Rights, RightsFile
 from warren.broker.security.users import Users
 from warren.broker.services.append_queue import AppendQueue
-from warren.broker.services.batch_checks import Unpacking
+from warren.broker.services.batch_checks import BatchChecks
 from warren.broker.services.failed_logs import FailedLogs
 from warren.broker.services.hidden_paths import without_paths
 from warren.broker.services.limited_log import LimitedLog
 from warren.broker.services.long_polls import LongPolls
-from warren.broker.services.memory_budget import Budget
+from warren.broker.services.memory_budget import MemoryBudget
 from warren.broker.services.metrics import Metrics
 from warren.broker.services.open_topics import OpenTopics
 from warren.broker.services.pauses import Pauses
-from warren.broker.services.status import Standings
+from warren.broker.services.status import StatusCache
 from warren.broker.services.topics import Topics
 from warren.broker.services.turns import Turns
 from warren.broker.settings import BrokerLimits, BrokerSettings
@@ -68,13 +68,13 @@ class Broker:
     def __init__(self, store: Store, settings: BrokerSettings, limits: BrokerLimits, tasks: asyncio.TaskGroup) -> None:
         self.store, self.settings, self.limits, self.tasks = store, settings, limits, tasks
         self.metrics = Metrics(store.clock.steady_s)
-        self.topics, self.standings = Topics(store), Standings(store, self.in_thread, tasks)
-        self.budget = Budget(limits.memory_size_max)
+        self.topics, self.standings = Topics(store), StatusCache(store, self.in_thread, tasks)
+        self.budget = MemoryBudget(limits.memory_size_max)
         self.long_polls = LongPolls(tasks)
         self.append_queue = AppendQueue(self.long_polls.ring, self.metrics)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)
-        self.transactions = Transactions(self)
-        self.coordinator, self.positions = Coordinator(store, self.in_thread, tasks, self.budget), Positions()
+        self.transactions = TransactionalProducers(self)
+        self.coordinator, self.positions = GroupCoordinator(store, self.in_thread, tasks, self.budget), PositionStore()
         self.sessions, self.appends, self.poll_sharing = Sessions(self._end, self.budget), Appends(), PollSharing()
         self.transaction_memory = TransactionMemory(self.budget)
         self.cluster_id = base64.urlsafe_b64encode(uuid.UUID(store.id).bytes).rstrip(b"=").decode()
@@ -91,8 +91,8 @@ class Broker:
         self.advertised = "", 0
         self.is_stopping, self.stop_by_s = False, float("inf")
         self.connections = self._places()
-        self.progress = Progress(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
-        self.unpacking = Unpacking(self.budget)
+        self.progress = ProgressWatch(self.connections, limits.stalled_s_max, self.transaction_memory.recount)
+        self.unpacking = BatchChecks(self.budget)
         self.failed_logs, self.open_topics = FailedLogs(store, self.in_thread), OpenTopics(store, self.in_thread)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
         self.turns, self.pauses = Turns(store.clock.steady_s), Pauses(store.clock.steady_s)
@@ -154,7 +154,7 @@ class Broker:
         self.logged_in.discard(connection)
         self.sessions.leave(connection.peer)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: ClientSession) -> None:
         """Closes what a session holds, in a thread, because its client does not come back."""
         try:
             self._threads.submit(session.close)

@@ -21,11 +21,11 @@ from warren.broker.kafka import (
 )
 from warren.broker.kafka.call import Call
 from warren.broker.kafka.groups import commits, consumer_requests, join_requests, listing, share_requests
-from warren.broker.kafka.guards import Handle, guarded
+from warren.broker.kafka.guards import HandleRequest, guarded
 from warren.broker.kafka.request_rows import RequestRows, rows_of
 from warren.broker.kafka.sasl import refusal_to_stranger
 from warren.broker.kafka.transactions import requests as transactions
-from warren.broker.native.handlers import OWN_HANDLERS
+from warren.broker.native.handlers import NATIVE_HANDLERS
 from warren.broker.net.request import Answer, Reply, ServedCall
 from warren.broker.security.peer import Peer
 from warren.broker.services.kafka_errors import has_error, is_long
@@ -99,7 +99,7 @@ def plain(
     return answer
 
 
-async def _answered_aside(call: Call, kind: type[AnyRequest], handle: Handle[AnyRequest]) -> Answer:
+async def _answered_aside(call: Call, kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Answer:
     request, refused = await call.broker.aside(_read, call, kind)
     answer = _answered(call, request, refused, handle)
     return await answer if inspect.isawaitable(answer) else answer
@@ -115,7 +115,7 @@ def _read(call: Call, kind: type[AnyRequest]) -> tuple[AnyRequest, list[WireStru
 
 
 def _answered(
-    call: Call, request: AnyRequest, refused: Sequence[WireStruct], handle: Handle[AnyRequest]
+    call: Call, request: AnyRequest, refused: Sequence[WireStruct], handle: HandleRequest[AnyRequest]
 ) -> Answer | Awaitable[Answer]:
     rows = rows_of(call.request.api_key, call.version)
     if rows is not None and (refused or (rows.is_cut and rows.count(request) > LOOP_ROWS_AT_ONCE)):
@@ -124,12 +124,12 @@ def _answered(
     return _encoded(call, response) if inspect.isawaitable(response) else _counted(call, response)
 
 
-def _handled(call: Call, request: AnyRequest, handle: Handle[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
+def _handled(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
     return handle(call, request) if call.broker.rights is None else guarded(call, request, handle)
 
 
 async def _in_turns(
-    call: Call, request: AnyRequest, rows: RequestRows, refused: Sequence[WireStruct], handle: Handle[AnyRequest]
+    call: Call, request: AnyRequest, rows: RequestRows, refused: Sequence[WireStruct], handle: HandleRequest[AnyRequest]
 ) -> WireStruct:
     """Returns what `handle` answers to the request, piece by piece: other requests are answered in between."""
     responses = []
@@ -207,7 +207,7 @@ HANDLERS: Final[Mapping[int, Callable[[ServedCall[Broker]], Reply]]] = MappingPr
         ApiKey.ADD_OFFSETS_TO_TXN: plain(AddOffsetsToTxnRequest, transactions.add_offsets_to_txn),
         ApiKey.TXN_OFFSET_COMMIT: plain(TxnOffsetCommitRequest, transactions.txn_offset_commit),
         ApiKey.END_TXN: plain(EndTxnRequest, transactions.end_txn),
-        **OWN_HANDLERS,
+        **NATIVE_HANDLERS,
     }
 )
 

@@ -20,9 +20,9 @@ from warren.broker.broker import Broker
 from warren.broker.configuration import Configuration
 from warren.broker.dispatch import answer
 from warren.broker.net.connection import Connection
-from warren.broker.net.malloc import Heap, keep_memory
+from warren.broker.net.malloc import MemoryTrimmer, keep_memory
 from warren.broker.net.places import BROKER_BACKLOG, is_loopback
-from warren.broker.net.tasks import Background
+from warren.broker.net.tasks import BackgroundTasks
 from warren.broker.security.tls import TLS_HANDSHAKE_S_MAX, tls_context
 from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.errors import CannotListen, OpenToAll, StoreServed, WarrenError
@@ -119,7 +119,7 @@ async def _run(store: Store, configuration: Configuration, tls: ssl.SSLContext |
 
 
 def _watch_heap(broker: Broker) -> None:
-    broker.tasks.create_task(Heap().watch(lambda: broker.budget.size, broker.in_thread))
+    broker.tasks.create_task(MemoryTrimmer().watch(lambda: broker.budget.size, broker.in_thread))
 
 
 # --- Serving ---
@@ -157,7 +157,7 @@ async def serve(
     failure: Exception | None = None
     with _served_alone(store):
         try:
-            async with Background() as tasks:
+            async with BackgroundTasks() as tasks:
                 broker = Broker(store, settings or BrokerSettings(), limits or BrokerLimits(), tasks)
                 try:
                     # Before the first connection: later, a request might have to wait for topics of many partitions.

@@ -76,7 +76,7 @@ def group_description(topic: str, group: str, seen: SeeGroupResponse) -> GroupDe
     )
 
 
-class Member:
+class RemoteMember:
     """What members of groups of both modes have in common. Any thread may use them."""
 
     def __init__(self, topic: RemoteTopicView, name: str, mode: str, options: Mapping[str, Any]) -> None:
@@ -129,7 +129,7 @@ def _later(messages: Sequence[Message], more: Sequence[Message]) -> list[Message
     return [message for message in more if message.number > last.get(message.partition, -1)]
 
 
-class StreamMember(Member):
+class StreamMember(RemoteMember):
     """A member of a stream group at a broker. Any thread may use it.
 
     If all connections are lost, it joins again. The owner of each partition, this member or another, then reads again
@@ -142,7 +142,7 @@ class StreamMember(Member):
         self._mutex = threading.RLock()
         self._ahead: list[Message] = []
         """What iterating has fetched and not given, the next one last."""
-        self._untold: MessageTooLarge | None = None
+        self._deferred_error: MessageTooLarge | None = None
         """An error that the last read met behind messages, which it gave instead."""
         self._owned: list[int] = []
         self._read_in: int | None = None
@@ -160,8 +160,8 @@ class StreamMember(Member):
         checked_limit(limit)
         wait_s = checked_wait_s(wait)
         self._check_open()
-        if self._untold is not None:
-            error, self._untold = self._untold, None
+        if self._deferred_error is not None:
+            error, self._deferred_error = self._deferred_error, None
             raise error
         with self._mutex:
             count = min(limit, len(self._ahead))
@@ -174,7 +174,7 @@ class StreamMember(Member):
                 # that the broker tells once as long as other partitions have messages.
                 if not messages:
                     raise
-                self._untold = error if isinstance(error, MessageTooLarge) else None
+                self._deferred_error = error if isinstance(error, MessageTooLarge) else None
                 break
             if not more:
                 break
@@ -258,7 +258,7 @@ class StreamMember(Member):
         else:
             request.to, request.where = "time", microseconds(to)
         numbers = positions_of(self.handle.call(request, repeat=None).positions)
-        self._untold = None
+        self._deferred_error = None
         with self._mutex:
             self._ahead = [message for message in self._ahead if message.partition not in numbers]
         return numbers
@@ -267,7 +267,7 @@ class StreamMember(Member):
         """Moves back, so that what was read and not committed is read again."""
         self._check_open()
         self.handle.call(SeekGroupRequest(handle=self.handle.number, to="rewind"), repeat=None)
-        self._untold = None
+        self._deferred_error = None
         self._read_in = None
         with self._mutex:
             self._ahead = []
@@ -302,7 +302,7 @@ class StreamMember(Member):
         return self.positions()[partition]
 
 
-class QueueWorker(Member, Generic[T]):
+class QueueWorker(RemoteMember, Generic[T]):
     """A worker of a queue group at a broker. Any thread may use it.
 
     What it took and has not settled is given to others when the client is closed or gone.

@@ -43,7 +43,7 @@ SEND_AHEAD_S: Final = 0.001
 NO_END: Final = -1
 
 
-class Answer(NamedTuple):
+class ReadResult(NamedTuple):
     """Messages, the number to go on from, and whether there is something from there on."""
 
     messages: list[Message]
@@ -121,7 +121,7 @@ class RemoteLog:
 
     def _page(
         self, number: int, limit: int, tag: str | None, wait_s: float, bytes_max: int | None = None
-    ) -> Steps[Answer]:
+    ) -> Steps[ReadResult]:
         request = ReadRequest(
             topic=str(self._topic.name),
             positions=[WirePosition(self._partition, number)],
@@ -144,7 +144,7 @@ class RemoteLog:
         except FellBehind as error:
             raise NumberRetired(error.number, error.first) from error
         messages = messages_of(answer.messages, self._topic.name)
-        return Answer(messages, positions_of(answer.positions)[self._partition], answer.is_more)
+        return ReadResult(messages, positions_of(answer.positions)[self._partition], answer.is_more)
 
     @stepwise
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Steps[Page]:

@@ -18,7 +18,7 @@ from warren.clock import Duration, microseconds
 from warren.errors import BadInput, NoSuchPartition
 from warren.limits import GROUP_NAME_SIZE_MAX, READ_LIMIT_DEFAULT
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
-from warren.protocol.native.append import LONE_BODY_SIZE_MAX
+from warren.protocol.native.append import SINGLE_BODY_SIZE_MAX
 from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
 from warren.protocol.native.records import messages_of, wire_record
 from warren.protocol.native_messages import (
@@ -55,7 +55,7 @@ from warren.storage.disk.block import record_size_max
 from warren.storage.format.columns import Batch
 from warren.storage.format.compression import compression_code
 from warren.storage.format.packing import pack_batch
-from warren.storage.format.plain_batch import pack_lone
+from warren.storage.format.plain_batch import pack_plain_batch
 from warren.storage.format.record import Packed, check_body
 from warren.storage.format.versions import FORMATS, VERSION_DEFAULT
 
@@ -157,8 +157,8 @@ class RemoteTopic:
             self._check_partition(number)
         marker = self.store.calls.new_marker()
         is_plain = key is None and not (headers or id or self._compression) and corr_offset == NO_CORR_OFFSET
-        if is_plain and type(body) is bytes and len(body) <= LONE_BODY_SIZE_MAX:
-            packed = pack_lone(body, tag, marker)
+        if is_plain and type(body) is bytes and len(body) <= SINGLE_BODY_SIZE_MAX:
+            packed = pack_plain_batch(body, tag, marker)
         else:
             (packed,) = self._pack(single_batch(body, fields._replace(tag="")), tag, marker)
         answer = self._append([(number, packed)], marker, is_receipt_wanted=True)

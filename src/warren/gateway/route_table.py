@@ -11,9 +11,9 @@ from warren.gateway.handlers import groups, health, messages, metrics, schedule,
 from warren.gateway.handlers.groups import Work
 from warren.gateway.http.counts import Counts
 from warren.gateway.http.limits import HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX
-from warren.gateway.http.routes import Handler, Parameter, Route, Routes
+from warren.gateway.http.routes import HttpHandler, Parameter, Route, Routes
 from warren.gateway.http.schemas import NUMBER, Fields, Moment, Plain, Text, Value
-from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import PARTITIONS_MAX
 from warren.settings import Count, Flag, OneOf, Seconds
 from warren.storage.format.limits import FILTER_SIZE_MAX
@@ -47,19 +47,19 @@ _TOPIC: Final = "/v1/topics/{topic}"
 _GROUP: Final = "/v1/topics/{topic}/groups/{group}"
 
 
-async def statistics(request: HttpRequest) -> Reply:
+async def statistics(request: HttpRequest) -> HttpReply:
     """Returns the counters of the broker, and the state of its topics and groups."""
     broker = request.broker
     document, standing = document_of(broker), await broker.standings.look()
     return await broker.aside(lambda: json_reply({**document, **standing_document(standing)}))
 
 
-def routes_of(openapi: Handler, counts: Counts) -> Routes:
+def routes_of(openapi: HttpHandler, counts: Counts) -> Routes:
     """Returns all routes. `openapi` is the handler of their document; `counts` holds the numbers for the metrics."""
     return Routes([*_broker_routes(openapi, counts), *_topic_routes(), *_group_routes(Work())], SHAPES)
 
 
-def _broker_routes(openapi: Handler, counts: Counts) -> list[Route]:
+def _broker_routes(openapi: HttpHandler, counts: Counts) -> list[Route]:
     html, text = "text/html; charset=utf-8", metrics.KIND
     return [
         Route("GET", "/", status_page.show, "The status page", kind=html),
@@ -140,10 +140,10 @@ def _group_routes(work: Work) -> list[Route]:
     return [route._replace(**more.get(f"{route.method} {route.path}", {})) for route in routes]  # type: ignore[arg-type]
 
 
-def _health(path: str, handle: Handler, summary: str, answer: Fields) -> Route:
+def _health(path: str, handle: HttpHandler, summary: str, answer: Fields) -> Route:
     return Route("GET", path, handle, summary, answer=answer, is_free=True, is_spared=True)
 
 
-def _on(method: str, path: str, handle: Handler, summary: str) -> Route:
+def _on(method: str, path: str, handle: HttpHandler, summary: str) -> Route:
     """Returns a route whose path names a resource, which may not exist."""
     return Route(method, path, handle, summary, errors=(404,))

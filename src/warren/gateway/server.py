@@ -31,7 +31,7 @@ from warren.gateway.http.limits import (
 from warren.gateway.http.openapi import document_of
 from warren.gateway.http.routes import Route, RouteMatch, read_query
 from warren.gateway.http.schemas import Fields
-from warren.gateway.http.types import JSON, Head, HttpRequest, Reply, json_reply
+from warren.gateway.http.types import JSON, HttpReply, HttpRequest, RequestHead, json_reply
 from warren.gateway.route_table import routes_of
 
 if TYPE_CHECKING:
@@ -144,19 +144,19 @@ class Gateway:
             places.leave(connection)
             access.end()
 
-    async def _openapi(self, request: HttpRequest) -> Reply:
+    async def _openapi(self, request: HttpRequest) -> HttpReply:
         return json_reply(document_of(self._routes, _version(), needs_login=self._broker.settings.sasl))
 
     def error_text(self, error: WarrenError) -> str:
         """Returns the text of an error for a client."""
         return self._broker.client_message("a client over HTTP", error)
 
-    def find(self, head: Head) -> RouteMatch:
+    def find(self, head: RequestHead) -> RouteMatch:
         """Returns the route of a request."""
         return self._routes.find(head.method, head.path)
 
     async def begin(
-        self, head: Head, match: RouteMatch, access: Access, spending: Spending, is_gone: Callable[[], bool]
+        self, head: RequestHead, match: RouteMatch, access: Access, spending: Spending, is_gone: Callable[[], bool]
     ) -> Finish:
         """Decides whether the request is accepted: checks login, quota, query and rights. Returns what handles it."""
         access.check_place(head)
@@ -181,8 +181,8 @@ class Gateway:
         """Returns what charges the requests of one connection to the quotas."""
         return Spending(self._broker)
 
-    def _finish(self, route: Route, request: HttpRequest, head: Head) -> Finish:
-        async def finish(data: bytes) -> Reply:
+    def _finish(self, route: Route, request: HttpRequest, head: RequestHead) -> Finish:
+        async def finish(data: bytes) -> HttpReply:
             if route.body is None:
                 if data:
                     raise BadInput(f"{route.method} {route.path} takes no body")
@@ -227,7 +227,7 @@ class HttpSession:
     def is_last(self) -> bool:
         return self.full is not None
 
-    async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish:
+    async def begin(self, head: RequestHead, is_gone: Callable[[], bool]) -> Finish:
         match = self._gateway.find(head)
         self._route = f"{match.route.method} {match.route.path}"
         if self.full is not None and not match.route.is_spared:
@@ -244,7 +244,7 @@ class HttpSession:
         self._route = NO_ROUTE
 
 
-def _check_kind(head: Head) -> None:
+def _check_kind(head: RequestHead) -> None:
     kind = head.headers.get("content-type", "")
     name, _, more = kind.partition(";")
     if name.strip().lower() != JSON or more.strip().lower().replace('"', "") not in ("", "charset=utf-8"):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from warren.errors import UnsupportedRequest
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 
 
 class ApiKey(IntEnum):
@@ -129,7 +129,7 @@ _SERVED: Final = (
     _api(ApiKey.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1, 0),
     _api(ApiKey.SHARE_FETCH, "ShareFetch", 1, 1, 0),
     _api(ApiKey.SHARE_ACKNOWLEDGE, "ShareAcknowledge", 1, 1, 0),
-    *(_api(key, key.title, 0, 0, 0) for key in OwnKey),
+    *(_api(key, key.title, 0, 0, 0) for key in NativeKey),
 )
 APIS: Final[Mapping[int, Api]] = MappingProxyType({api.key: api for api in _SERVED})
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api_keys import APIS, ApiKey
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import (
     CORRELATION_ID,
     FLEXIBLE_RESPONSE_HEAD,
@@ -99,7 +99,7 @@ def response_frame(request: Request, body: Sequence[Buffer], throttle_s: float =
     api = APIS.get(api_key)
     # A client that does not know the versions yet must understand the answer to ApiVersions.
     is_flexible = api is not None and version >= api.flexible_from and api_key != ApiKey.API_VERSIONS
-    tag_count = 1 if throttle_s and api_key >= OwnKey.OPEN_SESSION else 0
+    tag_count = 1 if throttle_s and api_key >= NativeKey.OPEN_SESSION else 0
     if tag_count:
         body = (THROTTLE_TAG.pack(THROTTLE_TAG_NUMBER, INT32.size, math.ceil(throttle_s * MS_PER_S)), *body)
     body_size = len(body[0]) if len(body) == 1 else sum(map(len, body))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from warren.protocol.schemas import ALWAYS, NEVER, Field, Message, Versions, field
+from warren.protocol.schemas import ALWAYS, NEVER, Field, MessageSchema, Versions, field
 
 _ERROR: Final = (field("error_code", "int16"), field("error_message", "string", nullable="0+"))
 _THROTTLE: Final = field("throttle_time_ms", "int32")
@@ -147,8 +147,8 @@ _FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
     "ShareAcknowledgeRequest": (*_SHARE_MEMBER, _SHARED_TOPICS),
     "ShareAcknowledgeResponse": (_THROTTLE, *_ERROR, _answered_topics(_LEADER), _NODE_ENDPOINTS),
 }
-GROUP_MESSAGES: Final[Mapping[str, Message]] = MappingProxyType(
-    {name: Message(name, ALWAYS, fields) for name, fields in _FIELDS.items()}
+GROUP_MESSAGES: Final[Mapping[str, MessageSchema]] = MappingProxyType(
+    {name: MessageSchema(name, ALWAYS, fields) for name, fields in _FIELDS.items()}
 )
 
 
@@ -156,14 +156,16 @@ GROUP_MESSAGES: Final[Mapping[str, Message]] = MappingProxyType(
 
 _FLEXIBLE: Final = Versions.parse("2+")
 
-SASL_MESSAGES: Final[Mapping[str, Message]] = MappingProxyType(
+SASL_MESSAGES: Final[Mapping[str, MessageSchema]] = MappingProxyType(
     {
         message.name: message
         for message in (
-            Message("SaslHandshakeRequest", NEVER, (field("mechanism", "string"),)),
-            Message("SaslHandshakeResponse", NEVER, (field("error_code", "int16"), field("mechanisms", "[]string"))),
-            Message("SaslAuthenticateRequest", _FLEXIBLE, (field("auth_bytes", "bytes"),)),
-            Message(
+            MessageSchema("SaslHandshakeRequest", NEVER, (field("mechanism", "string"),)),
+            MessageSchema(
+                "SaslHandshakeResponse", NEVER, (field("error_code", "int16"), field("mechanisms", "[]string"))
+            ),
+            MessageSchema("SaslAuthenticateRequest", _FLEXIBLE, (field("auth_bytes", "bytes"),)),
+            MessageSchema(
                 "SaslAuthenticateResponse",
                 _FLEXIBLE,
                 (

@@ -9,10 +9,10 @@ from typing import Final
 
 from warren.limits import PARTITIONS_MAX
 from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_RECORDS_MAX, SPARK_TASKS_MAX
-from warren.protocol.schemas import ALWAYS, Field, Message, field
+from warren.protocol.schemas import ALWAYS, Field, MessageSchema, field
 
 
-class OwnKey(IntEnum):
+class NativeKey(IntEnum):
     """What one of our own requests asks for."""
 
     OPEN_SESSION = 10_000
@@ -59,25 +59,25 @@ class OwnKey(IntEnum):
 
 
 CARRYING: Final = frozenset(
-    (OwnKey.APPEND, OwnKey.PARK, OwnKey.CHANGE_TRANSACTION, OwnKey.NUMBERED_PUT, OwnKey.USE_QUEUE)
+    (NativeKey.APPEND, NativeKey.PARK, NativeKey.CHANGE_TRANSACTION, NativeKey.NUMBERED_PUT, NativeKey.USE_QUEUE)
 )
 """Those whose requests carry messages, and may be as large as a frame."""
 
 NUMBERED: Final = frozenset(
     (
-        OwnKey.DELETE_TOPIC,
-        OwnKey.PARK,
-        OwnKey.CANCEL_PARKED,
-        OwnKey.DELETE_GROUP,
-        OwnKey.COMMIT_GROUP,
-        OwnKey.SEEK_GROUP,
-        OwnKey.TAKE,
-        OwnKey.SETTLE,
-        OwnKey.REDRIVE,
-        OwnKey.BEGIN_TRANSACTION,
-        OwnKey.CHANGE_TRANSACTION,
-        OwnKey.END_TRANSACTION,
-        OwnKey.USE_QUEUE,
+        NativeKey.DELETE_TOPIC,
+        NativeKey.PARK,
+        NativeKey.CANCEL_PARKED,
+        NativeKey.DELETE_GROUP,
+        NativeKey.COMMIT_GROUP,
+        NativeKey.SEEK_GROUP,
+        NativeKey.TAKE,
+        NativeKey.SETTLE,
+        NativeKey.REDRIVE,
+        NativeKey.BEGIN_TRANSACTION,
+        NativeKey.CHANGE_TRANSACTION,
+        NativeKey.END_TRANSACTION,
+        NativeKey.USE_QUEUE,
     )
 )
 """Those that a session numbers, so that one that is sent again is not done again; nor one that arrives late."""
@@ -152,13 +152,13 @@ _PREPARED: Final = (
     field("ack_count", "int64"),
 )
 
-_REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
-    OwnKey.OPEN_SESSION: (field("session", "uuid"), field("software", "string")),
-    OwnKey.LIST_TOPICS: (),
-    OwnKey.OPEN_TOPIC: (_TOPIC, field("must_exist", "bool"), field("is_described", "bool"), _SETTINGS),
-    OwnKey.CONFIGURE_TOPIC: (_TOPIC, _SETTINGS),
-    OwnKey.DELETE_TOPIC: (*_NUMBER, _TOPIC),
-    OwnKey.APPEND: (
+_REQUESTS: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
+    NativeKey.OPEN_SESSION: (field("session", "uuid"), field("software", "string")),
+    NativeKey.LIST_TOPICS: (),
+    NativeKey.OPEN_TOPIC: (_TOPIC, field("must_exist", "bool"), field("is_described", "bool"), _SETTINGS),
+    NativeKey.CONFIGURE_TOPIC: (_TOPIC, _SETTINGS),
+    NativeKey.DELETE_TOPIC: (*_NUMBER, _TOPIC),
+    NativeKey.APPEND: (
         _TOPIC,
         field("marker", "bytes"),
         field("is_retry", "bool"),
@@ -166,9 +166,9 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("since", "[]", *_POSITION, count_max=PARTITIONS_MAX),
         _RECORDS,
     ),
-    OwnKey.READ: (_TOPIC, _POSITIONS, _TAG, field("is_backwards", "bool"), *_READING),
-    OwnKey.FIND_TIME: (_TOPIC, field("time", "int64")),
-    OwnKey.SCAN: (
+    NativeKey.READ: (_TOPIC, _POSITIONS, _TAG, field("is_backwards", "bool"), *_READING),
+    NativeKey.FIND_TIME: (_TOPIC, field("time", "int64")),
+    NativeKey.SCAN: (
         _TOPIC,
         field("partition", "int32"),
         field("start", "int64"),
@@ -179,23 +179,23 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("skips", "bool"),
         field("bytes_max", "int32"),
     ),
-    OwnKey.PARK: (*_NUMBER, _TOPIC, *_DUE, field("partition", "int32"), _RECORDS),
-    OwnKey.LIST_PARKED: (_TOPIC, field("after", "string"), field("limit", "int32"), field("bytes_max", "int32")),
-    OwnKey.CANCEL_PARKED: (*_NUMBER, _TOPIC, field("id", "string")),
-    OwnKey.OPEN_GROUP: (_HANDLE, _TOPIC, field("group", "string"), field("mode", "string"), _SETTINGS),
-    OwnKey.DELETE_GROUP: (*_NUMBER, _TOPIC, field("group", "string")),
-    OwnKey.DESCRIBE_GROUP: (_HANDLE, field("is_dead_wanted", "bool")),
-    OwnKey.READ_GROUP: (_HANDLE, field("serial", "int64"), field("is_retry", "bool"), *_READING),
-    OwnKey.COMMIT_GROUP: (*_NUMBER, _HANDLE, _SOME_POSITIONS),
-    OwnKey.SEEK_GROUP: (
+    NativeKey.PARK: (*_NUMBER, _TOPIC, *_DUE, field("partition", "int32"), _RECORDS),
+    NativeKey.LIST_PARKED: (_TOPIC, field("after", "string"), field("limit", "int32"), field("bytes_max", "int32")),
+    NativeKey.CANCEL_PARKED: (*_NUMBER, _TOPIC, field("id", "string")),
+    NativeKey.OPEN_GROUP: (_HANDLE, _TOPIC, field("group", "string"), field("mode", "string"), _SETTINGS),
+    NativeKey.DELETE_GROUP: (*_NUMBER, _TOPIC, field("group", "string")),
+    NativeKey.DESCRIBE_GROUP: (_HANDLE, field("is_dead_wanted", "bool")),
+    NativeKey.READ_GROUP: (_HANDLE, field("serial", "int64"), field("is_retry", "bool"), *_READING),
+    NativeKey.COMMIT_GROUP: (*_NUMBER, _HANDLE, _SOME_POSITIONS),
+    NativeKey.SEEK_GROUP: (
         *_NUMBER,
         _HANDLE,
         field("to", "string"),
         field("where", "int64"),
         field("partition", "int32"),
     ),
-    OwnKey.TAKE: (*_NUMBER, _HANDLE, field("limit", "int32"), field("wait_ms", "int32")),
-    OwnKey.SETTLE: (
+    NativeKey.TAKE: (*_NUMBER, _HANDLE, field("limit", "int32"), field("wait_ms", "int32")),
+    NativeKey.SETTLE: (
         *_NUMBER,
         _HANDLE,
         field("action", "string"),
@@ -203,15 +203,15 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("seconds", "float64"),
         field("reason", "string"),
     ),
-    OwnKey.REDRIVE: (*_NUMBER, _HANDLE, field("limit", "int64"), _PLACES),
-    OwnKey.BEGIN_TRANSACTION: (
+    NativeKey.REDRIVE: (*_NUMBER, _HANDLE, field("limit", "int64"), _PLACES),
+    NativeKey.BEGIN_TRANSACTION: (
         *_NUMBER,
         _HANDLE,
         field("id", "string", nullable="0+"),
         field("timeout", "float64"),
         field("prepared_timeout", "float64"),
     ),
-    OwnKey.CHANGE_TRANSACTION: (
+    NativeKey.CHANGE_TRANSACTION: (
         *_NUMBER,
         _HANDLE,
         _TOPIC,
@@ -223,17 +223,17 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         _SOME_POSITIONS,
         _PLACES,
     ),
-    OwnKey.END_TRANSACTION: (*_NUMBER, _HANDLE, field("id", "string"), field("action", "string")),
-    OwnKey.COMMIT_BATCH: (
+    NativeKey.END_TRANSACTION: (*_NUMBER, _HANDLE, field("id", "string"), field("action", "string")),
+    NativeKey.COMMIT_BATCH: (
         field("application", "string", nullable="0+"),
         field("version", "int64"),
         field("ids", "[]string", count_max=SPARK_TASKS_MAX),
     ),
-    OwnKey.RECOVER: (field("action", "string"), field("name", "string"), field("before", "string", nullable="0+")),
-    OwnKey.OPEN_PRODUCER: (_HANDLE, field("producer", "string")),
-    OwnKey.NUMBERED_PUT: (_HANDLE, _TOPIC, field("sequence", "int64"), field("partition", "int32"), _RECORDS),
-    OwnKey.OPEN_QUEUE: (_HANDLE, field("queue", "string"), field("maxsize", "int64"), _SETTINGS),
-    OwnKey.USE_QUEUE: (
+    NativeKey.RECOVER: (field("action", "string"), field("name", "string"), field("before", "string", nullable="0+")),
+    NativeKey.OPEN_PRODUCER: (_HANDLE, field("producer", "string")),
+    NativeKey.NUMBERED_PUT: (_HANDLE, _TOPIC, field("sequence", "int64"), field("partition", "int32"), _RECORDS),
+    NativeKey.OPEN_QUEUE: (_HANDLE, field("queue", "string"), field("maxsize", "int64"), _SETTINGS),
+    NativeKey.USE_QUEUE: (
         *_NUMBER,
         _HANDLE,
         field("action", "string"),
@@ -241,17 +241,17 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("wait_ms", "int32"),
         field("delay", "int64"),
     ),
-    OwnKey.CLOSE_HANDLE: (_HANDLE,),
-    OwnKey.STATISTICS: (field("is_standing_wanted", "bool"),),
-    OwnKey.RETIRE_TOPIC: (_TOPIC,),
-    OwnKey.CONFIGURE_GROUP: (_TOPIC, field("group", "string"), _SETTINGS),
-    OwnKey.SEE_GROUP: (
+    NativeKey.CLOSE_HANDLE: (_HANDLE,),
+    NativeKey.STATISTICS: (field("is_standing_wanted", "bool"),),
+    NativeKey.RETIRE_TOPIC: (_TOPIC,),
+    NativeKey.CONFIGURE_GROUP: (_TOPIC, field("group", "string"), _SETTINGS),
+    NativeKey.SEE_GROUP: (
         _TOPIC,
         field("group", "string"),
         field("is_described", "bool"),
         field("is_put_back_wanted", "bool"),
     ),
-    OwnKey.LIST_DEAD: (
+    NativeKey.LIST_DEAD: (
         _TOPIC,
         field("group", "string", nullable="0+"),
         _POSITIONS,
@@ -259,32 +259,32 @@ _REQUESTS: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("bytes_max", "int32"),
     ),
 }
-_RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
-    OwnKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("incarnation", "int64")),
-    OwnKey.LIST_TOPICS: (field("topics", "[]string"),),
-    OwnKey.OPEN_TOPIC: (
+_RESPONSES: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
+    NativeKey.OPEN_SESSION: (field("store_id", "string"), field("software", "string"), field("incarnation", "int64")),
+    NativeKey.LIST_TOPICS: (field("topics", "[]string"),),
+    NativeKey.OPEN_TOPIC: (
         _SETTINGS,
         field("partitions", "[]", *_PARTITION),
         field("groups", "[]string"),
         field("id", "uuid"),
     ),
-    OwnKey.CONFIGURE_TOPIC: (_SETTINGS,),
-    OwnKey.DELETE_TOPIC: (),
-    OwnKey.APPEND: (
+    NativeKey.CONFIGURE_TOPIC: (_SETTINGS,),
+    NativeKey.DELETE_TOPIC: (),
+    NativeKey.APPEND: (
         _POSITIONS,
         field("offset", "int64"),
         field("timestamp", "int64"),
         field("partition_count", "int32"),
     ),
-    OwnKey.READ: (_MESSAGES, _POSITIONS, field("partition_count", "int32"), field("is_more", "bool")),
-    OwnKey.FIND_TIME: (_POSITIONS,),
-    OwnKey.SCAN: (field("next", "int64"), field("padding", "bytes"), field("arrow", "records")),
-    OwnKey.PARK: (field("ids", "[]string"),),
-    OwnKey.LIST_PARKED: (field("parked", "[]", *_PARKED), _MESSAGES),
-    OwnKey.CANCEL_PARKED: (field("is_cancelled", "bool"),),
-    OwnKey.OPEN_GROUP: (field("member", "string"), _SETTINGS),
-    OwnKey.DELETE_GROUP: (),
-    OwnKey.DESCRIBE_GROUP: (
+    NativeKey.READ: (_MESSAGES, _POSITIONS, field("partition_count", "int32"), field("is_more", "bool")),
+    NativeKey.FIND_TIME: (_POSITIONS,),
+    NativeKey.SCAN: (field("next", "int64"), field("padding", "bytes"), field("arrow", "records")),
+    NativeKey.PARK: (field("ids", "[]string"),),
+    NativeKey.LIST_PARKED: (field("parked", "[]", *_PARKED), _MESSAGES),
+    NativeKey.CANCEL_PARKED: (field("is_cancelled", "bool"),),
+    NativeKey.OPEN_GROUP: (field("member", "string"), _SETTINGS),
+    NativeKey.DELETE_GROUP: (),
+    NativeKey.DESCRIBE_GROUP: (
         field("owned", "[]int32"),
         field("members", "[]string"),
         _POSITIONS,
@@ -293,24 +293,24 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("in_flight", "int64"),
         field("dead", "string"),
     ),
-    OwnKey.READ_GROUP: (_MESSAGES, field("owned", "[]int32")),
-    OwnKey.COMMIT_GROUP: (_POSITIONS,),
-    OwnKey.SEEK_GROUP: (_POSITIONS,),
-    OwnKey.TAKE: (_MESSAGES,),
-    OwnKey.SETTLE: (),
-    OwnKey.REDRIVE: (field("count", "int64"),),
-    OwnKey.BEGIN_TRANSACTION: (field("id", "string"),),
-    OwnKey.CHANGE_TRANSACTION: (),
-    OwnKey.END_TRANSACTION: (field("state", "string"),),
-    OwnKey.COMMIT_BATCH: (field("state", "string"),),
-    OwnKey.RECOVER: (
+    NativeKey.READ_GROUP: (_MESSAGES, field("owned", "[]int32")),
+    NativeKey.COMMIT_GROUP: (_POSITIONS,),
+    NativeKey.SEEK_GROUP: (_POSITIONS,),
+    NativeKey.TAKE: (_MESSAGES,),
+    NativeKey.SETTLE: (),
+    NativeKey.REDRIVE: (field("count", "int64"),),
+    NativeKey.BEGIN_TRANSACTION: (field("id", "string"),),
+    NativeKey.CHANGE_TRANSACTION: (),
+    NativeKey.END_TRANSACTION: (field("state", "string"),),
+    NativeKey.COMMIT_BATCH: (field("state", "string"),),
+    NativeKey.RECOVER: (
         field("prepared", "[]", *_PREPARED),
         field("ids", "[]string"),
         field("version", "int64"),
         field("failure", "string"),
     ),
-    OwnKey.OPEN_PRODUCER: (field("sequence", "int64"),),
-    OwnKey.NUMBERED_PUT: (
+    NativeKey.OPEN_PRODUCER: (field("sequence", "int64"),),
+    NativeKey.NUMBERED_PUT: (
         field("is_written", "bool"),
         field("sequence", "int64"),
         field("partitions", "[]int32"),
@@ -318,13 +318,13 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("offset", "int64"),
         field("timestamp", "int64"),
     ),
-    OwnKey.OPEN_QUEUE: (),
-    OwnKey.USE_QUEUE: (field("is_done", "bool"), field("item", "bytes"), field("count", "int64")),
-    OwnKey.CLOSE_HANDLE: (),
-    OwnKey.STATISTICS: (field("statistics", "string"),),
-    OwnKey.RETIRE_TOPIC: (),
-    OwnKey.CONFIGURE_GROUP: (_SETTINGS,),
-    OwnKey.SEE_GROUP: (
+    NativeKey.OPEN_QUEUE: (),
+    NativeKey.USE_QUEUE: (field("is_done", "bool"), field("item", "bytes"), field("count", "int64")),
+    NativeKey.CLOSE_HANDLE: (),
+    NativeKey.STATISTICS: (field("statistics", "string"),),
+    NativeKey.RETIRE_TOPIC: (),
+    NativeKey.CONFIGURE_GROUP: (_SETTINGS,),
+    NativeKey.SEE_GROUP: (
         _SETTINGS,
         field("members", "[]string"),
         _POSITIONS,
@@ -333,13 +333,13 @@ _RESPONSES: Final[Mapping[OwnKey, tuple[Field, ...]]] = {
         field("in_flight", "int64"),
         field("put_back", "[]", *_PUT_BACK, count_max=PARTITIONS_MAX),
     ),
-    OwnKey.LIST_DEAD: (_TOPIC, _MESSAGES, _POSITIONS),
+    NativeKey.LIST_DEAD: (_TOPIC, _MESSAGES, _POSITIONS),
 }
-OWN_MESSAGES: Final[Mapping[str, Message]] = MappingProxyType(
+NATIVE_MESSAGES: Final[Mapping[str, MessageSchema]] = MappingProxyType(
     {
-        **{f"{key.title}Request": Message(f"{key.title}Request", ALWAYS, at) for key, at in _REQUESTS.items()},
+        **{f"{key.title}Request": MessageSchema(f"{key.title}Request", ALWAYS, at) for key, at in _REQUESTS.items()},
         **{
-            f"{key.title}Response": Message(f"{key.title}Response", ALWAYS, (_ERROR, *at))
+            f"{key.title}Response": MessageSchema(f"{key.title}Response", ALWAYS, (_ERROR, *at))
             for key, at in _RESPONSES.items()
         },
     }

@@ -62,11 +62,11 @@ THROTTLE_TAG: Final = Struct(">BBi")
 
 # --- Our own Append of one record -----------------------------------------------------------------------------------
 
-LONE_APPEND: Final = Struct(">??BiqBBiiq")
+SINGLE_APPEND: Final = Struct(">??BiqBBiiq")
 """Retry or not, receipt or not; one position: partition and number; one record: partition, messages and checksum."""
-LONE_ANSWER: Final = Struct(">BBiqBqqiB")
+SINGLE_ANSWER: Final = Struct(">BBiqBqqiB")
 """No error; one position: partition, number; offset, timestamp and count of partitions."""
-LONE_FRAME: Final = Struct(">iBBBiqBqqiB")
+SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
 """The same after the head of an answer."""
 
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------

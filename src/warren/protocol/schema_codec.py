@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from warren.errors import MalformedRequest
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
 from warren.protocol.limits import ANSWER_SIZE_MAX, CONTROL_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
-from warren.protocol.native_schemas import CARRYING, OWN_MESSAGES
+from warren.protocol.native_schemas import CARRYING, NATIVE_MESSAGES
 from warren.protocol.primitives import (
     FIXED_FORMATS,
     UNREADABLE,
@@ -44,7 +44,7 @@ from warren.protocol.primitives import (
     text_writer,
     varint,
 )
-from warren.protocol.schemas import DEFAULTS, STRUCT, Field, Message, kafka_message
+from warren.protocol.schemas import DEFAULTS, STRUCT, Field, MessageSchema, kafka_message
 from warren.protocol.wire_struct import WireStruct
 
 REQUEST: Final = "Request"
@@ -88,9 +88,9 @@ def _title(kind: type[WireStruct], version: int) -> str:
     return f"{kind.__name__} of version {version}"
 
 
-def message_of(name: str) -> Message:
+def message_of(name: str) -> MessageSchema:
     """The request or response of this name, of Kafka's or of our own."""
-    return GROUP_MESSAGES.get(name) or OWN_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
+    return GROUP_MESSAGES.get(name) or NATIVE_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 
 def _reader_of(kind: type[WireStruct], version: int) -> Read:
@@ -118,7 +118,7 @@ class _Form(NamedTuple):
     them."""
 
     @classmethod
-    def of(cls, message: Message, version: int) -> _Form:
+    def of(cls, message: MessageSchema, version: int) -> _Form:
         is_request = message.name.endswith(REQUEST)
         return cls(version, version in message.flexible, REQUEST_ARRAY_COUNT_MAX if is_request else None)
 

@@ -68,7 +68,7 @@ class Field(NamedTuple):
     count_max: int | None = None
 
 
-class Message(NamedTuple):
+class MessageSchema(NamedTuple):
     """A request or a response: its fields, and the versions in which sizes are varints and fields may be tagged."""
 
     name: str
@@ -96,11 +96,11 @@ def field(
 
 
 @functools.cache
-def kafka_message(name: str) -> Message:
+def kafka_message(name: str) -> MessageSchema:
     """The request or response that Kafka calls `name`, from the descriptions that kafka-python ships."""
     described = json.loads(COMMENT.sub("", _description(name)))
     structs = {one["name"]: one["fields"] for one in described.get("commonStructs", ())}
-    return Message(name, Versions.parse(described["flexibleVersions"]), _fields(described["fields"], structs))
+    return MessageSchema(name, Versions.parse(described["flexibleVersions"]), _fields(described["fields"], structs))
 
 
 def _description(name: str) -> str:

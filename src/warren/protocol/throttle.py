@@ -10,7 +10,7 @@ from typing import Final
 
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.headers import MS_PER_S, Request
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import FIXED_FORMATS, INT32, Buffer
 from warren.protocol.schema_codec import RESPONSE, message_of
 
@@ -40,7 +40,7 @@ def _replaced(data: bytes, place: int, time: bytes) -> bytes:
 def _place(api_key: int, version: int) -> int | None:
     """Returns the position of the throttle time, below 0 from the end; None if it has no fixed position."""
     api = APIS.get(api_key)
-    if api is None or api_key >= OwnKey.OPEN_SESSION:
+    if api is None or api_key >= NativeKey.OPEN_SESSION:
         return None
     fields = [each for each in message_of(f"{api.name}{RESPONSE}").fields if version in each.versions]
     names = [each.name for each in fields]

@@ -14,7 +14,7 @@ from warren.errors import BadInput, NumberRetired, UnsupportedByVersion
 from warren.limits import READ_LIMIT_DEFAULT, WAIT_S_MAX
 from warren.message import NO_CORR_OFFSET, Message, Receipt
 from warren.storage.append.append import Appender, numbers_of
-from warren.storage.append.background_sync import AtOnce, Background, process_background
+from warren.storage.append.background_sync import AtOnce, BackgroundSync, process_background
 from warren.storage.append.commit import Commit
 from warren.storage.append.durability import Durability
 from warren.storage.append.open import check_index, check_options, find_log, settle
@@ -42,8 +42,8 @@ from warren.storage.read.log_view import LogView
 from warren.storage.read.lookup import look_up
 from warren.storage.read.markers import Marked, markers
 from warren.storage.read.messages import Label, Page
-from warren.storage.read.raw_records import Stored, read_packed, read_stored
-from warren.storage.read.reader import BlockRange, QueueReader, Standing, find_standing, open_reader
+from warren.storage.read.raw_records import StoredRun, read_packed, read_stored
+from warren.storage.read.reader import BlockRange, QueueReader, ReaderCursor, find_standing, open_reader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -85,7 +85,7 @@ class Log:
         repair: bool = False,
         filesystem: FileSystem = SYSTEM_FILE_SYSTEM,
         clock: Clock = SYSTEM_CLOCK,
-        background: Background | None = None,
+        background: BackgroundSync | None = None,
     ) -> Log:
         """Opens the log in the directory `path`, and makes it if it does not exist.
 
@@ -351,7 +351,7 @@ class Log:
         self.format.check_batches("reading records as they were packed")
         return read_packed(self._view, start, end)
 
-    def stored(self, number: int, *, bytes_max: int) -> list[Stored]:
+    def stored(self, number: int, *, bytes_max: int) -> list[StoredRun]:
         """Returns what holds the messages from `number` on, about `bytes_max` bytes: Kafka batches in place.
 
         It is at least one record if there is one. The first may hold messages before `number`.
@@ -384,7 +384,7 @@ class Log:
         block, limit, _ = self._view.locate(number, self._view.end)
         return BlockRange(block.number, block.base_offset, block.base_offset + limit)
 
-    def standing(self, number: int) -> Standing:
+    def standing(self, number: int) -> ReaderCursor:
         """Returns the block and position of message `number`; for `end`, the place behind the last record."""
         return find_standing(self._view, number)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from warren.storage.arrow.arrow_packing import ArrowColumns, Pieces
+from warren.storage.arrow.arrow_packing import ArrowColumns, BytePieces
 
 KEY_SIZE_STEPPED: Final = 64
 """Keys up to this size are hashed together, byte by byte; longer ones one by one."""
@@ -35,7 +35,7 @@ def batches_by_partition(batch: pa.RecordBatch, partition_count: int, keyless: i
     }
 
 
-def key_hashes(keys: Pieces) -> npt.NDArray[np.uint32]:
+def key_hashes(keys: BytePieces) -> npt.NDArray[np.uint32]:
     """Returns the CRC-32 of each key."""
     starts, sizes = keys.offsets[:-1], np.diff(keys.offsets)
     longest = int(sizes.max(initial=0))

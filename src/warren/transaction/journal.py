@@ -107,7 +107,7 @@ class Journal:
         filesystem.make_directory(directory)
         self._lock = SharedLock(filesystem, directory + ".lock", clock)
         try:
-            with self._lock, _damage_told():
+            with self._lock, _as_journal_damage():
                 self.log = self._open(JOURNAL_BLOCK_SIZE)
         except BaseException:
             self._lock.close()
@@ -232,7 +232,7 @@ class Journal:
 
     def check(self) -> None:
         """Raises JournalDamaged if any of it, rows too, cannot be read."""
-        with self._lock, _damage_told():
+        with self._lock, _as_journal_damage():
             self._catch_up()
             self.log.verify()
 
@@ -252,7 +252,7 @@ class Journal:
         end = self.log.end
         if self._seen == end:
             return
-        with _damage_told():
+        with _as_journal_damage():
             if not self.log.first <= self._seen <= end:
                 self._start()
             for marked in self.log.markers(self._seen, MARKER_START):
@@ -351,7 +351,7 @@ class Journal:
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
+def _as_journal_damage() -> Iterator[None]:
     """Turns damage of the journal into JournalDamaged: bytes that do not check, and events that make no sense."""
     try:
         yield

@@ -43,7 +43,7 @@ def _record_size_max(version: int, block_size: int) -> int:
 
 
 PARKED_FORMAT: Final = FORMATS[VERSION_DEFAULT]
-Row = tuple[bytes, str, bytes | None, str, Mapping[str, bytes] | None, int, int]
+PendingRow = tuple[bytes, str, bytes | None, str, Mapping[str, bytes] | None, int, int]
 """One checked message as a log of its format takes it: body, tag, key, id, headers, corr_offset; and its size.
 
 Not a NamedTuple, because making one would cost more than everything else that is done with it.
@@ -99,7 +99,7 @@ class RecordLimits(NamedTuple):
             raise TooLarge("batch", record_size(record), self.record_size)
         return [record]
 
-    def rows(self, batch: Batch) -> list[Row]:
+    def rows(self, batch: Batch) -> list[PendingRow]:
         """Returns the messages of a batch as rows. Raises BadInput if the topic does not take one."""
         columns = [column if column is not None else [None] * len(batch.bodies) for column in batch]
         return [
@@ -115,7 +115,7 @@ class RecordLimits(NamedTuple):
         id: str = "",
         headers: Mapping[str, bytes] | None = None,
         corr_offset: int = NO_CORR_OFFSET,
-    ) -> Row:
+    ) -> PendingRow:
         """Returns the message as a row. Raises BadInput if the topic does not take it.
 
         If the log keeps no markers, a message without an id gets one, because it is found again by its id.
@@ -147,7 +147,7 @@ class RecordLimits(NamedTuple):
             raise TooLarge("message", size + RECORD_OVERHEAD, self.record_size)
         return body, tag, key, id, headers, corr_offset, size
 
-    def plain_rows(self, bodies: Sequence[bytes], tag: str) -> list[Row]:
+    def plain_rows(self, bodies: Sequence[bytes], tag: str) -> list[PendingRow]:
         """Returns rows of nothing but bodies with one tag for all: as `row` does, with fewer calls."""
         if not self.format.keeps_markers or not bodies or set(map(type, bodies)) != {bytes}:
             check_bodies(bodies)
@@ -158,18 +158,18 @@ class RecordLimits(NamedTuple):
         return [(body, tag, None, "", None, NO_CORR_OFFSET, len(body) + beside) for body in bodies]
 
 
-class Rows:
+class PendingRows:
     """Messages for one log, in order. `size` is an upper bound of what they take up there."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[PendingRow] = []
         self.size = RECORD_OVERHEAD
 
-    def add(self, row: Row) -> None:
+    def add(self, row: PendingRow) -> None:
         self.rows.append(row)
         self.size += row[-1]
 
-    def add_all(self, rows: Sequence[Row]) -> int:
+    def add_all(self, rows: Sequence[PendingRow]) -> int:
         """Adds rows, and returns what they take up."""
         size = sum(row[-1] for row in rows)
         self.rows += rows
@@ -190,7 +190,7 @@ class Rows:
         return limits.format.has_batches and len(self.rows) <= BATCH_COUNT_MAX and self.size <= size_max
 
 
-def batch_of(rows: Sequence[Row]) -> Batch:
+def batch_of(rows: Sequence[PendingRow]) -> Batch:
     """Returns messages as columns. A column without any value is left out."""
     bodies, tags, keys, ids, headers, corr_offsets, _ = zip(*rows, strict=True)
     return Batch(
@@ -203,6 +203,6 @@ def batch_of(rows: Sequence[Row]) -> Batch:
     )
 
 
-def row_of(message: Message) -> Row:
+def row_of(message: Message) -> PendingRow:
     """Returns a message that was read as a row to put."""
     return message.body, message.tag, message.key, message.id, message.headers, message.corr_offset, 0

@@ -44,7 +44,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class StoreDamage:
     """What keeps a store from working: why `store.json` and the journal cannot be read; None if they can."""
 
     settings: str | None
@@ -68,7 +68,7 @@ class SetAside:
 class Salvaged:
     """What was repaired. `given_back` has, by topic and group, how many unknown transactions held messages."""
 
-    damage: Damage
+    damage: StoreDamage
     store_id: str | None
     journal: SetAside | None
     given_back: Sequence[tuple[str, str, int]]
@@ -82,16 +82,16 @@ class Salvage:
         self._transactions = store_paths.transactions_directory(self._path)
         self._journal = store_paths.journal_directory(self._transactions)
 
-    def find_damage(self) -> Damage:
+    def find_damage(self) -> StoreDamage:
         """Checks both files, and changes nothing that opening the store would not. Raises StoreInUse."""
         with self._alone():
             return self._find_damage()
 
-    def _find_damage(self) -> Damage:
+    def _find_damage(self) -> StoreDamage:
         settings = identity.find_damage(self._filesystem, self._path)
         if not self._filesystem.exists(store_paths.store_file(self._path)):
             settings = "there is none"
-        return Damage(settings=settings, journal=self._journal_damage())
+        return StoreDamage(settings=settings, journal=self._journal_damage())
 
     def _journal_damage(self) -> str | None:
         if not self._filesystem.exists(self._journal):

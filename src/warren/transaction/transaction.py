@@ -23,7 +23,7 @@ from warren.queue.topic import Topic
 from warren.storage.format.columns import Batch
 from warren.storage.format.record import Packed, check_bodies, check_sequence
 from warren.transaction.journal_entry import GroupName, LogName, Target
-from warren.transaction.pending_rows import RecordLimits, Row, Rows
+from warren.transaction.pending_rows import PendingRow, PendingRows, RecordLimits
 from warren.transaction.states import Event, State, next_state
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class KnownTopic(NamedTuple):
 
     topic: Topic
     limits: RecordLimits
-    lanes: dict[int, Rows]
+    lanes: dict[int, PendingRows]
     is_single: bool
 
 
@@ -69,7 +69,7 @@ class Transaction:
         self.first: int | None = None
         """The number in the journal from which on its rows are there; None if it has none there."""
         self.mutex = threading.RLock()
-        self.rows: dict[LogName, Rows] = {}
+        self.rows: dict[LogName, PendingRows] = {}
         self.targets: dict[LogName, Target] = {}
         self.positions: dict[GroupName, dict[int, int]] = {}
         self.movable: set[GroupName] = set()
@@ -208,7 +208,7 @@ class Transaction:
         if packing:
             self._coordinator.stage(self, packing)
 
-    def _add_all(self, place: LogName, rows: Sequence[Row]) -> None:
+    def _add_all(self, place: LogName, rows: Sequence[PendingRow]) -> None:
         if rows:
             self._grow(self._rows_for(place).add_all(rows))
 
@@ -293,12 +293,12 @@ class Transaction:
         self._rows_for(place)
         return self.targets[place]
 
-    def _rows_for(self, place: LogName) -> Rows:
+    def _rows_for(self, place: LogName) -> PendingRows:
         rows = self.rows.get(place)
         if rows is None:
             # A plain str: the name object of a topic refers back to the topic, and the journal may outlive that.
             place = place._replace(topic=str(place.topic))
-            rows = self.rows[place] = Rows()
+            rows = self.rows[place] = PendingRows()
             self.targets[place] = Target(place)
             if place.horizon is None:
                 self._topics[place.topic].lanes[place.partition] = rows

@@ -16,14 +16,14 @@ from warren.clock import SYSTEM_CLOCK
 from warren.errors import StoreBusy
 from warren.message import Receipt
 from warren.storage import Log
-from warren.storage.format.plain_batch import pack_lone
+from warren.storage.format.plain_batch import pack_plain_batch
 from warren.storage.format.record import Packed
 
 WAIT_S: Final = 30.0
 
 
 def record(body: bytes) -> Packed:
-    return pack_lone(body, "", b"marker")
+    return pack_plain_batch(body, "", b"marker")
 
 
 def queued(path: Path, durability: str, work: Callable[[AppendQueue, Log], Awaitable[None]]) -> None:

@@ -10,8 +10,8 @@ from warren.broker.net.progress import STALLED_HURRY, STALLED_PARTS, Mark
 from warren.broker.services.memory_budget import (
     MEMORY_KEPT_SMALL_SIZE_MAX,
     MEMORY_SMALL_SIZE_MAX,
-    Budget,
     Hold,
+    MemoryBudget,
     MemoryKind,
 )
 from warren.errors import TooMany
@@ -24,7 +24,7 @@ MIDDLE = 1 << 20
 class Asking:
     """A client that asks for memory, and what it got."""
 
-    def __init__(self, budget: Budget, size: int, owner: str, kind: MemoryKind = MemoryKind.FRAMES) -> None:
+    def __init__(self, budget: MemoryBudget, size: int, owner: str, kind: MemoryKind = MemoryKind.FRAMES) -> None:
         self.hold: Hold | None = None
         now = budget.ask(self, kind, size, owner, self._granted)
         self.hold = now or self.hold
@@ -38,7 +38,7 @@ class Asking:
 
 
 def test_reserved_memory_is_counted_by_kind_and_released_once() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     hold = budget.hold(MemoryKind.FRAMES, 1000, "ann")
 
     hold.move(MemoryKind.REQUESTS)
@@ -51,7 +51,7 @@ def test_reserved_memory_is_counted_by_kind_and_released_once() -> None:
 
 
 def test_a_large_request_waits_for_room_and_gets_it_when_others_are_done() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     first, second = Asking(budget, ALL // 2, "ann"), Asking(budget, ALL // 2 - MIDDLE, "bob", MemoryKind.UNPACKED)
     third = Asking(budget, 2 * MIDDLE, "eve")
 
@@ -66,7 +66,7 @@ def test_a_large_request_waits_for_room_and_gets_it_when_others_are_done() -> No
 
 
 def test_one_owner_cannot_take_the_share_of_others() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     mine = [Asking(budget, MIDDLE, "ann") for _ in range(ALL // MIDDLE)]
     other = Asking(budget, MIDDLE, "bob")
 
@@ -78,7 +78,7 @@ def test_one_owner_cannot_take_the_share_of_others() -> None:
 
 
 def test_the_first_that_waits_for_room_is_not_passed_by_those_that_come_later() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     fillers = [Asking(budget, MIDDLE, f"user-{number}") for number in range(ALL // MIDDLE)]
     large = Asking(budget, 3 * MIDDLE, "ann")
     later = Asking(budget, MIDDLE, "bob")
@@ -93,7 +93,7 @@ def test_the_first_that_waits_for_room_is_not_passed_by_those_that_come_later() 
 
 
 def test_a_request_larger_than_all_there_is_gets_in_alone() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     small = Asking(budget, MIDDLE, "bob")
     large = Asking(budget, 2 * ALL, "ann")
     kept = budget.keep(MemoryKind.MEMBERS, MIDDLE, "eve")
@@ -106,7 +106,7 @@ def test_a_request_larger_than_all_there_is_gets_in_alone() -> None:
 
 
 def test_small_requests_that_are_answered_make_room_too() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     budget.take(ALL - 1000)
     waiting = Asking(budget, MIDDLE, "ann")
 
@@ -119,7 +119,7 @@ def test_small_requests_that_are_answered_make_room_too() -> None:
 
 
 def test_a_client_that_goes_lets_those_behind_it_in() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
     fillers = [Asking(budget, MIDDLE, f"user-{number}") for number in range(ALL // MIDDLE)]
     large, later = Asking(budget, 3 * MIDDLE, "ann"), Asking(budget, MIDDLE, "bob")
 
@@ -131,7 +131,7 @@ def test_a_client_that_goes_lets_those_behind_it_in() -> None:
 
 
 def test_kept_memory_leaves_half_for_requests_and_a_part_for_other_owners() -> None:
-    budget = Budget(ALL)
+    budget = MemoryBudget(ALL)
 
     while budget.may_keep(MIDDLE, "ann"):
         budget.keep(MemoryKind.MEMBERS, MIDDLE, "ann")
@@ -151,7 +151,7 @@ def test_kept_memory_leaves_half_for_requests_and_a_part_for_other_owners() -> N
 
 
 def test_answers_get_smaller_while_clients_do_not_take_them_and_then_wait() -> None:
-    budget, resumed = Budget(ALL), list[str]()
+    budget, resumed = MemoryBudget(ALL), list[str]()
 
     assert budget.answer_size_max(MIDDLE) == MIDDLE
     unread = budget.hold(MemoryKind.ANSWERS, ALL // 4, "ann")

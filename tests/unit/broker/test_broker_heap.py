@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warren.broker.net.malloc import BROKER_HEAP_KEPT_SIZE_MAX, BROKER_HEAP_LOOK_S, Heap, keep_memory
+from warren.broker.net.malloc import BROKER_HEAP_KEPT_SIZE_MAX, BROKER_HEAP_LOOK_S, MemoryTrimmer, keep_memory
 
 
 def test_without_mallopt_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_without_mallopt_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_memory_is_trimmed_when_it_exceeds_the_minimum_and_what_requests_hold() -> None:
     sizes = iter([100, 90, 95 + BROKER_HEAP_KEPT_SIZE_MAX, 95 + BROKER_HEAP_KEPT_SIZE_MAX])
-    heap = Heap(lambda: next(sizes))
+    heap = MemoryTrimmer(lambda: next(sizes))
 
     assert not heap.is_due(0)
     assert not heap.is_due(10)
@@ -26,14 +26,14 @@ def test_memory_is_trimmed_when_it_exceeds_the_minimum_and_what_requests_hold() 
 
 
 def can_trim() -> bool:
-    return Heap()._trim is not None
+    return MemoryTrimmer()._trim is not None
 
 
 def test_trimming_backs_off_while_it_frees_nothing() -> None:
     if not can_trim():
         pytest.skip("this C library gives nothing back")
     size = 1000 << 20
-    heap = Heap(lambda: size)
+    heap = MemoryTrimmer(lambda: size)
     pauses = []
 
     for _ in range(8):
@@ -48,4 +48,4 @@ def test_trimming_backs_off_while_it_frees_nothing() -> None:
 
 
 def test_without_a_known_memory_size_nothing_is_trimmed() -> None:
-    assert not Heap(lambda: None).is_due(0)
+    assert not MemoryTrimmer(lambda: None).is_due(0)

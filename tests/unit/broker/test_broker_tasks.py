@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from tests.support.patience import run
-from warren.broker.net.tasks import Background
+from warren.broker.net.tasks import BackgroundTasks
 
 
 def test_a_task_that_fails_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,7 +21,7 @@ def test_a_task_that_fails_is_logged_and_ends_no_other(caplog: pytest.LogCapture
         return 1
 
     async def work() -> None:
-        async with Background() as tasks:
+        async with BackgroundTasks() as tasks:
             tasks.create_task(fail())
             other = tasks.create_task(go_on())
         assert other.result() == 1
@@ -38,7 +38,7 @@ def test_the_work_of_a_task_that_is_cancelled_before_its_first_step_is_closed() 
 
     async def work() -> None:
         coroutine = serve()
-        async with Background() as tasks:
+        async with BackgroundTasks() as tasks:
             tasks.create_task(coroutine).cancel()
         assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 

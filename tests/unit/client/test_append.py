@@ -14,12 +14,12 @@ from warren.client.topic import RemoteTopic
 from warren.clock import SYSTEM_CLOCK
 from warren.message import TopicReceipt
 from warren.protocol.native import append
-from warren.protocol.native.append import LONE_BODY_SIZE_MAX, single_answer_bytes, single_append_bytes
+from warren.protocol.native.append import SINGLE_BODY_SIZE_MAX, single_answer_bytes, single_append_bytes
 from warren.protocol.native.calls import read_answer, request_bytes
 from warren.protocol.native_messages import AppendRequest, AppendResponse, OpenTopicResponse
 
 MARKER = bytes(range(16))
-SIZES = [0, 1, 100, 20_000, LONE_BODY_SIZE_MAX, LONE_BODY_SIZE_MAX + 1, 3 * LONE_BODY_SIZE_MAX]
+SIZES = [0, 1, 100, 20_000, SINGLE_BODY_SIZE_MAX, SINGLE_BODY_SIZE_MAX + 1, 3 * SINGLE_BODY_SIZE_MAX]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"tag": "eu.de"},
@@ -67,7 +67,7 @@ def by_schema(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> tuple[list[by
     """Returns the result of the same put without the codec and the packing for a single message."""
     with monkeypatch.context() as patch:
         patch.setattr(append, "SINGLE_SIZE_MAX", -1)
-        patch.setattr(client_topic, "LONE_BODY_SIZE_MAX", -1)
+        patch.setattr(client_topic, "SINGLE_BODY_SIZE_MAX", -1)
         requests, receipt, end = put(*arguments)
         assert not any(is_single(each) for each in requests)
         return [sent(each) for each in requests], receipt, end
@@ -96,7 +96,7 @@ def is_single(request: AppendRequest) -> bool:
     return single_append_bytes(7, "warren", request) is not None
 
 
-@pytest.mark.parametrize(("size", "is_codec_used"), [(100, True), (3 * LONE_BODY_SIZE_MAX, False)])
+@pytest.mark.parametrize(("size", "is_codec_used"), [(100, True), (3 * SINGLE_BODY_SIZE_MAX, False)])
 def test_the_codec_for_a_single_message_is_used_up_to_its_size(size: int, is_codec_used: bool) -> None:
     for options in ({}, {"key": b"k"}):
         requests, _, _ = put(random.Random(size).randbytes(size), options, "none")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from warren.client.net import spin_wait
-from warren.client.net.spin_wait import CLIENT_AWAKE_S_MAX, Waiting
+from warren.client.net.spin_wait import CLIENT_AWAKE_S_MAX, SpinWait
 
 
 class Ticking(SimulatedClock):
@@ -30,13 +30,13 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield here, there
 
 
-def answered(waiting: Waiting, clock: SimulatedClock, seconds: float) -> None:
+def answered(waiting: SpinWait, clock: SimulatedClock, seconds: float) -> None:
     waiting.begin()
     clock.sleep(seconds)
     waiting.end()
 
 
-def awake_s(waiting: Waiting, clock: SimulatedClock) -> float:
+def awake_s(waiting: SpinWait, clock: SimulatedClock) -> float:
     """For how long it stays awake for an answer that does not come."""
     waiting.begin()
     start_s = SimulatedClock.steady_s(clock)
@@ -47,14 +47,14 @@ def awake_s(waiting: Waiting, clock: SimulatedClock) -> float:
 def test_no_thread_spins_for_the_first_answer(ends: tuple[socket.socket, socket.socket]) -> None:
     clock = Ticking()
 
-    assert awake_s(Waiting(ends[0], clock, has_cores=True), clock) == 0
+    assert awake_s(SpinWait(ends[0], clock, has_cores=True), clock) == 0
 
 
 def test_after_a_fast_answer_the_next_wait_spins_up_to_the_limit(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
     clock = Ticking()
-    waiting = Waiting(ends[0], clock, has_cores=True)
+    waiting = SpinWait(ends[0], clock, has_cores=True)
     answered(waiting, clock, CLIENT_AWAKE_S_MAX / 2)
 
     assert awake_s(waiting, clock) == pytest.approx(CLIENT_AWAKE_S_MAX, rel=0.05)
@@ -62,7 +62,7 @@ def test_after_a_fast_answer_the_next_wait_spins_up_to_the_limit(
 
 def test_spinning_ends_with_the_answer(ends: tuple[socket.socket, socket.socket]) -> None:
     clock = Ticking()
-    waiting = Waiting(ends[0], clock, has_cores=True)
+    waiting = SpinWait(ends[0], clock, has_cores=True)
     answered(waiting, clock, 0.0)
     ends[1].send(b"x")
 
@@ -72,7 +72,7 @@ def test_spinning_ends_with_the_answer(ends: tuple[socket.socket, socket.socket]
 
 def test_after_a_slow_answer_no_thread_spins(ends: tuple[socket.socket, socket.socket]) -> None:
     clock = Ticking()
-    waiting = Waiting(ends[0], clock, has_cores=True)
+    waiting = SpinWait(ends[0], clock, has_cores=True)
     answered(waiting, clock, 0.0)
     answered(waiting, clock, CLIENT_AWAKE_S_MAX * 2)
 
@@ -81,7 +81,7 @@ def test_after_a_slow_answer_no_thread_spins(ends: tuple[socket.socket, socket.s
 
 def test_on_a_single_core_no_thread_spins(ends: tuple[socket.socket, socket.socket]) -> None:
     clock = Ticking()
-    waiting = Waiting(ends[0], clock, has_cores=False)
+    waiting = SpinWait(ends[0], clock, has_cores=False)
     answered(waiting, clock, 0.0)
 
     assert awake_s(waiting, clock) == 0
@@ -89,7 +89,7 @@ def test_on_a_single_core_no_thread_spins(ends: tuple[socket.socket, socket.sock
 
 def test_only_one_thread_spins(ends: tuple[socket.socket, socket.socket]) -> None:
     clock = Ticking()
-    waiting = Waiting(ends[0], clock, has_cores=True)
+    waiting = SpinWait(ends[0], clock, has_cores=True)
     answered(waiting, clock, 0.0)
 
     with spin_wait.AWAKE:

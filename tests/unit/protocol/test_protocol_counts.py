@@ -23,7 +23,7 @@ from warren.protocol.limits import (
     SPARK_TASKS_MAX,
     TAGGED_FIELDS_MAX,
 )
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import varint
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field
 
@@ -169,8 +169,8 @@ def test_the_partitions_that_a_fetch_forgets_are_limited_over_all_topics() -> No
 
 def test_a_client_cannot_make_the_decoder_step_over_tagged_fields_for_long() -> None:
     # A frame of our own calls may be large; its tagged fields may not be many, however large it is.
-    body = encode_request(OwnKey.APPEND, 0, {"topic": "t"})[:-1] + varint(1 << 20) + bytes(2 << 20)
+    body = encode_request(NativeKey.APPEND, 0, {"topic": "t"})[:-1] + varint(1 << 20) + bytes(2 << 20)
     assert len(body) < FRAME_SIZE_MAX
 
     with pytest.raises(MalformedRequest, match="tagged fields are over the limit"):
-        decode_request(OwnKey.APPEND, 0, body)
+        decode_request(NativeKey.APPEND, 0, body)

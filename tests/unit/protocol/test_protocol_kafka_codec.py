@@ -16,7 +16,7 @@ from warren.protocol.api_keys import APIS, ApiKey, served
 from warren.protocol.kafka_messages import HeartbeatResponse
 from warren.protocol.limits import CONTROL_SIZE_MAX
 from warren.protocol.native_messages import ListParkedResponse, WireSetting
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import COPIED_SIZE_MAX
 from warren.protocol.schema_codec import message_buffers
 from warren.protocol.schemas import kafka_message
@@ -26,7 +26,7 @@ from warren.protocol.wire_struct import fields_of
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 EVERY = [pytest.param(api, version, id=f"{api.name}-{version}") for api, version in every_version()]
-KAFKAS = [case for case in EVERY if case.values[0].key not in set(OwnKey)]  # type: ignore[union-attr]
+KAFKAS = [case for case in EVERY if case.values[0].key not in set(NativeKey)]  # type: ignore[union-attr]
 DESCRIBED = [case for case in EVERY if f"{case.values[0].name}Request" not in DESCRIBED_HERE]  # type: ignore[union-attr]
 
 
@@ -136,10 +136,10 @@ def test_a_large_payload_in_a_response_of_ours_is_not_copied() -> None:
     record = {"partition": 0, "message_count": 1, "checksum": 0, "payload": payload}
     values = {"messages": {"records": [record, {**record, "payload": b"small"}]}}
 
-    buffers = encode_response(OwnKey.READ, 0, values)
+    buffers = encode_response(NativeKey.READ, 0, values)
 
     assert any(buffer is payload for buffer in buffers)
-    found = decode_response(OwnKey.READ, 0, b"".join(buffers)).messages.records
+    found = decode_response(NativeKey.READ, 0, b"".join(buffers)).messages.records
     assert [bytes(each.payload) for each in found] == [payload, b"small"]
 
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from warren.broker.net.request import Call
 from warren.broker.quotas.entities import ADDRESS, CLIENT, DEFAULT, USER, Entity
-from warren.broker.quotas.file import Change, checked_values
+from warren.broker.quotas.file import QuotaChange, checked_values
 from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import BadInput, WarrenError
 from warren.protocol.kafka_messages import (
@@ -72,7 +72,7 @@ def _filter(request: DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
 
 async def alter_client_quotas(call: Call, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Changes quotas: each entity that cannot be is refused by itself, and the others are changed together."""
-    outcomes: list[Change | WarrenError] = [_outcome(entry) for entry in request.entries]
+    outcomes: list[QuotaChange | WarrenError] = [_outcome(entry) for entry in request.entries]
     changes = [each for each in outcomes if not isinstance(each, WarrenError)]
     failure: WarrenError | None = None
     try:
@@ -94,7 +94,7 @@ def entity_of(entry: AlterClientQuotasRequestEntry) -> list[AlterClientQuotasRes
     return [AlterClientQuotasResponseEntity(each.entity_type, each.entity_name) for each in entry.entity]
 
 
-def _outcome(entry: AlterClientQuotasRequestEntry) -> Change | WarrenError:
+def _outcome(entry: AlterClientQuotasRequestEntry) -> QuotaChange | WarrenError:
     """Returns what is to be changed, or why it cannot be."""
     try:
         return _change(entry)
@@ -102,7 +102,7 @@ def _outcome(entry: AlterClientQuotasRequestEntry) -> Change | WarrenError:
         return error
 
 
-def _change(entry: AlterClientQuotasRequestEntry) -> Change:
+def _change(entry: AlterClientQuotasRequestEntry) -> QuotaChange:
     parts = {each.entity_type: each.entity_name for each in entry.entity}
     entity = Entity.of(parts)
     if len(parts) < len(entry.entity):

@@ -14,7 +14,7 @@ from warren.broker.services.parked_records import put_split
 from warren.errors import BadRecord, TransactionExists, WarrenError
 from warren.protocol.kafka.delayed_records import DELIVER_AT, Split, may_be_delayed, split_delayed
 from warren.protocol.kafka.produce import PartitionStored
-from warren.protocol.kafka.record_batch import Batch
+from warren.protocol.kafka.record_batch import RecordBatch
 from warren.queue.topic import Topic
 from warren.transaction.states import State
 from warren.transaction.store import Store
@@ -25,7 +25,7 @@ NO_OFFSET: Final = -1
 Otherwise = Callable[[], Awaitable[PartitionStored]]
 
 
-def is_split(call: Call, topic: Topic, batch: Batch) -> bool:
+def is_split(call: Call, topic: Topic, batch: RecordBatch) -> bool:
     """Returns whether `put_delayed` has to put the batch, because some of its records may be delayed.
 
     The bytes of a batch that is not compressed are always searched, because that costs next to nothing. A compressed
@@ -44,7 +44,7 @@ async def put_delayed(
     transactional_id: str | None,
     topic: Topic,
     partition: int,
-    batches: Sequence[Batch],
+    batches: Sequence[RecordBatch],
     otherwise: Otherwise,
 ) -> PartitionStored:
     """Puts batches that may hold delayed records; if they hold none, `otherwise` puts them.
@@ -84,7 +84,7 @@ async def _put(
     transactional_id: str | None,
     topic: Topic,
     partition: int,
-    batches: Sequence[Batch],
+    batches: Sequence[RecordBatch],
     splits: Sequence[Split | None],
 ) -> PartitionStored:
     batch, split = batches[0], splits[0]
@@ -103,7 +103,7 @@ async def _put(
     return _answer(call, topic, partition, (await producer.put(topic, partition, batch, split))[0])
 
 
-async def _once(call: Call, topic: Topic, partition: int, batch: Batch, split: Split) -> Code:
+async def _once(call: Call, topic: Topic, partition: int, batch: RecordBatch, split: Split) -> Code:
     """Parks a batch of an idempotent producer.
 
     The sequence numbers of the batch are in no log. So they are written down before the answer is sent. If the broker
@@ -131,7 +131,7 @@ def _answer(call: Call, topic: Topic, partition: int, code: Code) -> PartitionSt
 
 
 def _park(
-    store: Store, id: str | None, topic: Topic, partition: int, parts: Sequence[tuple[Batch, Split | None]]
+    store: Store, id: str | None, topic: Topic, partition: int, parts: Sequence[tuple[RecordBatch, Split | None]]
 ) -> None:
     """Parks and puts batches by one transaction. Does nothing if there was a transaction with this `id` before."""
     try:

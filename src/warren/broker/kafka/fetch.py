@@ -13,9 +13,8 @@ from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.errors import NoSuchTopic, NumberRetired, WarrenError
-from warren.protocol.kafka.fetch import PartitionFetched, TopicFetched, decode_fetch, encode_fetch_response
-from warren.protocol.kafka.fetch import WantedPartition as AskedPartition
-from warren.protocol.kafka.fetch import WantedTopic as AskedTopic
+from warren.protocol.kafka.fetch import FetchPartition as AskedPartition
+from warren.protocol.kafka.fetch import FetchTopic, PartitionFetched, TopicFetched, decode_fetch, encode_fetch_response
 from warren.protocol.kafka.record_batch import build
 from warren.protocol.primitives import Buffer
 from warren.storage import Log
@@ -63,7 +62,7 @@ def fetch(call: Call) -> Answer | DeferredReply:
     if call.broker.quotas.is_set:
         size_max = call.broker.quotas.answer_size_max(call.peer.user, call.request.client_id or "", size_max)
     wait_s = min(request.max_wait_ms / 1000, call.broker.limits.fetch_wait_s_max)
-    rows: Sequence[AskedTopic] = request.topics
+    rows: Sequence[FetchTopic] = request.topics
     if sum(len(topic.partitions) for topic in rows) > 1:
         rows = last_of_each(rows)
         if sum(len(topic.partitions) for topic in rows) > LOOP_ROWS_AT_ONCE:
@@ -85,7 +84,7 @@ def _answer(call: Call, fetched: Fetched) -> Answer:
 
 
 def _parked(
-    call: Call, rows: Sequence[AskedTopic], reads: Sequence[TopicRead], sizes: tuple[int, int], wait_s: float
+    call: Call, rows: Sequence[FetchTopic], reads: Sequence[TopicRead], sizes: tuple[int, int], wait_s: float
 ) -> DeferredReply:
     """The answer when there is enough, or the time is over: without a task, since most consumers wait most often."""
     loop, long_polls = asyncio.get_running_loop(), call.broker.long_polls
@@ -122,7 +121,7 @@ class _TakesLong(Exception):
     """So many messages have to be made into batches that others would wait."""
 
 
-def _fetch_in_turns(call: Call, rows: Sequence[AskedTopic], sizes: tuple[int, int], wait_s: float) -> DeferredReply:
+def _fetch_in_turns(call: Call, rows: Sequence[FetchTopic], sizes: tuple[int, int], wait_s: float) -> DeferredReply:
     """The same as `fetch`, so that other requests are answered in between. Sizes are the least and the most bytes."""
     loop, later = asyncio.get_running_loop(), WaitingReply()
     later.rung = loop.create_future()
@@ -131,7 +130,7 @@ def _fetch_in_turns(call: Call, rows: Sequence[AskedTopic], sizes: tuple[int, in
 
 
 async def _work(
-    call: Call, later: WaitingReply, rows: Sequence[AskedTopic], sizes: tuple[int, int], deadline: float
+    call: Call, later: WaitingReply, rows: Sequence[FetchTopic], sizes: tuple[int, int], deadline: float
 ) -> None:
     broker, (size_min, size_max) = call.broker, sizes
     answer: Answer | BaseException = None
@@ -168,7 +167,7 @@ async def _work(
 
 
 async def _fetched_in_turns(
-    call: Call, rows: Sequence[AskedTopic], reads: Sequence[tuple[int, TopicRead]], size_max: int
+    call: Call, rows: Sequence[FetchTopic], reads: Sequence[tuple[int, TopicRead]], size_max: int
 ) -> Fetched:
     parts: list[list[PartitionFetched]] = [[] for _ in rows]
     size, is_urgent = 0, False
@@ -209,7 +208,7 @@ def _refused(part: PartitionRead) -> PartitionRead:
     return part._replace(log=None, error=Code.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _topic_read(call: Call, row: AskedTopic) -> TopicRead:
+def _topic_read(call: Call, row: FetchTopic) -> TopicRead:
     is_by_id = call.version >= TOPIC_IDS_FROM
     name, topic_id, _ = row
     topics = call.broker.topics

@@ -53,7 +53,7 @@ from warren.protocol.wire_struct import WireStruct
 
 A = TypeVar("A")
 AnyRequest = TypeVar("AnyRequest", bound=WireStruct)
-Handle = Callable[[Call, AnyRequest], WireStruct | Awaitable[WireStruct]]
+HandleRequest = Callable[[Call, AnyRequest], WireStruct | Awaitable[WireStruct]]
 """A handler: gets the request, returns the response."""
 Guard = Callable[[Call, Any, Any], WireStruct | Awaitable[WireStruct]]
 """Answers in the place of a handler, or lets it answer what may be asked."""
@@ -71,7 +71,7 @@ ASK_THEMSELVES: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.DELETE_G
 NO_PORT: Final = -1
 
 
-def guarded(call: Call, request: AnyRequest, handle: Handle[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
+def guarded(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
     """Returns what `handle` answers to what the user may ask for, with what is refused.
 
     Raises UnsupportedRequest if the table of rights has no row for the request.
@@ -85,7 +85,7 @@ def guarded(call: Call, request: AnyRequest, handle: Handle[AnyRequest]) -> Wire
     return special(call, request, handle) if special is not None else by_table(call, request, handle)
 
 
-def by_table(call: Call, request: AnyRequest, handle: Handle[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
+def by_table(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
     """Asks for what the table says, in its order. The first refusal of the whole request is the answer."""
     key = call.request.api_key
     # A request that needs no right cannot be refused.
@@ -219,7 +219,7 @@ def _find_coordinator(
 
 
 def _offset_fetch(
-    call: Call, request: OffsetFetchRequest, handle: Handle[OffsetFetchRequest]
+    call: Call, request: OffsetFetchRequest, handle: HandleRequest[OffsetFetchRequest]
 ) -> WireStruct | Awaitable[WireStruct]:
     def is_shown(topic: str) -> bool:
         return call.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic)
@@ -243,7 +243,9 @@ def _may_describe(call: Call, topics: Iterable[str]) -> bool:
     return all(call.may(Operation.DESCRIBE, ResourceKind.TOPIC, name) for name in topics)
 
 
-def _describe_groups(call: Call, request: WireStruct, handle: Handle[WireStruct]) -> WireStruct | Awaitable[WireStruct]:
+def _describe_groups(
+    call: Call, request: WireStruct, handle: HandleRequest[WireStruct]
+) -> WireStruct | Awaitable[WireStruct]:
     def show(response: WireStruct) -> None:
         assert isinstance(response, DescribeGroupsResponse)
         response.groups = [
@@ -255,7 +257,7 @@ def _describe_groups(call: Call, request: WireStruct, handle: Handle[WireStruct]
 
 
 def _describe_consumer_groups(
-    call: Call, request: WireStruct, handle: Handle[WireStruct]
+    call: Call, request: WireStruct, handle: HandleRequest[WireStruct]
 ) -> WireStruct | Awaitable[WireStruct]:
     def show(response: WireStruct) -> None:
         assert isinstance(response, ConsumerGroupDescribeResponse)
@@ -268,7 +270,7 @@ def _describe_consumer_groups(
 
 
 def _describe_share_groups(
-    call: Call, request: WireStruct, handle: Handle[WireStruct]
+    call: Call, request: WireStruct, handle: HandleRequest[WireStruct]
 ) -> WireStruct | Awaitable[WireStruct]:
     def show(response: WireStruct) -> None:
         assert isinstance(response, ShareGroupDescribeResponse)

@@ -28,7 +28,7 @@ from warren.storage import Log
 from warren.storage.format.kafka_batch import records_of
 from warren.storage.format.kafka_records import read_varint
 from warren.storage.format.layout import KAFKA_BATCH_HEAD, KafkaBatchHead
-from warren.storage.read.raw_records import Stored
+from warren.storage.read.raw_records import StoredRun
 
 TIME_BATCHES_MAX: Final = 1000
 TIME_SIZE_MAX: Final = 1 << 20
@@ -197,7 +197,7 @@ def largest_at(log: Log) -> tuple[int, int] | None:
     return best
 
 
-def _candidates(log: Log, number: int, end: int) -> Iterator[tuple[int, Stored]]:
+def _candidates(log: Log, number: int, end: int) -> Iterator[tuple[int, StoredRun]]:
     """Yields the records from `number` up to `end`, each with the largest time that its messages can have."""
     while number < end:
         for stored in log.stored(number, bytes_max=TIME_SIZE_MAX):
@@ -210,7 +210,7 @@ def _candidates(log: Log, number: int, end: int) -> Iterator[tuple[int, Stored]]
                 yield last[1], stored
 
 
-def _largest_in(log: Log, stored: Stored) -> tuple[int, int] | None:
+def _largest_in(log: Log, stored: StoredRun) -> tuple[int, int] | None:
     """Returns the first message with the largest time of a record; None if it cannot be read."""
     if stored.batch is None:
         last = stored_at(log, stored.number + stored.message_count - 1)

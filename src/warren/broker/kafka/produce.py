@@ -18,7 +18,7 @@ from warren.broker.net.request import Answer, DeferredReply
 from warren.broker.security.asker import Asker
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.append_queue import Outcome
-from warren.broker.services.batch_checks import is_looked_into_next
+from warren.broker.services.batch_checks import is_validated_next
 from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
@@ -37,7 +37,7 @@ from warren.protocol.kafka.produce import (
 )
 from warren.protocol.kafka.record_batch import (
     NO_PRODUCER,
-    Batch,
+    RecordBatch,
     check_batch,
     check_records,
     is_checked_quickly,
@@ -71,9 +71,9 @@ class Appending(NamedTuple):
     numbers: asyncio.Future[range]
 
 
-Stored = PartitionStored | Appending | Coroutine[Any, Any, PartitionStored]
+StoreOutcome = PartitionStored | Appending | Coroutine[Any, Any, PartitionStored]
 """The outcome for one partition, now or later."""
-Outcomes = Sequence[tuple[ProducedTopic, Sequence[Stored]]]
+Outcomes = Sequence[tuple[ProducedTopic, Sequence[StoreOutcome]]]
 
 
 def produce(call: Call) -> Answer | Awaitable[Answer] | DeferredReply:
@@ -98,7 +98,7 @@ def _produce_single(call: Call, request: SingleProduce) -> Answer | Awaitable[An
     Measured for a batch of one small record, durability `os`: 39 µs, and 71 µs by `_produce`.
     """
     acks, _, _, partition, records, _, head = request
-    if acks not in ACKS or acks == NO_ACKS or is_looked_into_next(call.peer):
+    if acks not in ACKS or acks == NO_ACKS or is_validated_next(call.peer):
         return None
     head = head or read_batch_head(records)
     try:
@@ -131,7 +131,9 @@ def _is_common(call: Call, topic: Topic, partition: int, head: KafkaBatchHead, s
     )
 
 
-def _append_single(call: Call, request: SingleProduce, topic: Topic, log: Log, batch: Batch) -> Answer | DeferredReply:
+def _append_single(
+    call: Call, request: SingleProduce, topic: Topic, log: Log, batch: RecordBatch
+) -> Answer | DeferredReply:
     if request.records.readonly or request.records_at < PAYLOAD_HEAD.size:
         packed = pack_kafka(request.records, head=batch.head)
     else:
@@ -150,7 +152,9 @@ def _answer_single(call: Call, request: SingleProduce, log: Log, outcome: Outcom
     return [encode_produce_response(call.version, answer)]
 
 
-def _produce_checked(call: Call, request: DecodedProduce, topic: Topic, batch: Batch) -> Answer | Awaitable[Answer]:
+def _produce_checked(
+    call: Call, request: DecodedProduce, topic: Topic, batch: RecordBatch
+) -> Answer | Awaitable[Answer]:
     """Goes on as `_produce` does after the checksum of the only batch."""
     (produced,) = request.topics
     (part,) = produced.partitions
@@ -207,7 +211,7 @@ async def _later(call: Call, request: DecodedProduce, outcomes: Outcomes) -> Ans
     return _answer(call, request, [(topic, [next(done) for _ in parts]) for topic, parts in outcomes])
 
 
-async def _done(call: Call, put: Stored) -> PartitionStored:
+async def _done(call: Call, put: StoreOutcome) -> PartitionStored:
     if isinstance(put, PartitionStored):
         return put
     if isinstance(put, Coroutine):
@@ -219,7 +223,7 @@ async def _done(call: Call, put: Stored) -> PartitionStored:
         return _refusal(call, put.partition, error)
 
 
-def _topic(call: Call, request: DecodedProduce, produced: ProducedTopic) -> tuple[ProducedTopic, list[Stored]]:
+def _topic(call: Call, request: DecodedProduce, produced: ProducedTopic) -> tuple[ProducedTopic, list[StoreOutcome]]:
     """Puts the batches of each partition of one topic."""
     id = request.transactional_id
     if id is not None and not call.may(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, id):
@@ -242,7 +246,9 @@ def _topic(call: Call, request: DecodedProduce, produced: ProducedTopic) -> tupl
     return produced, [_partition(call, request, topic, part) for part in produced.partitions]
 
 
-def _missing_topic(call: Call, request: DecodedProduce, produced: ProducedTopic, error: NoSuchTopic) -> list[Stored]:
+def _missing_topic(
+    call: Call, request: DecodedProduce, produced: ProducedTopic, error: NoSuchTopic
+) -> list[StoreOutcome]:
     """Makes a topic that does not exist, if the broker's settings and the user's rights allow it."""
     if produced.topic_id or not call.broker.settings.auto_create_topics:
         code = Code.UNKNOWN_TOPIC_ID if produced.topic_id else code_of(error)
@@ -262,7 +268,7 @@ async def _put_to_new_topic(call: Call, request: DecodedProduce, name: str, part
     return await _done(call, _partition(call, request, topic, part))
 
 
-def _partition(call: Call, request: DecodedProduce, topic: Topic, part: ProducedPartition) -> Stored:
+def _partition(call: Call, request: DecodedProduce, topic: Topic, part: ProducedPartition) -> StoreOutcome:
     """Takes the checksums of the batches for one partition, and puts them."""
     try:
         if part.partition >= topic.partition_count:
@@ -279,7 +285,9 @@ def _partition(call: Call, request: DecodedProduce, topic: Topic, part: Produced
 # --- Batches whose checksums are right ---
 
 
-def _put_checked(call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
+def _put_checked(
+    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
+) -> StoreOutcome:
     try:
         large = _check_sizes(call, topic, batches)
         if large:
@@ -289,7 +297,7 @@ def _put_checked(call: Call, request: DecodedProduce, topic: Topic, partition: i
         return _refusal(call, partition, error)
 
 
-def _check_sizes(call: Call, topic: Topic, batches: Sequence[Batch]) -> list[Batch]:
+def _check_sizes(call: Call, topic: Topic, batches: Sequence[RecordBatch]) -> list[RecordBatch]:
     """Checks sizes, and the records of the batches whose turn it is.
 
     Returns the batches whose records are to be checked by a thread, because they may unpack to much. Raises TooLarge or
@@ -299,7 +307,7 @@ def _check_sizes(call: Call, topic: Topic, batches: Sequence[Batch]) -> list[Bat
     for batch in batches:
         if len(batch.data) > size_max:
             raise TooLarge("batch", len(batch.data), size_max)
-        is_due = is_looked_into_next(call.peer) or may_unpack_to_more(batch, size_max)
+        is_due = is_validated_next(call.peer) or may_unpack_to_more(batch, size_max)
         call.peer.batch_count += 1
         if is_due and not is_checked_quickly(batch, size_max):
             large.append(batch)
@@ -307,7 +315,12 @@ def _check_sizes(call: Call, topic: Topic, batches: Sequence[Batch]) -> list[Bat
 
 
 async def _put_large(
-    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[Batch], large: Sequence[Batch]
+    call: Call,
+    request: DecodedProduce,
+    topic: Topic,
+    partition: int,
+    batches: Sequence[RecordBatch],
+    large: Sequence[RecordBatch],
 ) -> PartitionStored:
     """Checks the records of the `large` batches in a thread, so that only their producer waits, and puts them all."""
     try:
@@ -319,14 +332,16 @@ async def _put_large(
         return _refusal(call, partition, error)
 
 
-def _put(call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
+def _put(
+    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
+) -> StoreOutcome:
     if any(is_split(call, topic, batch) for batch in batches):
         return _put_later(call, request, topic, partition, batches)
     return _put_now(call, request, topic, partition, batches)
 
 
 async def _put_later(
-    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[Batch]
+    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
 ) -> PartitionStored:
     """Puts batches of which some records may be delayed: the name of the header stands in one of them."""
 
@@ -339,7 +354,9 @@ async def _put_later(
         return _refusal(call, partition, error)
 
 
-def _put_now(call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[Batch]) -> Stored:
+def _put_now(
+    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
+) -> StoreOutcome:
     log = topic.partition(partition)
     if [batch for batch in batches if batch.is_idempotent or batch.is_transactional]:
         return _put_numbered(call, request, topic, partition, batches)
@@ -354,8 +371,8 @@ def _put_now(call: Call, request: DecodedProduce, topic: Topic, partition: int, 
 
 
 def _put_numbered(
-    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[Batch]
-) -> Stored:
+    call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
+) -> StoreOutcome:
     """Puts the batch of an idempotent or transactional producer, which sends one batch at a time for a partition."""
     batch = batches[0]
     if len(batches) > 1 or not batch.is_idempotent:
@@ -375,7 +392,7 @@ def _put_numbered(
     return _outcome(partition, *outcome, log)
 
 
-async def _put_once(call: Call, topic: Topic, partition: int, batch: Batch) -> PartitionStored:
+async def _put_once(call: Call, topic: Topic, partition: int, batch: RecordBatch) -> PartitionStored:
     log, queue = topic.partition(partition), call.broker.append_queue
 
     async def put() -> int:
@@ -392,7 +409,7 @@ async def _put_once(call: Call, topic: Topic, partition: int, batch: Batch) -> P
 
 
 async def _put_in_transaction(
-    call: Call, transactional_id: str | None, topic: Topic, partition: int, batch: Batch
+    call: Call, transactional_id: str | None, topic: Topic, partition: int, batch: RecordBatch
 ) -> PartitionStored:
     try:
         producer = await call.broker.transactions.find(transactional_id or "")
@@ -421,7 +438,9 @@ def _refusal(asker: Asker, partition: int, error: BaseException) -> PartitionSto
     raise error
 
 
-def _denied(call: Call, produced: ProducedTopic, operation: Operation, kind: ResourceKind, name: str) -> list[Stored]:
+def _denied(
+    call: Call, produced: ProducedTopic, operation: Operation, kind: ResourceKind, name: str
+) -> list[StoreOutcome]:
     code, message = REFUSALS[kind], str(call.denied(operation, kind, name))
     return [_refused(part.partition, code, message) for part in produced.partitions]
 

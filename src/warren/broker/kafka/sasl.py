@@ -23,7 +23,7 @@ from warren.protocol.kafka_messages import (
     SaslHandshakeResponse,
 )
 from warren.protocol.native.calls import wire_error
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.schema_codec import RESPONSE, message_buffers
 from warren.protocol.wire_struct import NativeResponse
 
@@ -45,12 +45,12 @@ def refusal_to_stranger(call: Call) -> Answer:
     if session.may_ask(key):
         return None
     error = NotAuthenticated(key)
-    if key < OwnKey.OPEN_SESSION or session.state is not LoginState.NEW or session.has_been_refused:
+    if key < NativeKey.OPEN_SESSION or session.state is not LoginState.NEW or session.has_been_refused:
         raise error
     served(key, version)
     session.has_been_refused = True
     call.broker.closings.tell("%s was not answered: %s", call.peer, error)
-    kind: type[NativeResponse] = getattr(native_messages, f"{OwnKey(key).title}{RESPONSE}")
+    kind: type[NativeResponse] = getattr(native_messages, f"{NativeKey(key).title}{RESPONSE}")
     return message_buffers(kind(error=wire_error(error)), version)
 
 

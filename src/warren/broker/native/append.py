@@ -24,10 +24,10 @@ from warren.protocol.native_messages import AppendRequest, AppendResponse
 from warren.queue.topic import Topic
 from warren.storage import Log
 from warren.storage.format.limits import MARKER_SIZE_MAX
-from warren.storage.format.plain_batch import is_lone
+from warren.storage.format.plain_batch import is_plain_batch
 from warren.storage.format.record import Packed
 
-Parts = dict[int, list[Packed]]
+PackedByPartition = dict[int, list[Packed]]
 NO_TIME: Final = -1
 
 
@@ -122,7 +122,7 @@ def _plain_topic(call: Call, single: SingleAppend) -> Topic | None:
     if len(single.marker) > MARKER_SIZE_MAX or single.is_retry or single.marker in call.broker.appends.repeated:
         return None
     record = Packed(single.payload, single.checksum, 1)
-    return topic if is_lone(record, topic.put_size_max) else None
+    return topic if is_plain_batch(record, topic.put_size_max) else None
 
 
 def append(call: Call, request: AppendRequest) -> AppendResponse | Awaitable[AppendResponse]:
@@ -149,7 +149,7 @@ async def _checked_aside(call: Call, topic: Topic, request: AppendRequest) -> Ap
 
 
 def _appended(
-    call: Call, topic: Topic, request: AppendRequest, parts: Parts
+    call: Call, topic: Topic, request: AppendRequest, parts: PackedByPartition
 ) -> AppendResponse | Awaitable[AppendResponse]:
     appends, queue = call.broker.appends, call.broker.append_queue
     if len(request.marker) > MARKER_SIZE_MAX:
@@ -163,8 +163,8 @@ def _appended(
     return _answer(topic, request, firsts)
 
 
-def _parts(topic: Topic, request: AppendRequest) -> Parts:
-    parts: Parts = {}
+def _parts(topic: Topic, request: AppendRequest) -> PackedByPartition:
+    parts: PackedByPartition = {}
     for record in request.records:
         topic.partition(record.partition)
         parts.setdefault(record.partition, []).append(packed_of(record, topic.settings.message_size_max))
@@ -185,14 +185,14 @@ async def _stored(
     return _answer(topic, request, {number: each.start for number, each in numbers.items()})
 
 
-async def _repeated(call: Call, topic: Topic, request: AppendRequest, parts: Parts) -> AppendResponse:
+async def _repeated(call: Call, topic: Topic, request: AppendRequest, parts: PackedByPartition) -> AppendResponse:
     """Appends the records that an earlier try of this append has not written."""
     appends, since = call.broker.appends, positions_of(request.since)
     while (other := appends.under_way.get(request.marker)) is not None:
         await other
     with appends.doing(request.marker):
         firsts: dict[int, int] = {}
-        missing: Parts = {}
+        missing: PackedByPartition = {}
         for number, part in parts.items():
             written = await call.broker.in_thread(
                 _written, topic.partition(number), request.marker, since.get(number, 0)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from warren.broker.native.limits import NATIVE_ANSWERS_MAX, NATIVE_ANSWERS_STEP
 from warren.broker.net.request import Answer
-from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.errors import BadInput, OutcomeUnknown
 
 
@@ -17,7 +17,7 @@ class AnswerRoom:
     It is taken from the budget in steps, because most answers are small and soon forgotten.
     """
 
-    def __init__(self, budget: Budget, owner: str) -> None:
+    def __init__(self, budget: MemoryBudget, owner: str) -> None:
         self._budget, self._owner = budget, owner
         self._hold, self._size = budget.hold(MemoryKind.SESSIONS, 0, owner), 0
 

@@ -71,7 +71,7 @@ TRIES_SWEPT_FROM: Final = 16
 """Of so many tries of reads it is looked which are over."""
 TAKEN_SWEPT_FROM: Final = 1024
 """When a worker has taken so many messages, those that it no longer holds are forgotten."""
-Place = tuple[int, int]
+MessageKey = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +172,7 @@ class HeldWork(HeldObject):
 
     def __init__(self, group: QueueGroup) -> None:
         self.group = group
-        self._taken: dict[Place, int] = {}
+        self._taken: dict[MessageKey, int] = {}
         self._swept_at = TAKEN_SWEPT_FROM
         self._size_mean = 0.0
         """How many bytes the bodies had on average that were taken last; 0 if none was taken yet."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from warren.broker.native.call import Call
 from warren.broker.native.limits import NATIVE_LOOK_S
-from warren.broker.native.sessions import Session
+from warren.broker.native.sessions import ClientSession
 from warren.broker.net.request import Answer
 from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
@@ -27,12 +27,12 @@ from warren.storage import Log
 from warren.storage.read.messages import ScanRoom
 
 T = TypeVar("T")
-Handle = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
+HandleRequest = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
 """Gets the request, returns the response."""
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 
 
-def own(kind: type[AnyRequest], handle: Handle[AnyRequest]) -> Handler:
+def own(kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Handler:
     """Makes a handler of one class of requests into one of bytes. Its errors become a field of the answer."""
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
@@ -51,12 +51,12 @@ def _read(call: Call, kind: type[AnyRequest]) -> AnyRequest:
     return read_request(kind, request.version, request.body)
 
 
-async def _answered_aside(call: Call, kind: type[AnyRequest], handle: Handle[AnyRequest]) -> Answer:
+async def _answered_aside(call: Call, kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Answer:
     answer = _answered(call, await call.broker.aside(_read, call, kind), handle)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _answered(call: Call, request: AnyRequest, handle: Handle[AnyRequest]) -> Answer | Awaitable[Answer]:
+def _answered(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
     try:
         check(call, OWN[request.api_key], request)
         if isinstance(request, NumberedRequest) and request.call_number:
@@ -117,7 +117,7 @@ def refusal(call: Call, kind: type[NativeResponse], error: WarrenError) -> Answe
     return message_buffers(_refused(call, kind, error), call.request.version)
 
 
-def session_of(call: Call) -> Session:
+def session_of(call: Call) -> ClientSession:
     """Returns the session of the client. Raises BadInput if it has not begun one."""
     return call.broker.sessions.of(call.peer)
 
@@ -142,7 +142,7 @@ async def awaited(
     wait_s: float,
     logs: Callable[[], Sequence[Log]],
     attempt: Callable[[bool], Awaitable[T]],
-    session: Session | None = None,
+    session: ClientSession | None = None,
     poll_s: Callable[[], float] | None = lambda: NATIVE_LOOK_S,
 ) -> T:
     """Returns what `attempt` returns: a long poll that repeats it until it returns something that is true.

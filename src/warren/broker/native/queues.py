@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from warren.broker.native.call import Call
 from warren.broker.native.handler import awaited, checked_choice, session_of, wait_of
-from warren.broker.native.sessions import HeldObject, Session
+from warren.broker.native.sessions import ClientSession, HeldObject
 from warren.broker.security.broker_view import HandleNames
 from warren.errors import GONE, BadInput, NoSuchTopic
 from warren.protocol.native.calls import ANY, settings_of
@@ -19,7 +19,7 @@ from warren.queue.state.settings import TOPIC_SETTINGS
 ACTIONS: Final = ("put", "get", "done", "join", "size")
 LOOK_S: Final = 0.05
 """How often a request that waits for room, or in a join, polls the queue."""
-Found = tuple[Any] | None
+Outcome = tuple[Any] | None
 """A result, or None if there is none yet."""
 
 
@@ -38,14 +38,14 @@ class HeldQueue(HeldObject):
     def names(self) -> HandleNames:
         return HandleNames(str(self.queue.topic.name))
 
-    def put(self, item: bytes, delay: float | None) -> Found:
+    def put(self, item: bytes, delay: float | None) -> Outcome:
         try:
             self.queue.put_nowait(item, delay=delay)
         except Full:
             return None
         return (b"",)
 
-    def get(self) -> Found:
+    def get(self) -> Outcome:
         try:
             item = self.queue.get_nowait()
         except Empty:
@@ -54,7 +54,7 @@ class HeldQueue(HeldObject):
             self._working += 1
         return (item,)
 
-    def done(self) -> Found:
+    def done(self) -> Outcome:
         with self._mutex:
             # Counted for this client, because the queue does not distinguish the tasks of its clients.
             if not self._working:
@@ -63,7 +63,7 @@ class HeldQueue(HeldObject):
         self.queue.task_done()
         return (b"",)
 
-    def join(self) -> Found:
+    def join(self) -> Outcome:
         return (b"",) if self.queue.join(0) else None
 
     def leave(self) -> bool:
@@ -96,14 +96,14 @@ async def use_queue(call: Call, request: UseQueueRequest) -> UseQueueResponse:
         raise NoSuchTopic(held.queue.topic.name) from error
 
 
-async def _used(call: Call, request: UseQueueRequest, session: Session, held: HeldQueue) -> UseQueueResponse:
+async def _used(call: Call, request: UseQueueRequest, session: ClientSession, held: HeldQueue) -> UseQueueResponse:
     action = checked_choice("action", request.action, ACTIONS)
     if action == "size":
         return UseQueueResponse(is_done=True, count=await call.broker.in_thread(held.queue.qsize))
     delay = None if request.delay == ANY else request.delay / 1_000_000
     work = {"put": lambda: held.put(request.item, delay), "get": held.get, "done": held.done, "join": held.join}[action]
 
-    async def attempt(is_rung: bool) -> Found:
+    async def attempt(is_rung: bool) -> Outcome:
         return await call.broker.in_thread(work)
 
     logs = held.queue.topic.logs

@@ -196,7 +196,7 @@ def _scanned(log: Log, request: ScanRequest, size_max: int) -> ScanResponse:
 # --- Arrow streams ---
 
 
-class Pieces:
+class BufferSink:
     """A file for PyArrow to write to: it keeps the buffers that it is given, and copies the few bytes between them."""
 
     closed = False
@@ -225,7 +225,7 @@ def stream_of(batches: Sequence[pyarrow.RecordBatch]) -> list[Buffer]:
     # Imported here: PyArrow takes longer to import than a log to open.
     import pyarrow
 
-    pieces = Pieces()
+    pieces = BufferSink()
     if batches:
         with pyarrow.ipc.new_stream(pyarrow.PythonFile(pieces, mode="w"), batches[0].schema) as writer:
             for batch in batches:

@@ -14,7 +14,7 @@ from warren.broker.native.call_dedup import AnswerRoom, Answers
 from warren.broker.native.limits import NATIVE_HANDLES_MAX, NATIVE_SESSION_S
 from warren.broker.security.broker_view import NO_NAMES, HandleNames
 from warren.broker.security.peer import Peer
-from warren.broker.services.memory_budget import Budget
+from warren.broker.services.memory_budget import MemoryBudget
 from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
 
 
@@ -46,7 +46,7 @@ SWEPT_FROM: Final = 64
 """When a client holds so many things, the session drops those that are over."""
 
 
-class Session:
+class ClientSession:
     """One client, over however many connections. Any thread may use it.
 
     Invariant: what it holds is closed when it ends. It ends NATIVE_SESSION_S after its last connection, or with that
@@ -152,18 +152,18 @@ def _is_over(held: HeldObject) -> bool:
 class Sessions:
     """The sessions of a broker. For the event loop's thread alone."""
 
-    def __init__(self, ended: Callable[[Session], None], budget: Budget) -> None:
+    def __init__(self, ended: Callable[[ClientSession], None], budget: MemoryBudget) -> None:
         self._ended, self._budget = ended, budget
-        self._sessions: dict[bytes, Session] = {}
-        self._by_peer: dict[int, Session] = {}
+        self._sessions: dict[bytes, ClientSession] = {}
+        self._by_peer: dict[int, ClientSession] = {}
         self._parked: dict[int, asyncio.Future[bool]] = {}
         self._leaving: dict[bytes, asyncio.TimerHandle] = {}
 
-    def join(self, peer: Peer, id: bytes) -> Session:
+    def join(self, peer: Peer, id: bytes) -> ClientSession:
         """Adds the connection of `peer` to session `id`, which begins if there is none. Returns the session."""
         session = self._sessions.get(id)
         if session is None:
-            session = self._sessions[id] = Session(id, peer.user, Answers(AnswerRoom(self._budget, peer.owner)))
+            session = self._sessions[id] = ClientSession(id, peer.user, Answers(AnswerRoom(self._budget, peer.owner)))
         if session.user != peer.user:
             raise BadInput("the session belongs to another user")
         if self._by_peer.get(_key(peer)) is not session:
@@ -175,7 +175,7 @@ class Sessions:
             timer.cancel()
         return session
 
-    def of(self, peer: Peer) -> Session:
+    def of(self, peer: Peer) -> ClientSession:
         """Returns the session of a connection. Raises BadInput if it has not begun one."""
         session = self._by_peer.get(_key(peer))
         if session is None:
@@ -212,7 +212,7 @@ class Sessions:
             loop = asyncio.get_running_loop()
             self._leaving[session.id] = loop.call_later(NATIVE_SESSION_S, self._end, session)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: ClientSession) -> None:
         self._leaving.pop(session.id, None)
         self._sessions.pop(session.id, None)
         session.answers.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warren.broker.services.memory_budget import Budget, Hold, MemoryKind
+from warren.broker.services.memory_budget import Hold, MemoryBudget, MemoryKind
 from warren.transaction.transaction import Transaction
 
 
@@ -12,7 +12,7 @@ class TransactionMemory:
     A transaction that is over holds nothing, also if another client ended it; the next `recount` sees it at the latest.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._holds: dict[Transaction, Hold] = {}
 

@@ -19,7 +19,7 @@ from warren.errors import ProtocolError, WarrenError
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.frames import FrameReader
 from warren.protocol.headers import Request, read_request, response_frame
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.throttle import throttled
 
 if TYPE_CHECKING:
@@ -39,20 +39,20 @@ LARGE_ANSWERS: Final = frozenset(
     (
         ApiKey.FETCH,
         ApiKey.SHARE_FETCH,
-        OwnKey.READ,
-        OwnKey.READ_GROUP,
-        OwnKey.TAKE,
-        OwnKey.SCAN,
-        OwnKey.LIST_DEAD,
-        OwnKey.USE_QUEUE,
+        NativeKey.READ,
+        NativeKey.READ_GROUP,
+        NativeKey.TAKE,
+        NativeKey.SCAN,
+        NativeKey.LIST_DEAD,
+        NativeKey.USE_QUEUE,
     )
 )
 """Requests for messages. They wait while too many answers are held for clients that do not take them."""
-Waiting = tuple[Request, int, Hold | None]
+QueuedRequest = tuple[Request, int, Hold | None]
 """A request, its size, and the memory that was taken for it; None if it is small."""
 
 
-class Host(Services, Protocol):
+class ConnectionHost(Services, Protocol):
     """The broker that a connection belongs to."""
 
     def admit(self, connection: Connection) -> bool:
@@ -71,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
     fits the buffer: so a heartbeat or an acknowledgement is served at any time.
     """
 
-    def __init__(self, broker: Host, answer: Callable[[Peer, Request], Reply]) -> None:
+    def __init__(self, broker: ConnectionHost, answer: Callable[[Peer, Request], Reply]) -> None:
         self._broker, self._answer = broker, answer
         is_known = not broker.settings.sasl
         size_max = broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX
@@ -85,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a large request waits for memory before it is received."""
         # Bound here: it is called for each frame, and there is nothing to add.
         self.get_buffer = self._frames.buffer  # type: ignore[method-assign]
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[QueuedRequest] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
         self._parked: tuple[WaitingReply, int, Hold | None] | None = None

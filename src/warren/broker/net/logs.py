@@ -19,7 +19,7 @@ class TextLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonLines(logging.Formatter):
+class JsonLogLines(logging.Formatter):
     """One object a line: time, level, logger, message, and the error if there was one."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -46,7 +46,7 @@ def _moment(record: logging.LogRecord) -> str:
 def begin_logging(form: str, level: str) -> None:
     """From now on everything that Warren tells goes to stderr in this form."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if form == JSON else TextLines())
+    handler.setFormatter(JsonLogLines() if form == JSON else TextLines())
     logger = logging.getLogger("warren")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(level.upper())

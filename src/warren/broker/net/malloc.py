@@ -65,7 +65,7 @@ def anonymous_size() -> int | None:
     return (resident - shared) * mmap.PAGESIZE
 
 
-class Heap:
+class MemoryTrimmer:
     """Gives memory back to the system when much is free. For the event loop's thread, except `trim`."""
 
     def __init__(self, size: Callable[[], int | None] = anonymous_size) -> None:

@@ -65,7 +65,7 @@ class Mark:
         return ""
 
 
-class Progress:
+class ProgressWatch:
     """Looks at connections from time to time. For the event loop's thread alone."""
 
     def __init__(

@@ -14,7 +14,7 @@ from warren.protocol.primitives import Buffer
 if TYPE_CHECKING:
     from warren.broker.net.connection import Connection
     from warren.broker.net.places import ConnectionPlaces
-    from warren.broker.net.progress import Progress
+    from warren.broker.net.progress import ProgressWatch
     from warren.broker.quotas.allotment import Allotment
     from warren.broker.quotas.quotas import Quotas
     from warren.broker.security.logged_in import LoggedIn
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from warren.broker.security.peer import Peer
     from warren.broker.security.users import Users
     from warren.broker.services.append_queue import AppendQueue
-    from warren.broker.services.batch_checks import Unpacking
+    from warren.broker.services.batch_checks import BatchChecks
     from warren.broker.services.limited_log import LimitedLog
     from warren.broker.services.long_polls import LongPolls
-    from warren.broker.services.memory_budget import Budget
+    from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import Metrics
     from warren.broker.services.pauses import Pauses
-    from warren.broker.services.status import Standings
+    from warren.broker.services.status import StatusCache
     from warren.broker.services.topics import Topics
     from warren.broker.services.turns import Turns
     from warren.broker.settings import BrokerLimits
@@ -58,10 +58,10 @@ class Services(BrokerView, Protocol):
     def topics(self) -> Topics: ...
 
     @property
-    def standings(self) -> Standings: ...
+    def standings(self) -> StatusCache: ...
 
     @property
-    def budget(self) -> Budget: ...
+    def budget(self) -> MemoryBudget: ...
 
     @property
     def long_polls(self) -> LongPolls: ...
@@ -70,7 +70,7 @@ class Services(BrokerView, Protocol):
     def append_queue(self) -> AppendQueue: ...
 
     @property
-    def unpacking(self) -> Unpacking: ...
+    def unpacking(self) -> BatchChecks: ...
 
     @property
     def turns(self) -> Turns: ...
@@ -103,7 +103,7 @@ class Services(BrokerView, Protocol):
     def connections(self) -> ConnectionPlaces[Connection]: ...
 
     @property
-    def progress(self) -> Progress: ...
+    def progress(self) -> ProgressWatch: ...
 
     @property
     def cluster_id(self) -> str: ...

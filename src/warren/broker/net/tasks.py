@@ -12,7 +12,7 @@ T = TypeVar("T")
 LOGGER: Final = logging.getLogger("warren.broker")
 
 
-class Background(asyncio.TaskGroup):
+class BackgroundTasks(asyncio.TaskGroup):
     """A task group in which no task fails: the group logs the error, and the task has no result."""
 
     def create_task(

@@ -16,8 +16,8 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 QUOTAS_MAX: Final = 10_000
 """How many entities may have quotas."""
 
-Quotas = dict[Entity, dict[str, float]]
-Change = tuple[Entity, Mapping[str, float | None]]
+QuotaTable = dict[Entity, dict[str, float]]
+QuotaChange = tuple[Entity, Mapping[str, float | None]]
 """New values of an entity by key; None removes one."""
 
 
@@ -28,7 +28,7 @@ class QuotasFile:
         self.path, self._filesystem = paths.quotas_file(path), filesystem
         self._lock = SharedLock(filesystem, paths.security_lock(path), clock)
 
-    def read(self) -> Quotas:
+    def read(self) -> QuotaTable:
         """Returns all quotas. Raises CorruptSettings if the file holds anything else."""
         data = read_json(self._filesystem, self.path) or {}
         try:
@@ -36,7 +36,7 @@ class QuotasFile:
         except (BadInput, KeyError, TypeError, AttributeError) as error:
             raise CorruptSettings(self.path, f"not a quota: {error}") from error
 
-    def alter(self, changes: Iterable[Change]) -> Quotas:
+    def alter(self, changes: Iterable[QuotaChange]) -> QuotaTable:
         """Makes all of the changes, or none of them, and returns all quotas. Raises BadInput if one is not possible."""
         checked = [(entity, checked_values(entity, values)) for entity, values in changes]
         with self._lock:
@@ -51,7 +51,7 @@ class QuotasFile:
         return quotas
 
 
-def _sorted(quotas: Quotas) -> list[tuple[Entity, dict[str, float]]]:
+def _sorted(quotas: QuotaTable) -> list[tuple[Entity, dict[str, float]]]:
     return sorted(quotas.items(), key=lambda each: tuple(name or "" for name in each[0]))
 
 

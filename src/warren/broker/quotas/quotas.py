@@ -21,7 +21,7 @@ from warren.broker.quotas.entities import (
 from warren.broker.quotas.file import QuotasFile
 from warren.errors import WarrenError
 from warren.protocol.api_keys import ApiKey
-from warren.protocol.native_schemas import CARRYING, OwnKey
+from warren.protocol.native_schemas import CARRYING, NativeKey
 
 QUOTA_BURST_S: Final = 1.0
 """What was not used for so long may be used at once."""
@@ -40,13 +40,13 @@ GIVING: Final = frozenset(
     {
         ApiKey.FETCH,
         ApiKey.SHARE_FETCH,
-        OwnKey.READ,
-        OwnKey.SCAN,
-        OwnKey.READ_GROUP,
-        OwnKey.TAKE,
-        OwnKey.USE_QUEUE,
-        OwnKey.LIST_PARKED,
-        OwnKey.LIST_DEAD,
+        NativeKey.READ,
+        NativeKey.SCAN,
+        NativeKey.READ_GROUP,
+        NativeKey.TAKE,
+        NativeKey.USE_QUEUE,
+        NativeKey.LIST_PARKED,
+        NativeKey.LIST_DEAD,
     }
 )
 """The requests whose bytes count as produced, and those whose answers count as consumed."""
@@ -57,10 +57,10 @@ MUTATING: Final = frozenset(
         ApiKey.DELETE_TOPICS,
         ApiKey.METADATA,
         ApiKey.PRODUCE,
-        OwnKey.OPEN_TOPIC,
-        OwnKey.CONFIGURE_TOPIC,
-        OwnKey.DELETE_TOPIC,
-        OwnKey.OPEN_QUEUE,
+        NativeKey.OPEN_TOPIC,
+        NativeKey.CONFIGURE_TOPIC,
+        NativeKey.DELETE_TOPIC,
+        NativeKey.OPEN_QUEUE,
     }
 )
 """The requests that may make or delete topics."""

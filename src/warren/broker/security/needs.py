@@ -13,7 +13,7 @@ Names = Callable[[Any, Any], Iterable[str]]
 """From the asker and the decoded request, or one row of it, to names of things."""
 
 
-class Source(NamedTuple):
+class NameSource(NamedTuple):
     """Says by which fields a request names things of one kind.
 
     With `rows` that field of the request is a list, `names` gets one row of it, and a row without the right is refused
@@ -31,8 +31,8 @@ class Need(NamedTuple):
     """An operation on everything that a source names. A right to `instead` does as well."""
 
     operation: Operation
-    source: Source
-    instead: tuple[Operation, Source] | None = None
+    source: NameSource
+    instead: tuple[Operation, NameSource] | None = None
 
     @property
     def words(self) -> str:
@@ -44,7 +44,7 @@ class Need(NamedTuple):
         return f"{words}, {self.source.when}" if self.source.when else words
 
 
-class Row(NamedTuple):
+class NeedsRow(NamedTuple):
     """All that a request needs, in the order in which it is asked for; `shows` says what its answer leaves out."""
 
     needs: Sequence[Need] = ()
@@ -68,7 +68,7 @@ def missing(asker: Asker, need: Need, request: Any) -> tuple[Operation, Resource
     return None
 
 
-def _does_as_well(asker: Asker, instead: tuple[Operation, Source] | None, request: Any) -> bool:
+def _does_as_well(asker: Asker, instead: tuple[Operation, NameSource] | None, request: Any) -> bool:
     if instead is None:
         return False
     operation, source = instead
@@ -76,14 +76,14 @@ def _does_as_well(asker: Asker, instead: tuple[Operation, Source] | None, reques
     return bool(names) and all(asker.may(operation, source.kind, name) for name in names)
 
 
-def check(asker: Asker, row: Row, request: Any) -> None:
+def check(asker: Asker, row: NeedsRow, request: Any) -> None:
     """Raises NoRight if the request needs a right that the asker does not have."""
     error = refusal(asker, row, request)
     if error is not None:
         raise error
 
 
-def refusal(asker: Asker, row: Row, request: Any) -> NoRight | None:
+def refusal(asker: Asker, row: NeedsRow, request: Any) -> NoRight | None:
     """Returns the NoRight to answer with; None if the asker has all rights that the request needs."""
     if asker.broker.rights is None:
         return None

@@ -58,7 +58,7 @@ class Credential(NamedTuple):
         return cls(salt, int(data["iterations"]), stored_key, server_key)
 
 
-def nobody(mechanism: str, secret: bytes, user: str, counts: Mapping[int, int]) -> Credential:
+def unknown_user(mechanism: str, secret: bytes, user: str, counts: Mapping[int, int]) -> Credential:
     """Returns a credential for a user who does not exist. It is always the same for a name, and no password fits it.
 
     `counts` says how many users have how many iterations. Missing users get each number equally often, because a client

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from warren.broker.security.asker import Asker
 from warren.broker.security.broker_view import NO_NAMES, HandleNames
-from warren.broker.security.needs import Names, Source
+from warren.broker.security.needs import Names, NameSource
 from warren.broker.security.rights import CLUSTER_NAME, ResourceKind
 from warren.errors import BadName, NoSuchTopic, WarrenError
 from warren.limits import PARTITIONS_MAX
@@ -65,8 +65,8 @@ def _set_letters(asker: Asker, topic: str, names: Iterable[Any]) -> list[str]:
     return [name for name in names if isinstance(name, str) and name and name not in kept]
 
 
-def _of(kind: ResourceKind, words: str, names: Names, when: str = "", rows: str = "") -> Source:
-    return Source(kind, words, names, rows, when)
+def _of(kind: ResourceKind, words: str, names: Names, when: str = "", rows: str = "") -> NameSource:
+    return NameSource(kind, words, names, rows, when)
 
 
 CLUSTER: Final = _of(ResourceKind.CLUSTER, "the cluster", lambda asker, request: (CLUSTER_NAME,))
@@ -75,7 +75,7 @@ CLUSTER: Final = _of(ResourceKind.CLUSTER, "the cluster", lambda asker, request:
 # --- Kafka's requests ---
 
 
-def each_topic(rows: str, field: str) -> Source:
+def each_topic(rows: str, field: str) -> NameSource:
     """Returns the source of the topics in a list of the request, by name."""
     return _of(ResourceKind.TOPIC, "the topic", lambda asker, row: (getattr(row, field) or "",), rows=rows)
 
@@ -130,7 +130,7 @@ def _configs_letters(field: str) -> Names:
     return names
 
 
-def set_letters(names: Names, rows: str = "") -> tuple[Source, Source]:
+def set_letters(names: Names, rows: str = "") -> tuple[NameSource, NameSource]:
     """Returns the sources of the dead-letter topics that a request sets, and of those of them that do not exist."""
     words = "the dead-letter topic"
     return (
@@ -197,7 +197,7 @@ def _own_settings_letters(asker: Asker, topic: str, request: Any) -> list[str]:
     return _set_letters(asker, topic, (settings_of(request.settings[:PARTITIONS_MAX]).get("dead_letter"),))
 
 
-def _queue_if(when: str, is_meant: Callable[[str], bool]) -> Source:
+def _queue_if(when: str, is_meant: Callable[[str], bool]) -> NameSource:
     """Returns the source of the queue's topic that a handle stands for, if the action of the request is meant."""
     return HANDLE_TOPIC._replace(
         names=lambda asker, request: HANDLE_TOPIC.names(asker, request) if is_meant(request.action) else (), when=when
@@ -208,22 +208,22 @@ def _name(value: str | None) -> Sequence[str]:
     return (value,) if value else ()
 
 
-OWN_TOPIC: Final = _of(ResourceKind.TOPIC, "the topic", lambda asker, request: (request.topic,))
-OWN_TOPIC_IF_ANY: Final = OWN_TOPIC._replace(names=lambda asker, request: _name(request.topic), when=IF_NAMED)
-OWN_MADE: Final = OWN_TOPIC._replace(
+NATIVE_TOPIC: Final = _of(ResourceKind.TOPIC, "the topic", lambda asker, request: (request.topic,))
+NATIVE_TOPIC_IF_ANY: Final = NATIVE_TOPIC._replace(names=lambda asker, request: _name(request.topic), when=IF_NAMED)
+NATIVE_MADE: Final = NATIVE_TOPIC._replace(
     names=lambda asker, request: _made_by_put(asker, request.topic) if request.topic else (), when=IF_MADE
 )
-OWN_OPENED: Final = OWN_TOPIC._replace(
+NATIVE_OPENED: Final = NATIVE_TOPIC._replace(
     names=lambda asker, request: () if request.must_exist else _missing(asker, (request.topic,)), when=IF_MADE
 )
-OWN_GROUP: Final = _of(ResourceKind.GROUP, "the group", lambda asker, request: (request.group,))
-OWN_GROUP_IF_ANY: Final = OWN_GROUP._replace(names=lambda asker, request: _name(request.group), when=IF_NAMED)
-OWN_LETTERS: Final = _of(
+NATIVE_GROUP: Final = _of(ResourceKind.GROUP, "the group", lambda asker, request: (request.group,))
+NATIVE_GROUP_IF_ANY: Final = NATIVE_GROUP._replace(names=lambda asker, request: _name(request.group), when=IF_NAMED)
+NATIVE_LETTERS: Final = _of(
     ResourceKind.TOPIC,
     "its dead-letter topic",
     lambda asker, request: _letters(asker, request.topic) if request.topic else (),
 )
-OWN_SET_LETTERS: Final = set_letters(lambda asker, request: _own_settings_letters(asker, request.topic, request))
+NATIVE_SET_LETTERS: Final = set_letters(lambda asker, request: _own_settings_letters(asker, request.topic, request))
 HANDLE_TOPIC: Final = _of(
     ResourceKind.TOPIC, "the topic", lambda asker, request: _name(held(asker, request.handle).topic)
 )
@@ -242,7 +242,7 @@ HANDLE_ID: Final = _of(
     lambda asker, request: _name(held(asker, request.handle).id),
     IF_NAMED,
 )
-HANDLE_LETTERS: Final = OWN_LETTERS._replace(
+HANDLE_LETTERS: Final = NATIVE_LETTERS._replace(
     names=lambda asker, request: _letters(asker, topic) if (topic := held(asker, request.handle).topic) else ()
 )
 WANTED_LETTERS: Final = HANDLE_LETTERS._replace(
@@ -260,10 +260,10 @@ OTHER_TOPIC: Final = _of(
 OTHER_GROUP: Final = _of(
     ResourceKind.GROUP, "the group", lambda asker, request: _name(held(asker, request.group).group), IF_NAMED
 )
-OWN_ID: Final = _of(
+NATIVE_ID: Final = _of(
     ResourceKind.TRANSACTIONAL_ID, "the transactional id", lambda asker, request: _name(request.id), IF_NAMED
 )
-OWN_ID_OR_HANDLE: Final = OWN_ID._replace(
+NATIVE_ID_OR_HANDLE: Final = NATIVE_ID._replace(
     names=lambda asker, request: _name(held(asker, request.handle).id if request.handle else request.id)
 )
 PRODUCER: Final = _of(
@@ -299,7 +299,7 @@ PATH_CHANGED_GROUP: Final = PATH_GROUP._replace(names=_changed_group, when="if t
 PATH_MADE: Final = PATH_TOPIC._replace(
     names=lambda asker, request: _made_by_put(asker, request.path["topic"]), when=IF_MADE
 )
-PATH_LETTERS: Final = OWN_LETTERS._replace(names=lambda asker, request: _letters(asker, request.path["topic"]))
+PATH_LETTERS: Final = NATIVE_LETTERS._replace(names=lambda asker, request: _letters(asker, request.path["topic"]))
 BODY_TOPIC: Final = _of(ResourceKind.TOPIC, "the topic", lambda asker, request: _name(_body(request, "topic")))
 CREATION_LETTERS: Final = set_letters(
     lambda asker, request: _set_letters(asker, _body(request, "topic") or "", (_body(request, "dead_letter"),))

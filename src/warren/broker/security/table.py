@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.broker.security import sources
-from warren.broker.security.needs import Need, Row, Source
+from warren.broker.security.needs import NameSource, Need, NeedsRow
 from warren.broker.security.rights import Operation
 from warren.broker.security.sources import CLUSTER
 from warren.protocol.api_keys import ApiKey
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 
 READ: Final = Operation.READ
 WRITE: Final = Operation.WRITE
@@ -29,20 +29,20 @@ SHOWN_GROUPS: Final = "groups with describe"
 SHOWN_BOTH: Final = "topics and groups with describe"
 
 
-def _create(source: Source) -> Need:
+def _create(source: NameSource) -> Need:
     return Need(Operation.CREATE, source, (Operation.CREATE, CLUSTER))
 
 
-def _set_letters(letters: tuple[Source, Source]) -> tuple[Need, Need]:
+def _set_letters(letters: tuple[NameSource, NameSource]) -> tuple[Need, Need]:
     """Returns the needs of a request that sets a dead-letter topic: to write there, and to make it if it is missing."""
     return Need(WRITE, letters[0]), _create(letters[1])
 
 
-def _row(*needs: Need | tuple[Operation, Source], shows: str = "") -> Row:
-    return Row(tuple(need if isinstance(need, Need) else Need(*need) for need in needs), shows)
+def _row(*needs: Need | tuple[Operation, NameSource], shows: str = "") -> NeedsRow:
+    return NeedsRow(tuple(need if isinstance(need, Need) else Need(*need) for need in needs), shows)
 
 
-FREE: Final = Row()
+FREE: Final = NeedsRow()
 EVERYTHING: Final = _row((Operation.ALL, CLUSTER))
 _READS_GROUP: Final = _row((READ, sources.GROUP))
 _COMMITS: Final = _row((READ, sources.GROUP), (READ, sources.NAMED_TOPICS))
@@ -53,7 +53,7 @@ _ALTERS_CONFIGS: Final = _row(
     *_set_letters(sources.CONFIGURED_LETTERS),
 )
 
-KAFKA: Final[Mapping[int, Row]] = MappingProxyType(
+KAFKA: Final[Mapping[int, NeedsRow]] = MappingProxyType(
     {
         ApiKey.API_VERSIONS: FREE,
         ApiKey.SASL_HANDSHAKE: FREE,
@@ -126,76 +126,80 @@ KAFKA: Final[Mapping[int, Row]] = MappingProxyType(
 
 _USES_GROUP: Final = _row((READ, sources.HANDLE_TOPIC), (READ, sources.HANDLE_GROUP))
 
-OWN: Final[Mapping[int, Row]] = MappingProxyType(
+OWN: Final[Mapping[int, NeedsRow]] = MappingProxyType(
     {
-        OwnKey.OPEN_SESSION: FREE,
-        OwnKey.CLOSE_HANDLE: FREE,
-        OwnKey.LIST_TOPICS: _row(shows=SHOWN_TOPICS),
-        OwnKey.OPEN_TOPIC: _row(
-            (DESCRIBE, sources.OWN_TOPIC),
-            _create(sources.OWN_OPENED),
-            *_set_letters(sources.OWN_SET_LETTERS),
+        NativeKey.OPEN_SESSION: FREE,
+        NativeKey.CLOSE_HANDLE: FREE,
+        NativeKey.LIST_TOPICS: _row(shows=SHOWN_TOPICS),
+        NativeKey.OPEN_TOPIC: _row(
+            (DESCRIBE, sources.NATIVE_TOPIC),
+            _create(sources.NATIVE_OPENED),
+            *_set_letters(sources.NATIVE_SET_LETTERS),
             shows=SHOWN_GROUPS,
         ),
-        OwnKey.CONFIGURE_TOPIC: _row(
-            (ALTER, sources.OWN_TOPIC), (ALTER_CONFIGS, sources.OWN_TOPIC), *_set_letters(sources.OWN_SET_LETTERS)
+        NativeKey.CONFIGURE_TOPIC: _row(
+            (ALTER, sources.NATIVE_TOPIC),
+            (ALTER_CONFIGS, sources.NATIVE_TOPIC),
+            *_set_letters(sources.NATIVE_SET_LETTERS),
         ),
-        OwnKey.DELETE_TOPIC: _row((DELETE, sources.OWN_TOPIC)),
-        OwnKey.RETIRE_TOPIC: _row((ALTER, sources.OWN_TOPIC)),
-        OwnKey.APPEND: _row((WRITE, sources.OWN_TOPIC)),
-        OwnKey.READ: _row((READ, sources.OWN_TOPIC)),
-        OwnKey.FIND_TIME: _row((READ, sources.OWN_TOPIC)),
-        OwnKey.SCAN: _row((READ, sources.OWN_TOPIC)),
-        OwnKey.PARK: _row((WRITE, sources.OWN_TOPIC)),
-        OwnKey.LIST_PARKED: _row((READ, sources.OWN_TOPIC)),
-        OwnKey.CANCEL_PARKED: _row((WRITE, sources.OWN_TOPIC)),
-        OwnKey.OPEN_GROUP: _row((READ, sources.OWN_TOPIC), (READ, sources.OWN_GROUP)),
-        OwnKey.CONFIGURE_GROUP: _row((READ, sources.OWN_TOPIC), (ALTER_CONFIGS, sources.OWN_GROUP)),
-        OwnKey.SEE_GROUP: _row((DESCRIBE, sources.OWN_TOPIC), (DESCRIBE, sources.OWN_GROUP)),
-        OwnKey.DELETE_GROUP: _row(
-            Need(READ, sources.OWN_TOPIC, (ALTER, sources.OWN_TOPIC)),
-            Need(DELETE, sources.OWN_GROUP, (ALTER, sources.OWN_TOPIC)),
+        NativeKey.DELETE_TOPIC: _row((DELETE, sources.NATIVE_TOPIC)),
+        NativeKey.RETIRE_TOPIC: _row((ALTER, sources.NATIVE_TOPIC)),
+        NativeKey.APPEND: _row((WRITE, sources.NATIVE_TOPIC)),
+        NativeKey.READ: _row((READ, sources.NATIVE_TOPIC)),
+        NativeKey.FIND_TIME: _row((READ, sources.NATIVE_TOPIC)),
+        NativeKey.SCAN: _row((READ, sources.NATIVE_TOPIC)),
+        NativeKey.PARK: _row((WRITE, sources.NATIVE_TOPIC)),
+        NativeKey.LIST_PARKED: _row((READ, sources.NATIVE_TOPIC)),
+        NativeKey.CANCEL_PARKED: _row((WRITE, sources.NATIVE_TOPIC)),
+        NativeKey.OPEN_GROUP: _row((READ, sources.NATIVE_TOPIC), (READ, sources.NATIVE_GROUP)),
+        NativeKey.CONFIGURE_GROUP: _row((READ, sources.NATIVE_TOPIC), (ALTER_CONFIGS, sources.NATIVE_GROUP)),
+        NativeKey.SEE_GROUP: _row((DESCRIBE, sources.NATIVE_TOPIC), (DESCRIBE, sources.NATIVE_GROUP)),
+        NativeKey.DELETE_GROUP: _row(
+            Need(READ, sources.NATIVE_TOPIC, (ALTER, sources.NATIVE_TOPIC)),
+            Need(DELETE, sources.NATIVE_GROUP, (ALTER, sources.NATIVE_TOPIC)),
         ),
-        OwnKey.DESCRIBE_GROUP: _row(
+        NativeKey.DESCRIBE_GROUP: _row(
             (DESCRIBE, sources.HANDLE_TOPIC),
             (DESCRIBE, sources.HANDLE_GROUP),
             (READ, sources.WANTED_LETTERS),
             _create(sources.MADE_LETTERS),
         ),
-        OwnKey.READ_GROUP: _USES_GROUP,
-        OwnKey.COMMIT_GROUP: _USES_GROUP,
-        OwnKey.SEEK_GROUP: _USES_GROUP,
-        OwnKey.TAKE: _USES_GROUP,
-        OwnKey.SETTLE: _USES_GROUP,
-        OwnKey.LIST_DEAD: _row(
-            (READ, sources.OWN_TOPIC), (READ, sources.OWN_LETTERS), (DESCRIBE, sources.OWN_GROUP_IF_ANY)
+        NativeKey.READ_GROUP: _USES_GROUP,
+        NativeKey.COMMIT_GROUP: _USES_GROUP,
+        NativeKey.SEEK_GROUP: _USES_GROUP,
+        NativeKey.TAKE: _USES_GROUP,
+        NativeKey.SETTLE: _USES_GROUP,
+        NativeKey.LIST_DEAD: _row(
+            (READ, sources.NATIVE_TOPIC), (READ, sources.NATIVE_LETTERS), (DESCRIBE, sources.NATIVE_GROUP_IF_ANY)
         ),
-        OwnKey.REDRIVE: _row(
+        NativeKey.REDRIVE: _row(
             (WRITE, sources.HANDLE_TOPIC), (READ, sources.HANDLE_LETTERS), (READ, sources.HANDLE_GROUP)
         ),
-        OwnKey.BEGIN_TRANSACTION: _row((WRITE, sources.OWN_ID)),
-        OwnKey.CHANGE_TRANSACTION: _row(
+        NativeKey.BEGIN_TRANSACTION: _row((WRITE, sources.NATIVE_ID)),
+        NativeKey.CHANGE_TRANSACTION: _row(
             (WRITE, sources.HANDLE_ID),
-            (WRITE, sources.OWN_TOPIC_IF_ANY),
-            _create(sources.OWN_MADE),
+            (WRITE, sources.NATIVE_TOPIC_IF_ANY),
+            _create(sources.NATIVE_MADE),
             (READ, sources.OTHER_TOPIC),
             (READ, sources.OTHER_GROUP),
         ),
-        OwnKey.END_TRANSACTION: _row((WRITE, sources.OWN_ID_OR_HANDLE)),
-        OwnKey.OPEN_PRODUCER: _row((WRITE, sources.PRODUCER)),
-        OwnKey.NUMBERED_PUT: _row(
-            (WRITE, sources.HANDLE_PRODUCER), (WRITE, sources.OWN_TOPIC), _create(sources.OWN_MADE)
+        NativeKey.END_TRANSACTION: _row((WRITE, sources.NATIVE_ID_OR_HANDLE)),
+        NativeKey.OPEN_PRODUCER: _row((WRITE, sources.PRODUCER)),
+        NativeKey.NUMBERED_PUT: _row(
+            (WRITE, sources.HANDLE_PRODUCER), (WRITE, sources.NATIVE_TOPIC), _create(sources.NATIVE_MADE)
         ),
-        OwnKey.STATISTICS: _row((DESCRIBE, CLUSTER)),
-        OwnKey.COMMIT_BATCH: EVERYTHING,
-        OwnKey.RECOVER: EVERYTHING,
-        OwnKey.OPEN_QUEUE: _row(
+        NativeKey.STATISTICS: _row((DESCRIBE, CLUSTER)),
+        NativeKey.COMMIT_BATCH: EVERYTHING,
+        NativeKey.RECOVER: EVERYTHING,
+        NativeKey.OPEN_QUEUE: _row(
             (READ, sources.QUEUE),
             (WRITE, sources.QUEUE),
             _create(sources.QUEUE_OPENED),
             *_set_letters(sources.QUEUE_LETTERS),
         ),
-        OwnKey.USE_QUEUE: _row((WRITE, sources.QUEUE_PUT), (READ, sources.QUEUE_GOT), (DESCRIBE, sources.QUEUE_SEEN)),
+        NativeKey.USE_QUEUE: _row(
+            (WRITE, sources.QUEUE_PUT), (READ, sources.QUEUE_GOT), (DESCRIBE, sources.QUEUE_SEEN)
+        ),
     }
 )
 
@@ -204,7 +208,7 @@ _GROUP: Final = "/v1/topics/{topic}/groups/{group}"
 _READS_PATH: Final = _row((READ, sources.PATH_TOPIC))
 _USES_PATH: Final = _row((READ, sources.PATH_TOPIC), (READ, sources.PATH_GROUP))
 
-HTTP: Final[Mapping[str, Row]] = MappingProxyType(
+HTTP: Final[Mapping[str, NeedsRow]] = MappingProxyType(
     {
         "GET /": _row(shows=SHOWN_BOTH),
         "GET /healthz": FREE,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from warren.broker.security.scram import HASHES, SCRAM_SALT_SIZE, Credential, nobody
+from warren.broker.security.scram import HASHES, SCRAM_SALT_SIZE, Credential, unknown_user
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import BadInput, BadName, CorruptSettings, NoSuchUser, UserExists
 from warren.protocol.limits import PASSWORD_SIZE_MAX, PASSWORD_SIZE_MIN
@@ -82,7 +82,7 @@ class Users:
         """Returns the credential that checks a user's password. If the user does not exist, no password fits it."""
         kept = self._read()
         # Also made for users who exist: otherwise the time of an answer would show which users do.
-        stranger = nobody(mechanism, kept.secret.encode(), name, _iteration_counts(kept, mechanism))
+        stranger = unknown_user(mechanism, kept.secret.encode(), name, _iteration_counts(kept, mechanism))
         credentials = kept.users.get(name)
         if credentials is None:
             return stranger

@@ -16,7 +16,7 @@ from warren.storage import Log
 from warren.storage.append.append import numbers_of
 from warren.storage.format.record import Packed
 
-DOOR_THREADS_MAX: Final = 8
+APPEND_THREADS_MAX: Final = 8
 """How many logs a broker syncs at once for the puts of its clients."""
 BROKER_PUTS_WAITING_MAX: Final = 100_000
 
@@ -27,7 +27,7 @@ NOT_KNOWN: Final = -1
 """The offset and time in the receipt of a put of several records that did not wait for the disk."""
 
 
-Waiting = tuple[Sequence[Packed], Callable[[Outcome], None]]
+QueuedPut = tuple[Sequence[Packed], Callable[[Outcome], None]]
 """A put that waits: its records, and the callback for its outcome."""
 
 
@@ -41,12 +41,12 @@ class AppendQueue:
 
     def __init__(self, on_append: Callable[[Log], None], metrics: Metrics) -> None:
         self._on_append, self._metrics = on_append, metrics
-        self._waiting: dict[Log, list[Waiting]] = {}
+        self._waiting: dict[Log, list[QueuedPut]] = {}
         """The puts that wait for the hop to a thread that is under way, for each log that has one."""
         self.waiting_count = 0
         self._loop = asyncio.get_running_loop()
         # Not an executor: a future for each hop costs more than the rest of the work for it.
-        self._hops: SimpleQueue[tuple[Log, list[Waiting]] | None] = SimpleQueue()
+        self._hops: SimpleQueue[tuple[Log, list[QueuedPut]] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def append(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> Receipt | None:
@@ -111,10 +111,10 @@ class AppendQueue:
 
     # --- Hops ---
 
-    def _hop(self, log: Log, batch: list[Waiting]) -> None:
+    def _hop(self, log: Log, batch: list[QueuedPut]) -> None:
         self._waiting[log] = []
-        if len(self._threads) < min(len(self._waiting), DOOR_THREADS_MAX):
-            thread = threading.Thread(target=self._append, name=f"warren-door-{len(self._threads)}", daemon=True)
+        if len(self._threads) < min(len(self._waiting), APPEND_THREADS_MAX):
+            thread = threading.Thread(target=self._append, name=f"warren-append-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
         self._hops.put((log, batch))
@@ -129,7 +129,7 @@ class AppendQueue:
                 outcomes = [error] * len(batch)
             self._loop.call_soon_threadsafe(self._arrive, log, batch, outcomes)
 
-    def _arrive(self, log: Log, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+    def _arrive(self, log: Log, batch: Sequence[QueuedPut], outcomes: Sequence[Outcome]) -> None:
         self.waiting_count -= len(batch)
         following = self._waiting[log]
         # First of all: the disk works while the puts of this hop are answered.

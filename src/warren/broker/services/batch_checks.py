@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from warren.broker.security.peer import Peer
-from warren.broker.services.memory_budget import Budget, MemoryKind
+from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.errors import TooLarge
 from warren.storage.format.kafka_batch import UnpacksToMore
 from warren.storage.format.limits import RAW_SIZE_MAX
@@ -24,7 +24,7 @@ BATCHES_LOOKED_INTO_EACH: Final = 64
 """Of a connection, the first batches and then one of so many are refused if a record in them cannot be read."""
 
 
-def is_looked_into_next(peer: Peer) -> bool:
+def is_validated_next(peer: Peer) -> bool:
     """Returns whether every record of a client's next batch is checked, and not only the checksum of the batch.
 
     Checking every record costs many times as much as the rest of the work for a batch. A client that packs records
@@ -35,7 +35,7 @@ def is_looked_into_next(peer: Peer) -> bool:
     return count < BATCHES_LOOKED_INTO_FIRST or count % BATCHES_LOOKED_INTO_EACH == 0
 
 
-class Unpacking:
+class BatchChecks:
     """Unpacks one batch at a time, in one thread, however many clients send small batches that unpack to much.
 
     It does not wait for memory of the budget, because the requests that wait for their turn hold some themselves, and
@@ -43,7 +43,7 @@ class Unpacking:
     event loop's thread.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._size_max = min(RAW_SIZE_MAX, max(budget.size_max, TRIED_SIZES[0]))
         self._thread = ThreadPoolExecutor(1, "warren-unpacking")

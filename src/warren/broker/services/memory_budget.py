@@ -49,7 +49,7 @@ class Hold:
 
     __slots__ = ("_budget", "_kind", "_owner", "size")
 
-    def __init__(self, budget: Budget, kind: MemoryKind, size: int, owner: str) -> None:
+    def __init__(self, budget: MemoryBudget, kind: MemoryKind, size: int, owner: str) -> None:
         self._budget, self._kind, self._owner = budget, kind, owner
         self.size = 0
         self.resize(size)
@@ -81,7 +81,7 @@ class _Waiter(NamedTuple):
     granted: Callable[[Hold], None]
 
 
-class Budget:
+class MemoryBudget:
     """Bytes by kind, in all no more than `size_max`. For the event loop's thread alone.
 
     Small requests are counted and never wait, so that heartbeats, commits and health checks pass at any time. Whatever

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warren.broker.quotas.quotas import Quotas
     from warren.broker.services.append_queue import AppendQueue
     from warren.broker.services.long_polls import LongPolls
-    from warren.broker.services.memory_budget import Budget
+    from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import ApiMetrics, Histogram, Metrics
     from warren.broker.services.pauses import Pauses
     from warren.broker.threads import InThread
@@ -52,14 +52,14 @@ class TopicStanding(NamedTuple):
         return sum(part.bytes for part in self.partitions)
 
 
-class Standing(NamedTuple):
+class StoreStatus(NamedTuple):
     """All topics and all groups, by name."""
 
     topics: Sequence[TopicStanding]
     groups: Sequence[GroupDescription]
 
 
-class Standings:
+class StatusCache:
     """Looks up how all stand. For the event loop's thread alone.
 
     Invariant: one look is under way at a time. Requests that come meanwhile share the next one, which sees whatever was
@@ -69,17 +69,17 @@ class Standings:
     def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup) -> None:
         self._store, self._in_thread, self._tasks = store, in_thread, tasks
         self._lock = asyncio.Lock()
-        self._next: asyncio.Future[Standing] | None = None
-        self._latest: Standing | None = None
+        self._next: asyncio.Future[StoreStatus] | None = None
+        self._latest: StoreStatus | None = None
         self._looked_s = float("-inf")
 
-    async def look(self) -> Standing:
+    async def look(self) -> StoreStatus:
         """Returns the state of all topics and groups, at most STANDINGS_LOOK_S old."""
         if self._latest is not None and asyncio.get_running_loop().time() < self._looked_s + STANDINGS_LOOK_S:
             return self._latest
         return await self.look_now()
 
-    async def look_now(self) -> Standing:
+    async def look_now(self) -> StoreStatus:
         """Returns the state of all topics and groups, read after this call: its client may have changed something."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class Standings:
         # A client that goes away does not end the look of the others.
         return await asyncio.shield(self._next)
 
-    async def _look(self, looking: asyncio.Future[Standing]) -> None:
+    async def _look(self, looking: asyncio.Future[StoreStatus]) -> None:
         async with self._lock:
             # Callers that ask from here on may need a later one.
             self._next = None
@@ -101,7 +101,7 @@ class Standings:
             looking.set_result(self._latest)
 
 
-def standing_of(store: Store) -> Standing:
+def standing_of(store: Store) -> StoreStatus:
     """Returns the present state of all topics and groups.
 
     A topic that is damaged has the error in place of its state. One that is deleted meanwhile is left out.
@@ -126,7 +126,7 @@ def standing_of(store: Store) -> Standing:
                 continue
             except (WarrenError, OSError) as error:
                 topics[-1] = topics[-1]._replace(damage=without_paths(store.path, f"group {group}: {error}"))
-    return Standing(topics, groups)
+    return StoreStatus(topics, groups)
 
 
 # --- The document ---
@@ -145,7 +145,7 @@ class Counted(Protocol):
     def connections(self) -> Sized: ...
 
     @property
-    def budget(self) -> Budget: ...
+    def budget(self) -> MemoryBudget: ...
 
     @property
     def append_queue(self) -> AppendQueue: ...
@@ -202,7 +202,7 @@ def document_of(broker: Counted) -> dict[str, Any]:
     }
 
 
-def standing_document(standing: Standing) -> dict[str, Any]:
+def standing_document(standing: StoreStatus) -> dict[str, Any]:
     """Returns the topics and groups of the document. For a thread, because there may be thousands of partitions."""
     return {
         "topics": [topic_document(topic) for topic in standing.topics],
@@ -210,7 +210,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
     }
 
 
-def memory_document(budget: Budget) -> dict[str, Any]:
+def memory_document(budget: MemoryBudget) -> dict[str, Any]:
     """Returns what clients make the broker hold, by kind, and how often that was too much."""
     return {
         "limit": budget.size_max,

@@ -31,14 +31,16 @@ app = typer.Typer(cls=FailureGroup, help="Add, remove and list the rights (ACLs)
 
 OPERATIONS: Final = [each.name.lower() for each in Operation if each is not Operation.ANY]
 
-User = Annotated[str, typer.Option("--user", metavar="NAME", help="The user that has the right; * for all users.")]
-Topic = Annotated[
+RightUserOption = Annotated[
+    str, typer.Option("--user", metavar="NAME", help="The user that has the right; * for all users.")
+]
+TopicOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A right to this topic; * for all. May be repeated.")
 ]
-Group = Annotated[
+GroupOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A right to this group; * for all. May be repeated.")
 ]
-Transaction = Annotated[
+TransactionOption = Annotated[
     list[str] | None,
     typer.Option("--transaction", metavar="ID", help="A right to this transactional id. May be repeated."),
 ]
@@ -50,7 +52,7 @@ Operations = Annotated[
     list[str], typer.Option("--operation", metavar="OPERATION", help=f"May be repeated: {', '.join(OPERATIONS)}.")
 ]
 IsDenied = Annotated[bool, typer.Option("--deny", help="Forbid it, even if another right allows it.")]
-Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Only from this address.")]
+HostOption = Annotated[str, typer.Option(metavar="ADDRESS", help="Only from this address.")]
 
 
 def rights_of(
@@ -86,15 +88,15 @@ def rights_of(
 
 with_rights: Final = OptionSet(
     options={
-        "user": (User, inspect.Parameter.empty),
+        "user": (RightUserOption, inspect.Parameter.empty),
         "operation": (Operations, inspect.Parameter.empty),
-        "topic": (Topic, None),
-        "group": (Group, None),
-        "transaction": (Transaction, None),
+        "topic": (TopicOption, None),
+        "group": (GroupOption, None),
+        "transaction": (TransactionOption, None),
         "is_cluster": (IsCluster, False),
         "is_prefix": (IsPrefix, False),
         "is_denied": (IsDenied, False),
-        "host": (Host, EVERY),
+        "host": (HostOption, EVERY),
     },
     value_of=rights_of,
 ).as_parameter("rights")

@@ -16,7 +16,7 @@ from warren.cli.options.store_option import (
     AsJson,
     EveryGroupArgument,
     EveryTopicArgument,
-    Target,
+    StoreTarget,
     TopicArgument,
     at_store,
 )
@@ -39,7 +39,7 @@ LIMIT_DEFAULT: Final = 20
 @app.command("list")
 @at_store
 def list_dead(
-    target: Target,
+    target: StoreTarget,
     topic: EveryTopicArgument = None,
     group: EveryGroupArgument = None,
     limit: Annotated[
@@ -65,7 +65,7 @@ def list_dead(
 @app.command()
 @at_store
 def redrive(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     group: EveryGroupArgument = None,
     limit: Annotated[
@@ -110,7 +110,7 @@ def redrive(
 @app.command()
 @at_store
 def summary(
-    target: Target,
+    target: StoreTarget,
     topic: EveryTopicArgument = None,
     letters: Annotated[
         list[str] | None,

@@ -21,7 +21,7 @@ from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption
 from warren.cli.output.tables import size_text, table, write_json
 from warren.cli.running.errors import EXIT_FAILED
 from warren.clock import SYSTEM_CLOCK
-from warren.spark.runtime.doctor import Finding, State, check_job, check_package, check_spark
+from warren.spark.runtime.doctor import CheckState, Finding, check_job, check_package, check_spark
 from warren.spark.runtime.machine import cores, memory_bytes
 from warren.storage.disk.notify import Bell
 
@@ -159,7 +159,7 @@ def check_limits() -> Iterator[Finding]:
     if maps.exists():
         count = int(maps.read_text())
         advice = f"`sysctl vm.max_map_count={MAPS_LOW}`: each block in use is a map" if count < MAPS_LOW else ""
-        state: State = "warning" if advice else "ok"
+        state: CheckState = "warning" if advice else "ok"
         yield Finding(check="mapped files", state=state, detail=f"{count:,} at once", advice=advice)
     memory = memory_bytes()
     advice = "a store runs with little memory, Spark does not" if memory < MEMORY_LOW else ""
@@ -207,12 +207,12 @@ def judged_filesystem(place: str, kind: str) -> Finding:
     advice = FLEETING.get(kind, "")
     if kind in NETWORK:
         advice = "let only one machine write to a store there: locks and maps may not work between machines"
-    state: State = "warning" if advice else "ok"
+    state: CheckState = "warning" if advice else "ok"
     return Finding(check="disk", state=state, detail=f"{place} ({kind or 'unknown'})", advice=advice)
 
 
 def judged_space(place: str, free: int) -> Finding:
-    state: State = "failed" if free < FREE_BYTES_MIN else "warning" if free < FREE_BYTES_LOW else "ok"
+    state: CheckState = "failed" if free < FREE_BYTES_MIN else "warning" if free < FREE_BYTES_LOW else "ok"
     advice = "" if state == "ok" else f"free some space below {place}, or retire messages sooner"
     return Finding(check="space", state=state, detail=f"{size_text(free)} free", advice=advice)
 

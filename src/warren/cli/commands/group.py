@@ -17,7 +17,7 @@ from warren.cli.options.store_option import (
     EveryGroupArgument,
     EveryTopicArgument,
     GroupArgument,
-    Target,
+    StoreTarget,
     TopicArgument,
     at_store,
 )
@@ -37,7 +37,7 @@ app = typer.Typer(
 
 @app.command("list")
 @at_store
-def list_groups(target: Target, topic: EveryTopicArgument = None, is_json: AsJson = False) -> None:
+def list_groups(target: StoreTarget, topic: EveryTopicArgument = None, is_json: AsJson = False) -> None:
     """Show the groups, their mode, and how many messages they have not consumed."""
     with target.open_to_read() as opened:
         groups = list(facts_of_groups(opened, topic))
@@ -50,7 +50,7 @@ def list_groups(target: Target, topic: EveryTopicArgument = None, is_json: AsJso
 @app.command()
 @at_store
 def lag(
-    target: Target,
+    target: StoreTarget,
     topic: EveryTopicArgument = None,
     group: EveryGroupArgument = None,
     is_json: AsJson = False,
@@ -68,7 +68,7 @@ def lag(
 @at_store
 @with_settings(GROUP_OPTIONS.without("start"))
 def configure(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     group: GroupArgument,
     settings: dict[str, Any],
@@ -89,7 +89,7 @@ def configure(
 @app.command()
 @at_store
 def seek(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     group: GroupArgument,
     to: Annotated[

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from warren.api.values import PutManyOptions
-from warren.cli.options.store_option import AnyStore, AnyTopic, AsJson, Target, TopicArgument, at_store
+from warren.cli.options.store_option import AnyStore, AnyTopic, AsJson, StoreTarget, TopicArgument, at_store
 from warren.cli.output.receipts import Receipts
 from warren.cli.running.bar import PutBar
 from warren.cli.running.bodies import Bodies
@@ -65,7 +65,7 @@ DurabilityOption = Annotated[
 
 @at_store
 def put(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     bodies: BodyArguments = None,
     files: FileOption = None,
@@ -87,7 +87,7 @@ def put(
     topic and the store if they do not exist.
     """
     source = Bodies(bodies or [], files or [], b"\0" if is_by_null else b"\n" if is_by_line else None)
-    shared = Shared(
+    shared = SharedFields(
         key=None if key is None else os.fsencode(key),
         tag=tag,
         headers=_parsed_headers(headers or []),
@@ -115,7 +115,7 @@ def put(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class SharedFields:
     """What all messages of one command have in common. Without `delay_s` and `at_us` they are delivered at once."""
 
     key: bytes | None

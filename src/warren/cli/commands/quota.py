@@ -21,7 +21,7 @@ app = typer.Typer(
 
 EVERY: Final = "*"
 KEY_WORDS: Final = ", ".join(KEYS)
-User = Annotated[
+QuotaUserOption = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="Of this user; * for each user without quotas of its own.")
 ]
 Client = Annotated[
@@ -37,7 +37,7 @@ Address = Annotated[
 @app.command("set")
 def set_quotas(
     values: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help=f"One or more of: {KEY_WORDS}.")],
-    user: User = None,
+    user: QuotaUserOption = None,
     client: Client = None,
     address: Address = None,
     is_json: AsJson = False,
@@ -57,7 +57,7 @@ def remove(
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY]...", help="The quotas to remove; without a name all of them.")
     ] = None,
-    user: User = None,
+    user: QuotaUserOption = None,
     client: Client = None,
     address: Address = None,
     is_json: AsJson = False,

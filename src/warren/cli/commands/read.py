@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from warren.cli.options.store_option import AnyTopic, AsJson, Target, TopicArgument, at_store
+from warren.cli.options.store_option import AnyTopic, AsJson, StoreTarget, TopicArgument, at_store
 from warren.cli.output.message_lines import FOLLOW_WAIT_S, PAGE, AnyLog, last_messages, pages, topic_writer
 from warren.cli.running.quantities import moment_us
 from warren.clock import SYSTEM_CLOCK
@@ -38,7 +38,7 @@ BodyOption = Annotated[bool, typer.Option("--body", help="Write only the bodies,
 MOMENT: Final = "TIME|AGO"
 
 
-class Span(NamedTuple):
+class NumberRange(NamedTuple):
     """The messages of one partition from `start` up to `end`."""
 
     log: AnyLog
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
 
 @dataclass(slots=True)
-class Place:
+class FollowPosition:
     """The next message to follow of one partition."""
 
     log: AnyLog
@@ -56,7 +56,7 @@ class Place:
 
 @at_store
 def read(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     since: Annotated[
         str | None, typer.Option(metavar=MOMENT, help="Start at this time, e.g. 10m (ago) or 2026-03-01T12:00.")
@@ -108,12 +108,12 @@ def read(
 
 def spans_of(
     topic: AnyTopic, partition: int | None, start: int | None, since_us: int | None, until_us: int | None
-) -> list[Span]:
+) -> list[NumberRange]:
     """Returns what there is to read now of one partition or of all."""
     if start is not None and partition is None and topic.partition_count > 1:
         raise BadInput(f"--from: the topic has {topic.partition_count} partitions; name one with --partition")
     logs = topic.logs if partition is None else [topic.partition(partition)]
-    return [Span(log, *_bounds(log, start, since_us, until_us)) for log in logs]
+    return [NumberRange(log, *_bounds(log, start, since_us, until_us)) for log in logs]
 
 
 def _bounds(log: AnyLog, start: int | None, since_us: int | None, until_us: int | None) -> tuple[int, int]:
@@ -123,7 +123,7 @@ def _bounds(log: AnyLog, start: int | None, since_us: int | None, until_us: int 
     return first, log.end if until_us is None else log.find_time(until_us)
 
 
-def _batches(spans: Sequence[Span], last: int | None, tag: TagFilter | None) -> Iterator[list[Message]]:
+def _batches(spans: Sequence[NumberRange], last: int | None, tag: TagFilter | None) -> Iterator[list[Message]]:
     """Yields the messages of the spans in the order in which they are written."""
     if last is not None:
         lasts = [last_messages(span.log, span.end, last, tag, start=span.start) for span in spans]
@@ -136,17 +136,17 @@ def _batches(spans: Sequence[Span], last: int | None, tag: TagFilter | None) -> 
             yield batch
 
 
-def _messages(span: Span, tag: TagFilter | None) -> Iterator[Message]:
+def _messages(span: NumberRange, tag: TagFilter | None) -> Iterator[Message]:
     return chain.from_iterable(pages(span.log, span.start, span.end, tag))
 
 
-def places_behind(spans: Sequence[Span]) -> list[Place]:
+def places_behind(spans: Sequence[NumberRange]) -> list[FollowPosition]:
     """Returns the places where following continues: the ends of the spans, or a later number that the user named."""
-    return [Place(span.log, max(span.start, span.end)) for span in spans]
+    return [FollowPosition(span.log, max(span.start, span.end)) for span in spans]
 
 
 def _news(
-    topic: AnyTopic, places: list[Place], tag: TagFilter | None, partition: int | None
+    topic: AnyTopic, places: list[FollowPosition], tag: TagFilter | None, partition: int | None
 ) -> Iterator[list[Message]]:
     if isinstance(topic, Topic):
         return following(topic, places, tag, sees_all=partition is None)
@@ -155,7 +155,7 @@ def _news(
 
 
 def listening(
-    topic: RemoteTopic, places: dict[int, Place], tag: TagFilter | None, *, sees_all: bool
+    topic: RemoteTopic, places: dict[int, FollowPosition], tag: TagFilter | None, *, sees_all: bool
 ) -> Iterator[list[Message]]:
     """Does what `following` does with one call to a broker, which waits for all partitions."""
     starts = {partition: place.number for partition, place in places.items()}
@@ -168,7 +168,9 @@ def listening(
                 yield sorted(messages, key=BY_TIME)
 
 
-def following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_all: bool) -> Iterator[list[Message]]:
+def following(
+    topic: Topic, places: list[FollowPosition], tag: TagFilter | None, *, sees_all: bool
+) -> Iterator[list[Message]]:
     """Yields messages as they are put. Skips messages that are retired before they are read.
 
     With `sees_all` it also follows partitions that are added.
@@ -189,7 +191,7 @@ def following(topic: Topic, places: list[Place], tag: TagFilter | None, *, sees_
             logs = [(place.log, place.number) for place in places if isinstance(place.log, Log)]
             wait_for_any(logs, FOLLOW_WAIT_S, topic.clock)
             if sees_all and topic.see_partitions() > len(places):
-                places += [Place(log, log.first) for log in topic.logs[len(places) :]]
+                places += [FollowPosition(log, log.first) for log in topic.logs[len(places) :]]
 
 
 def _limited(batches: Iterator[list[Message]], limit: int | None) -> Iterator[list[Message]]:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from warren.cli.options.store_option import AnyStore, AsJson, EveryTopicArgument, Target, TopicArgument, at_store
+from warren.cli.options.store_option import AnyStore, AsJson, EveryTopicArgument, StoreTarget, TopicArgument, at_store
 from warren.cli.output.message_lines import json_bytes, printable, printable_text
 from warren.cli.output.tables import BODY_SHOWN_MAX, shortened, span_text, table, time_text, write_json
 from warren.cli.running.errors import EXIT_FAILED, FailureGroup
@@ -35,7 +35,7 @@ class ScheduledEntry(NamedTuple):
 @app.command("list")
 @at_store
 def list_scheduled(
-    target: Target,
+    target: StoreTarget,
     topic: EveryTopicArgument = None,
     limit: Annotated[
         int,
@@ -65,7 +65,7 @@ def list_scheduled(
 @app.command()
 @at_store
 def cancel(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     ids: Annotated[
         list[str], typer.Argument(metavar="ID", help="An id that `warren scheduled list` shows.", show_default=False)

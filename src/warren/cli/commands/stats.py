@@ -10,7 +10,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from warren.cli.options.store_option import AsJson, Broker, Target, at_store, require_store
+from warren.cli.options.store_option import AsJson, RemoteTarget, StoreTarget, at_store, require_store
 from warren.cli.output.tables import size_text, table, time_text, write_json
 from warren.cli.running.job import ConfOption, MasterOption, running
 from warren.cli.running.quantities import duration_s, moment_us
@@ -59,7 +59,7 @@ def addressed(command: Callable[..., None]) -> Callable[..., None]:
 @addressed
 @at_store
 def stats(
-    target: Target,
+    target: StoreTarget,
     topics: TopicsArgument = None,
     window: Annotated[
         str | None, typer.Option(metavar="DURATION", help="The length of a window, e.g. 1m; chosen if not given.")
@@ -101,7 +101,7 @@ def stats(
         "archive": archive,
     }
     of_job: dict[str, Any] = {"parquet": parquet, "chart": chart, "master": master, "conf": conf}
-    if isinstance(target, Broker):
+    if isinstance(target, RemoteTarget):
         _refuse("a store in a directory, not with a broker", **of_store, **of_job)
         # Imported here, because only a broker needs a client.
         from warren.cli.output.broker_watch import show_broker

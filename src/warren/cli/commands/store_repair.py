@@ -18,7 +18,7 @@ from warren.errors import BadInput, NotAStore
 from warren.queue.state import paths
 
 if TYPE_CHECKING:
-    from warren.transaction.salvage import Damage, Doubt, Salvaged
+    from warren.transaction.salvage import Doubt, Salvaged, StoreDamage
 
 app = typer.Typer(cls=FilesGroup, help="Repair a store.", no_args_is_help=True)
 
@@ -62,7 +62,7 @@ def _require_directory(path: str) -> None:
         raise NotAStore(path, "it has neither a store.json nor topics")
 
 
-def _confirm(path: str, damage: Damage) -> None:
+def _confirm(path: str, damage: StoreDamage) -> None:
     if not _is_terminal():
         raise BadInput(f"not a terminal: pass --yes to repair the store {path!r}")
     if damage.settings is not None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from warren.cli.commands.read import BodyOption
-from warren.cli.options.store_option import AnyTopic, AsJson, GroupArgument, Target, TopicArgument, at_store
-from warren.cli.output.message_lines import Write, topic_writer
+from warren.cli.options.store_option import AnyTopic, AsJson, GroupArgument, StoreTarget, TopicArgument, at_store
+from warren.cli.output.message_lines import WriteMessages, topic_writer
 from warren.cli.running.errors import EXIT_NOTHING
 from warren.cli.running.quantities import duration_s
 from warren.errors import BadInput, NoSuchGroup
@@ -34,7 +34,7 @@ GroupTagOption = Annotated[
 
 @at_store
 def take(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     group: GroupArgument,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="COUNT", min=1, help="Take at most this many.")] = 1,
@@ -80,7 +80,7 @@ def _is_stream(topic: AnyTopic, group: str) -> bool:
 
 
 def _take_queue(
-    group: QueueGroup | QueueWorker[Any], limit: int, wait_s: float, write: Write, *, is_acknowledging: bool
+    group: QueueGroup | QueueWorker[Any], limit: int, wait_s: float, write: WriteMessages, *, is_acknowledging: bool
 ) -> int:
     """Writes up to `limit` messages of the group, and waits for the first one. Returns how many."""
     count = 0
@@ -102,7 +102,7 @@ def _take_queue(
 
 
 def _read_stream(
-    group: StreamGroup | StreamMember, limit: int, wait_s: float, write: Write, *, is_committing: bool
+    group: StreamGroup | StreamMember, limit: int, wait_s: float, write: WriteMessages, *, is_committing: bool
 ) -> int:
     """Does what `_take_queue` does for a stream group, in order, from the partitions that no other member owns."""
     count = 0

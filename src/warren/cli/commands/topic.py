@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from warren.cli.options.setting_options import with_settings
-from warren.cli.options.store_option import AnyTopic, AsJson, Target, TopicArgument, at_store
+from warren.cli.options.store_option import AnyTopic, AsJson, StoreTarget, TopicArgument, at_store
 from warren.cli.output.tables import write_json
-from warren.cli.output.topic_tables import Described, described_or_damaged, show_topic, topics_table
+from warren.cli.output.topic_tables import DescribedTopic, described_or_damaged, show_topic, topics_table
 from warren.cli.running.errors import FailureGroup, fail
 from warren.errors import BadInput
 from warren.queue.state.settings import FIXED, TOPIC_SETTINGS, TopicSettings, checked_name
@@ -26,7 +26,7 @@ SETTINGS: Final = TOPIC_SETTINGS.without(*FIXED)
 @at_store
 @with_settings(SETTINGS)
 def create(
-    target: Target,
+    target: StoreTarget,
     topic: NewTopic,
     settings: dict[str, Any],
     version: Annotated[
@@ -50,7 +50,7 @@ def create(
 
 @app.command("list")
 @at_store
-def list_topics(target: Target, is_json: AsJson = False) -> None:
+def list_topics(target: StoreTarget, is_json: AsJson = False) -> None:
     """Show all topics."""
     with target.open_to_read() as opened:
         topics = [described_or_damaged(opened, name) for name in opened.topics()]
@@ -62,7 +62,7 @@ def list_topics(target: Target, is_json: AsJson = False) -> None:
 
 @app.command()
 @at_store
-def describe(target: Target, topic: TopicArgument, is_json: AsJson = False) -> None:
+def describe(target: StoreTarget, topic: TopicArgument, is_json: AsJson = False) -> None:
     """Show the settings, the partitions and the groups of a topic."""
     with target.open_to_read() as opened:
         _show(opened.existing_topic(topic), is_json=is_json)
@@ -72,7 +72,7 @@ def describe(target: Target, topic: TopicArgument, is_json: AsJson = False) -> N
 @at_store
 @with_settings(SETTINGS)
 def configure(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     settings: dict[str, Any],
     is_json: AsJson = False,
@@ -89,7 +89,7 @@ def configure(
 @app.command()
 @at_store
 def delete(
-    target: Target,
+    target: StoreTarget,
     topic: TopicArgument,
     is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     is_json: AsJson = False,
@@ -109,7 +109,7 @@ def delete(
 
 
 def _show(topic: AnyTopic, *, is_json: bool) -> None:
-    described = Described(topic.describe())
+    described = DescribedTopic(topic.describe())
     if is_json:
         write_json(described.to_json())
     else:

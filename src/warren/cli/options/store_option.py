@@ -38,7 +38,7 @@ TIMEOUT_DEFAULT: Final = "10s"
 CONNECT_WAIT_DEFAULT: Final = "0s"
 
 
-class Target(Protocol):
+class StoreTarget(Protocol):
     """The store of a command. `str` of it is the path or the address."""
 
     def open(self, *, creates: bool = False, keeps: bool = False) -> AnyStore:
@@ -82,7 +82,7 @@ class Directory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class RemoteTarget:
     """A store behind a broker, which delivers what is due by itself. `repr` does not show the password."""
 
     address: str
@@ -263,7 +263,7 @@ def target_of(
     ca: str | None,
     timeout: str,
     connect_wait: str,
-) -> Target:
+) -> StoreTarget:
     """Returns the store that the options name. An option takes precedence over the environment.
 
     Raises BadInput if both a directory and a broker are named in the same way.
@@ -278,7 +278,7 @@ def target_of(
         )
         raise BadInput(f"{names} each name a store: give one of them")
     password = password_of(user, password_file)
-    return Broker(
+    return RemoteTarget(
         address=server,
         user=user,
         password=password,

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from warren.cli.options.store_option import Target
+from warren.cli.options.store_option import StoreTarget
 from warren.cli.output.tables import shortened, size_text, span_text, table, write_json
 from warren.client.net.session import same
 from warren.client.store import RemoteStore
@@ -30,7 +30,7 @@ Document = Mapping[str, Any]
 """The statistics document of a broker, which docs/http.md describes."""
 
 
-class Seen(NamedTuple):
+class StatsPair(NamedTuple):
     """The latest statistics of a broker, and those before them."""
 
     before: Document
@@ -73,7 +73,9 @@ COUNTS: Final[Mapping[str, Callable[[Document], int]]] = {
 }
 
 
-def show_broker(target: Target, topics: Sequence[str], every_s: float, *, is_watching: bool, is_json: bool) -> None:
+def show_broker(
+    target: StoreTarget, topics: Sequence[str], every_s: float, *, is_watching: bool, is_json: bool
+) -> None:
     """Shows the statistics of the next `every_s` seconds, or with `is_watching` repeatedly until Ctrl-C."""
     if not EVERY_S_MIN <= every_s <= EVERY_S_MAX:
         raise BadInput(f"--every: expected {EVERY_S_MIN:g} to {EVERY_S_MAX:g} seconds")
@@ -89,7 +91,7 @@ def show_broker(target: Target, topics: Sequence[str], every_s: float, *, is_wat
             _watch(str(target), seen, is_json=is_json)
 
 
-def _watch(address: str, seen: Iterator[Seen], *, is_json: bool) -> None:
+def _watch(address: str, seen: Iterator[StatsPair], *, is_json: bool) -> None:
     if is_json:
         for each in seen:
             typer.echo(json.dumps(document_of(each), ensure_ascii=False))
@@ -99,13 +101,15 @@ def _watch(address: str, seen: Iterator[Seen], *, is_json: bool) -> None:
             live.update(shown(address, each), refresh=True)
 
 
-def looks(store: RemoteStore, topics: Sequence[str], every_s: float, clock: Clock = SYSTEM_CLOCK) -> Iterator[Seen]:
+def looks(
+    store: RemoteStore, topics: Sequence[str], every_s: float, clock: Clock = SYSTEM_CLOCK
+) -> Iterator[StatsPair]:
     """Yields the statistics of the broker repeatedly, each with those before them."""
     before = _look(store, topics)
     while True:
         clock.sleep(every_s)
         now = _look(store, topics)
-        yield Seen(before, now)
+        yield StatsPair(before, now)
         before = now
 
 
@@ -119,7 +123,7 @@ def _look(store: RemoteStore, topics: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def document_of(seen: Seen) -> dict[str, Any]:
+def document_of(seen: StatsPair) -> dict[str, Any]:
     """Returns the statistics and the rates as JSON."""
     return {**seen.now, "a_second": {name.replace(" ", "_"): rate for name, rate in seen.rates().items()}}
 
@@ -127,7 +131,7 @@ def document_of(seen: Seen) -> dict[str, Any]:
 # --- As tables ---
 
 
-def shown(address: str, seen: Seen) -> RenderableType:
+def shown(address: str, seen: StatsPair) -> RenderableType:
     """Returns all tables."""
     now = seen.now
     state = " and stops" if now["is_stopping"] else ""
@@ -142,7 +146,7 @@ def shown(address: str, seen: Seen) -> RenderableType:
     return Group(head, "", _rates_table(seen), "", _topics_table(seen), "", _groups_table(now["groups"]))
 
 
-def _rates_table(seen: Seen) -> RenderableType:
+def _rates_table(seen: StatsPair) -> RenderableType:
     rows = table("Traffic")
     rows.add_column("")
     for name in ("per second", "total"):
@@ -157,7 +161,7 @@ def _rates_table(seen: Seen) -> RenderableType:
     return rows
 
 
-def _topics_table(seen: Seen) -> RenderableType:
+def _topics_table(seen: StatsPair) -> RenderableType:
     before = {topic["topic"]: _topic_end(topic) for topic in seen.before["topics"]}
     rates = {
         topic["topic"]: max(0, _topic_end(topic) - before.get(topic["topic"], 0)) / seen.seconds

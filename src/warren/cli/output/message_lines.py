@@ -21,7 +21,7 @@ AnyLog: TypeAlias = "Log | RemoteLog"
 PAGE: Final = 1_000
 FOLLOW_WAIT_S: Final = 1.0
 Line = Callable[[Message], str]
-Write = Callable[[Iterable[Message]], None]
+WriteMessages = Callable[[Iterable[Message]], None]
 
 
 def as_text(message: Message) -> str:
@@ -71,7 +71,7 @@ def line_maker(*, is_json: bool) -> Line:
     return as_json if is_json else as_text
 
 
-def topic_writer(*, is_json: bool, is_body: bool) -> Write:
+def topic_writer(*, is_json: bool, is_body: bool) -> WriteMessages:
     """Returns the function that writes messages of a topic to stdout: as text, as JSON, or only the bodies.
 
     It flushes before it returns.

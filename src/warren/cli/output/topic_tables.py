@@ -28,7 +28,7 @@ class Damaged(NamedTuple):
         return self._asdict()
 
 
-class Described(NamedTuple):
+class DescribedTopic(NamedTuple):
     """A topic with its description."""
 
     description: TopicDescription
@@ -40,15 +40,15 @@ class Described(NamedTuple):
         return {"topic": topic.topic, **totals, **dataclasses.asdict(topic)}
 
 
-def described_or_damaged(store: AnyStore, name: str) -> Described | Damaged:
+def described_or_damaged(store: AnyStore, name: str) -> DescribedTopic | Damaged:
     """Returns the topic `name`, or what is damaged in it, so that a list can continue with the next topic."""
     try:
-        return Described(store.describe(name))
+        return DescribedTopic(store.describe(name))
     except WarrenError as error:
         return Damaged(name, str(error))
 
 
-def topics_table(topics: Sequence[Described | Damaged]) -> RenderableType:
+def topics_table(topics: Sequence[DescribedTopic | Damaged]) -> RenderableType:
     """Returns a table with one topic in each row."""
     if not topics:
         return Text("no topics", style="dim")

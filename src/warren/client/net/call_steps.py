@@ -20,9 +20,9 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Step = Connection | Pause
+CallStep = Connection | Pause
 """What the generator waits for before its next step: an answer on a connection, or a pause."""
-Steps = Generator[Step, None, R]
+Steps = Generator[CallStep, None, R]
 """A generator whose `next` blocks no longer than a call that does not wait. It returns the result."""
 
 

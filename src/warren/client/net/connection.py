@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from warren.client.net.login import Login
-from warren.client.net.spin_wait import Waiting
+from warren.client.net.spin_wait import SpinWait
 from warren.errors import BadInput, CertificateRefused, ConnectionLost, LoginFailed, ProtocolError
 from warren.protocol.frames import FrameReader
 from warren.protocol.limits import ANSWER_SIZE_MAX, FRAME_BUFFER_SIZE
 from warren.protocol.native.calls import read_answer, request_bytes, throttle_of
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import CORRELATION_ID, INT32
 from warren.protocol.wire_struct import WireRequest, WireStruct
 
@@ -66,7 +66,7 @@ class Connection:
                 raise
         except OSError as error:
             raise _lost(address, error) from error
-        self._frames, self._waiting = FrameReader(ANSWER_SIZE_MAX), Waiting(self._socket)
+        self._frames, self._waiting = FrameReader(ANSWER_SIZE_MAX), SpinWait(self._socket)
         self._correlation_ids = itertools.count(1)
         self._version = self._correlation_id = 0
         """Of the request that was sent last."""
@@ -128,7 +128,7 @@ class Connection:
             self._waiting.stay_awake()
             frame = self._receive()
             self._waiting.end()
-            if frame[CORRELATION_ID.size] and request.api_key >= OwnKey.OPEN_SESSION:
+            if frame[CORRELATION_ID.size] and request.api_key >= NativeKey.OPEN_SESSION:
                 self.throttle_s = throttle_of(frame)
             return read_answer(request, self._version, self._correlation_id, frame)
         except (OSError, ProtocolError, IndexError) as error:

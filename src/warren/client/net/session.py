@@ -29,7 +29,7 @@ from warren.limits import WAIT_S_MAX
 from warren.protocol.limits import NATIVE_WAIT_S_MAX
 from warren.protocol.native.calls import VERSION, checked
 from warren.protocol.native_messages import AppendRequest, CloseHandleRequest, OpenSessionRequest, ReadGroupRequest
-from warren.protocol.native_schemas import NUMBERED, OwnKey
+from warren.protocol.native_schemas import NUMBERED, NativeKey
 from warren.protocol.wire_struct import (
     AnyRequest,
     NativeResponse,
@@ -50,15 +50,15 @@ SOFTWARE: Final = "warren python"
 NO_NUMBER: Final = 0
 NO_HANDLE: Final = 0
 NEVER_SENT: Final = -1
-GOING: Final = frozenset((OwnKey.COMMIT_GROUP, OwnKey.SEEK_GROUP))
+GOING: Final = frozenset((NativeKey.COMMIT_GROUP, NativeKey.SEEK_GROUP))
 """Calls that move a group. They are numbered, because one that arrives late would move it back. Repeats do no harm."""
-CHANGING: Final = NUMBERED - {OwnKey.TAKE} - GOING | {OwnKey.APPEND}
+CHANGING: Final = NUMBERED - {NativeKey.TAKE} - GOING | {NativeKey.APPEND}
 """Calls that change something. If the client cannot find out whether one has happened, it raises OutcomeUnknown."""
 UNREPEATABLE: Final = NUMBERED - {
     *GOING,
-    OwnKey.TAKE,
-    OwnKey.BEGIN_TRANSACTION,
-    OwnKey.CHANGE_TRANSACTION,
+    NativeKey.TAKE,
+    NativeKey.BEGIN_TRANSACTION,
+    NativeKey.CHANGE_TRANSACTION,
 }
 """What must not be sent again to a broker that has forgotten the session. Of the others it says that all is gone."""
 MARKER_START_SIZE: Final = 8

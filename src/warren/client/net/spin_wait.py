@@ -22,7 +22,7 @@ HAS_CORES: Final = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity
 """On a single core a thread that spins would keep the broker from running."""
 
 
-class Waiting:
+class SpinWait:
     """How one connection waits for the answer to a request. One thread at a time.
 
     If the last answer came within CLIENT_AWAKE_S_MAX, the thread spins for as long at most to wait for the next one.

@@ -7,10 +7,12 @@ import ssl
 
 from warren.errors import BadInput
 
-File = str | os.PathLike[str] | None
+TlsFile = str | os.PathLike[str] | None
 
 
-def tls_context(tls: ssl.SSLContext | bool | None, ca: File, certificate: File, key: File) -> ssl.SSLContext | None:
+def tls_context(
+    tls: ssl.SSLContext | bool | None, ca: TlsFile, certificate: TlsFile, key: TlsFile
+) -> ssl.SSLContext | None:
     """Returns the context of a client's connections; None if they do not use TLS.
 
     The broker's certificate must be signed by one in the file `ca`, or, without `ca`, by one that this machine trusts.

@@ -20,7 +20,7 @@ from warren.gateway.handlers.messages import LIMIT_DEFAULT, READ_FIELDS, TAKEN_F
 from warren.gateway.handlers.topics import LISTED_MAX, topic_of
 from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_BODY_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX
 from warren.gateway.http.schemas import NUMBER, NUMBER_MAX, Fields, Listed, Shape, Text, Value
-from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import GROUP_NAME_SIZE_MAX, NAME_SIZE_MAX
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
 from warren.queue.leases.lease_check import settle_each
@@ -79,7 +79,7 @@ REDRIVE: Final = Fields({"limit": Value(Count(1, NUMBER_MAX))})
 REDRIVEN: Final = Fields({"count": NUMBER}, required=("count",))
 
 
-async def list_groups(request: HttpRequest) -> Reply:
+async def list_groups(request: HttpRequest) -> HttpReply:
     """Lists the groups of all topics, or of one, that the user may describe."""
     broker = request.broker
     standing = await broker.standings.look_now()
@@ -96,13 +96,13 @@ async def list_groups(request: HttpRequest) -> Reply:
     return await broker.aside(lambda: json_reply({"groups": [group_document(group) for group in groups]}))
 
 
-async def describe_group(request: HttpRequest) -> Reply:
+async def describe_group(request: HttpRequest) -> HttpReply:
     """Returns the lag of one group by partition."""
     description = await request.broker.in_thread(topic_of(request).describe_group, request.path["group"])
     return json_reply(group_document(description))
 
 
-async def configure_group(request: HttpRequest) -> Reply:
+async def configure_group(request: HttpRequest) -> HttpReply:
     """Creates a queue group with these settings, or changes those of an existing group."""
     topic, name = topic_of(request), request.path["group"]
     may_change = request.may(Operation.ALTER_CONFIGS, ResourceKind.GROUP, name)
@@ -118,12 +118,12 @@ async def configure_group(request: HttpRequest) -> Reply:
     return json_reply(await request.broker.in_thread(opened))
 
 
-async def delete_group(request: HttpRequest) -> Reply:
+async def delete_group(request: HttpRequest) -> HttpReply:
     """Deletes a group with its positions and leases."""
     topic, name = topic_of(request), request.path["group"]
     await request.broker.in_thread(topic.delete_group, name)
     request.broker.positions.drop(topic, name)
-    return Reply(status=204)
+    return HttpReply(status=204)
 
 
 class Tokens:
@@ -167,7 +167,7 @@ class Work:
     def __init__(self) -> None:
         self._tokens = Tokens()
 
-    async def take(self, request: HttpRequest) -> Reply:
+    async def take(self, request: HttpRequest) -> HttpReply:
         """Leases messages of a queue group, and waits if there are none. Creates the group if it does not exist."""
         topic, name, broker = topic_of(request), request.path["group"], request.broker
         limit, deadline_s = request.body.get("limit", 1), request.deadline_s(request.body.get("wait_s", 0.0))
@@ -191,20 +191,20 @@ class Work:
             messages = []
         return await broker.in_thread(self._taken, name, messages)
 
-    def _taken(self, group: str, messages: Sequence[Message]) -> Reply:
+    def _taken(self, group: str, messages: Sequence[Message]) -> HttpReply:
         documents = [
             {**message_document(each), "attempt": each.attempt, "lease": self._tokens.make(group, each)}
             for each in messages
         ]
         return json_reply({"messages": documents})
 
-    async def ack(self, request: HttpRequest) -> Reply:
+    async def ack(self, request: HttpRequest) -> HttpReply:
         """Acknowledges messages. Raises LeaseLost if some leases are lost; the others are acknowledged nevertheless."""
         messages = self._leased(request)
         await request.broker.in_thread(_with_group, request, lambda group: group.ack_many(messages))
-        return Reply(status=204)
+        return HttpReply(status=204)
 
-    async def nack(self, request: HttpRequest) -> Reply:
+    async def nack(self, request: HttpRequest) -> HttpReply:
         """Gives messages back, or buries them after the last attempt.
 
         Raises LeaseLost if some leases are lost; the other messages are given back nevertheless.
@@ -217,13 +217,13 @@ class Work:
         await request.broker.in_thread(_with_group, request, give_back)
         for log in topic_of(request).logs:
             request.broker.long_polls.ring(log)
-        return Reply(status=204)
+        return HttpReply(status=204)
 
-    async def extend(self, request: HttpRequest) -> Reply:
+    async def extend(self, request: HttpRequest) -> HttpReply:
         """Extends leases to `seconds` from now. Raises LeaseLost if some are lost; the others are extended."""
         messages, seconds = self._leased(request), request.body["seconds"]
         await request.broker.in_thread(_with_group, request, lambda group: group.extend_many(messages, seconds))
-        return Reply(status=204)
+        return HttpReply(status=204)
 
     def _leased(self, request: HttpRequest) -> list[Message]:
         topic, group = str(topic_of(request).name), request.path["group"]
@@ -274,12 +274,12 @@ def _with_group(request: HttpRequest, work: Any) -> None:
         work(group)
 
 
-async def list_dead(request: HttpRequest) -> Reply:
+async def list_dead(request: HttpRequest) -> HttpReply:
     """Lists the dead letters of a group that were not put back, oldest first."""
     return await request.broker.in_thread(_dead, topic_of(request), request.path["group"], request.query)
 
 
-def _dead(topic: Topic, group: str, query: Any) -> Reply:
+def _dead(topic: Topic, group: str, query: Any) -> HttpReply:
     limit, size = query.get("limit", LIMIT_DEFAULT), 0
     letters: list[dict[str, Any]] = []
     topic.group_settings(group)
@@ -292,7 +292,7 @@ def _dead(topic: Topic, group: str, query: Any) -> Reply:
     return json_reply({"dead": letters})
 
 
-async def redrive(request: HttpRequest) -> Reply:
+async def redrive(request: HttpRequest) -> HttpReply:
     """Puts dead letters of a group back into the topic, and says how many."""
     topic, name, limit = topic_of(request), request.path["group"], request.body.get("limit")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from warren.errors import WarrenError
 from warren.gateway.http.schemas import Fields, Text, Value
-from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.queue.state import paths
 from warren.settings import Flag
 from warren.transaction.store import Store
@@ -18,12 +18,12 @@ READINESS: Final = Fields({"is_ready": Value(Flag()), "reason": Text(1000)}, req
 PROBE: Final = b"ready\n"
 
 
-async def healthz(request: HttpRequest) -> Reply:
+async def healthz(request: HttpRequest) -> HttpReply:
     """Returns 200 whenever the event loop runs; checks nothing else."""
     return json_reply({"is_alive": True})
 
 
-async def readyz(request: HttpRequest) -> Reply:
+async def readyz(request: HttpRequest) -> HttpReply:
     """Returns 200 if the broker takes requests and the store and all logs can be written to, and 503 if not."""
     reason = await readiness(request)
     return json_reply({"is_ready": not reason, "reason": reason}, 503 if reason else 200)

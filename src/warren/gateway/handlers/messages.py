@@ -22,7 +22,7 @@ from warren.gateway.http.limits import (
     HTTP_SCANNED_SIZE_MAX,
 )
 from warren.gateway.http.schemas import BASE64, NUMBER, NUMBER_MAX, Bytes, Fields, Listed, Mapped, Shape, Text, Value
-from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import DELAY_S_MAX, PARTITIONS_MAX
 from warren.message import Message
 from warren.queue.state.routing import split_by_partition
@@ -92,7 +92,7 @@ PUT_ANSWER: Final = Fields(
 )
 """One of the two lists is empty: `places` of a put without a delay, `parked` of a put with one."""
 
-Parts = dict[int, tuple[Sequence[int], list[Packed]]]
+SplitRecords = dict[int, tuple[Sequence[int], list[Packed]]]
 """The rows of the batch and their packed records, by partition."""
 
 LIMIT_DEFAULT: Final = 100
@@ -107,7 +107,7 @@ READ_ANSWER: Final = Fields(
 )
 
 
-async def put(request: HttpRequest) -> Reply:
+async def put(request: HttpRequest) -> HttpReply:
     """Puts messages together, and replies when all are as durable as the topic's settings say."""
     topic = await found_or_made(request, request.path["topic"])
     batch = batch_of(request.body["messages"])
@@ -142,12 +142,12 @@ async def _stored(request: HttpRequest, topic: Topic, batch: Batch, partition: i
     return places
 
 
-def _packed(topic: Topic, batch: Batch, partition: int | None) -> Parts:
+def _packed(topic: Topic, batch: Batch, partition: int | None) -> SplitRecords:
     """Returns the records for each partition. Raises TooLarge for a message over a limit, before anything is stored."""
     topic.check_bodies(batch.bodies)
     keyless = topic.route(None) if partition is None else partition
     compression = compression_code(topic.settings.compression)
-    parts: Parts = {}
+    parts: SplitRecords = {}
     for part in split_by_partition(batch, topic.partition_count, keyless, by_key=partition is None):
         log = topic.partition(part.partition)
         records = list(pack_batch(part.batch, "", compression, log.record_size_max))
@@ -155,14 +155,14 @@ def _packed(topic: Topic, batch: Batch, partition: int | None) -> Parts:
     return parts
 
 
-class Page(NamedTuple):
+class MessagePage(NamedTuple):
     """Messages, and the number to continue from. It is None at the end, and if several partitions were read."""
 
     messages: list[Message]
     next: int | None
 
 
-async def read(request: HttpRequest) -> Reply:
+async def read(request: HttpRequest) -> HttpReply:
     """Reads one partition forwards or backwards from a number or a time, or all partitions by time.
 
     Takes nothing away and keeps no position.
@@ -182,13 +182,13 @@ async def read(request: HttpRequest) -> Reply:
     return await request.broker.in_thread(_answer, topic, page, query.get("encoding", "auto"))
 
 
-async def read_one(request: HttpRequest) -> Reply:
+async def read_one(request: HttpRequest) -> HttpReply:
     """Reads one message by its partition and number."""
     topic = topic_of(request)
     partition, number = int(request.path["partition"]), int(request.path["number"])
     log, encoding = topic.partition(partition), request.query.get("encoding", "auto")
 
-    def answer() -> Reply:
+    def answer() -> HttpReply:
         message = log.at(number)
         if message is None:
             raise NoSuchMessage(str(topic.name), partition, number)
@@ -197,14 +197,14 @@ async def read_one(request: HttpRequest) -> Reply:
     return await request.broker.in_thread(answer)
 
 
-async def _read_one(request: HttpRequest, log: Log) -> Page:
+async def _read_one(request: HttpRequest, log: Log) -> MessagePage:
     query, broker = request.query, request.broker
     if query.get("backwards", False):
         return await broker.in_thread(_read_back, log, query)
     deadline_s = request.deadline_s(query.get("wait_s", 0.0))
     start = await broker.in_thread(_start, log, query)
 
-    async def attempt(is_rung: bool) -> PollResult[Page]:
+    async def attempt(is_rung: bool) -> PollResult[MessagePage]:
         nonlocal start
         page = await broker.in_thread(_read_on, log, start, query)
         assert page.next is not None
@@ -222,14 +222,14 @@ def _start(log: Log, query: Any) -> int:
     return int(query.get("number", log.first))
 
 
-def _read_on(log: Log, start: int, query: Any) -> Page:
+def _read_on(log: Log, start: int, query: Any) -> MessagePage:
     tag = TagFilter.parse(query["tag"]) if query.get("tag") is not None else None
     sizes = {"bytes_max": HTTP_ANSWER_SIZE_TARGET, "scanned_max": SCANNED_SIZE_MAX}
     page = log.page(start, tag, limit=query.get("limit", LIMIT_DEFAULT), **sizes)
-    return Page(page.messages, max(start, page.next_number))
+    return MessagePage(page.messages, max(start, page.next_number))
 
 
-def _read_back(log: Log, query: Any) -> Page:
+def _read_back(log: Log, query: Any) -> MessagePage:
     """Reads from a number down, latest first. Stops at the limits of the reply and of the messages scanned."""
     start = log.find_time(query["since"]) if "since" in query else query.get("number")
     tag = TagFilter.parse(query["tag"]) if query.get("tag") is not None else None
@@ -244,10 +244,10 @@ def _read_back(log: Log, query: Any) -> Page:
                 break
         if scanned >= HTTP_SCANNED_SIZE_MAX:
             break
-    return Page(messages, number - 1 if log.first < number < log.end else None)
+    return MessagePage(messages, number - 1 if log.first < number < log.end else None)
 
 
-async def _latest(request: HttpRequest, topic: Topic) -> Page:
+async def _latest(request: HttpRequest, topic: Topic) -> MessagePage:
     """Reads the last messages of all partitions by time, latest first, one partition after the other."""
     query, messages = request.query, list[Message]()
     for log in topic.logs:
@@ -255,10 +255,10 @@ async def _latest(request: HttpRequest, topic: Topic) -> Page:
             break
         messages += (await request.broker.in_thread(_read_back, log, query)).messages
         messages = sorted(messages, key=lambda message: -message.timestamp)[: query.get("limit", LIMIT_DEFAULT)]
-    return Page(messages, None)
+    return MessagePage(messages, None)
 
 
-async def _since(request: HttpRequest, topic: Topic) -> Page:
+async def _since(request: HttpRequest, topic: Topic) -> MessagePage:
     """Reads all partitions from a time on, by time, in several steps, so that other requests come between."""
     broker = request.broker
     merge = await broker.in_thread(Merge, topic, request.query)
@@ -266,10 +266,10 @@ async def _since(request: HttpRequest, topic: Topic) -> Page:
         if broker.is_stopping or request.is_gone():
             break
         request.check()
-    return Page(merge.messages, None)
+    return MessagePage(merge.messages, None)
 
 
-class Ahead:
+class UnmergedMessages:
     """Messages of one partition that were read and not merged yet, and the number to continue from."""
 
     __slots__ = ("_end", "_log", "_number", "messages")
@@ -298,7 +298,7 @@ class Merge:
         self.messages: list[Message] = []
         self._limit, self._size_left = query.get("limit", LIMIT_DEFAULT), HTTP_ANSWER_SIZE_TARGET
         self._tag = TagFilter.parse(query["tag"]) if query.get("tag") is not None else None
-        self._aheads = [Ahead(log, query.get("since", 0)) for log in topic.logs]
+        self._aheads = [UnmergedMessages(log, query.get("since", 0)) for log in topic.logs]
         # All partitions together hold about as much as one reply.
         self._bytes_max = max(1, HTTP_ANSWER_SIZE_TARGET // len(self._aheads))
         self._unseen = list(range(len(self._aheads)))
@@ -331,7 +331,7 @@ class Merge:
             heapq.heappush(self._heads, (messages[0].timestamp, partition))
 
 
-def _answer(topic: Topic, page: Page, encoding: Any) -> Reply:
+def _answer(topic: Topic, page: MessagePage, encoding: Any) -> HttpReply:
     """Makes the reply. Runs in a thread, because it may encode megabytes."""
     parts = [{"partition": number, "first": log.first, "end": log.end} for number, log in enumerate(topic.logs)]
     documents = [message_document(message, encoding) for message in page.messages]

@@ -10,15 +10,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from warren.broker.services.status import api_name
-from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.http.types import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from warren.broker.broker import Broker
-    from warren.broker.services.memory_budget import Budget
+    from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import Histogram
-    from warren.broker.services.status import Standing
+    from warren.broker.services.status import StoreStatus
     from warren.gateway.http.counts import Counts
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,12 +34,12 @@ class Exposition:
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
 
-    async def show(self, request: HttpRequest) -> Reply:
+    async def show(self, request: HttpRequest) -> HttpReply:
         """Returns the text format of Prometheus. The event loop reads the counters; a thread does the rest."""
         standing = await request.broker.standings.look()
         families = [*_families(request.broker), *_http_families(self._counts)]
         text = await request.broker.aside(lambda: self._text([*families, *_standing_families(standing)]))
-        return Reply(status=200, body=text, kind=KIND)
+        return HttpReply(status=200, body=text, kind=KIND)
 
     def _text(self, families: list[Metric]) -> bytes:
         gathered = CollectorRegistry(auto_describe=False)
@@ -96,7 +96,7 @@ def _families(broker: Broker) -> Iterator[Metric]:
     yield from _request_families(broker)
 
 
-def _memory_families(budget: Budget) -> Iterator[Metric]:
+def _memory_families(budget: MemoryBudget) -> Iterator[Metric]:
     held = GaugeMetricFamily("warren_memory_bytes", "Bytes that clients make the broker hold", labels=["kind"])
     for kind, size in budget.sizes.items():
         held.add_metric([kind], size)
@@ -150,7 +150,7 @@ def _http_families(counts: Counts) -> Iterator[Metric]:
     yield _counter("warren_http_response_bytes", "Bytes of the bodies of replies over HTTP", counts.size_out)
 
 
-def _standing_families(standing: Standing) -> Iterator[Metric]:
+def _standing_families(standing: StoreStatus) -> Iterator[Metric]:
     place, whose = ["topic", "partition"], ["topic", "group"]
     first = GaugeMetricFamily("warren_partition_first_number", "The number of the first message", labels=place)
     end = GaugeMetricFamily("warren_partition_end_number", "The number that the next message gets", labels=place)

@@ -9,7 +9,7 @@ from warren.gateway.handlers.messages import DUE_FORMAT, LIMIT_DEFAULT, UNBOUNDE
 from warren.gateway.handlers.topics import topic_of
 from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_LIMIT_MAX
 from warren.gateway.http.schemas import NUMBER_MAX, Bytes, Fields, Listed, Mapped, Shape, Text, Value
-from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.queue.delay.handles import Scheduled, parse_handle_id
 from warren.queue.topic import Topic
 from warren.settings import Count, Flag, OrNone
@@ -30,12 +30,12 @@ SCHEDULED: Final = Fields(
 CANCELLED: Final = Fields({"is_cancelled": Value(Flag())}, required=("is_cancelled",))
 
 
-async def list_scheduled(request: HttpRequest) -> Reply:
+async def list_scheduled(request: HttpRequest) -> HttpReply:
     """Lists the parked messages by due time, starting behind the one with the id `after`."""
     return await request.broker.in_thread(_scheduled, topic_of(request), request.query)
 
 
-def _scheduled(topic: Topic, query: Any) -> Reply:
+def _scheduled(topic: Topic, query: Any) -> HttpReply:
     limit, size = query.get("limit", LIMIT_DEFAULT), 0
     entries: list[dict[str, Any]] = []
     after_us = parse_handle_id(query["after"])[2] if "after" in query else -1
@@ -65,7 +65,7 @@ def _entry(parked: Scheduled) -> dict[str, Any]:
     }
 
 
-async def cancel_scheduled(request: HttpRequest) -> Reply:
+async def cancel_scheduled(request: HttpRequest) -> HttpReply:
     """Cancels a parked message, and says whether that was in time."""
     is_cancelled = await request.broker.in_thread(topic_of(request).cancel, request.path["id"])
     return json_reply({"is_cancelled": is_cancelled})

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.status import TopicStanding
 from warren.gateway.handlers.health import readiness
-from warren.gateway.http.types import HttpRequest, Reply
+from warren.gateway.http.types import HttpReply, HttpRequest
 from warren.queue.group_description import GroupDescription
 
 ROWS_MAX: Final = 500
@@ -43,7 +43,7 @@ POLICY: Final = (
 )
 
 
-async def show(request: HttpRequest) -> Reply:
+async def show(request: HttpRequest) -> HttpReply:
     """Shows health, and the topics and groups that the user may describe."""
     reason, standing = await readiness(request), await request.broker.standings.look()
     turns = request.broker.turns
@@ -59,7 +59,7 @@ async def show(request: HttpRequest) -> Reply:
         and request.may(Operation.DESCRIBE, ResourceKind.GROUP, group.group)
     ]
     text = await request.broker.aside(_page, request, reason, topics, groups)
-    return Reply(
+    return HttpReply(
         status=200,
         body=text.encode(errors="replace"),
         kind="text/html; charset=utf-8",

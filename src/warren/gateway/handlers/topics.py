@@ -10,7 +10,7 @@ from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.status import topic_document
 from warren.errors import TopicExists
 from warren.gateway.http.schemas import NUMBER, Fields, Listed, Shape, Text, Value
-from warren.gateway.http.types import HttpRequest, Reply, json_reply
+from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import NAME_SIZE_MAX, PARTITIONS_MAX
 from warren.queue.state.description import TopicDescription
 from warren.queue.state.settings import FIXED, NAME_PATTERN, TOPIC_SETTINGS
@@ -52,7 +52,7 @@ DESCRIPTION: Final = Fields(
 )
 
 
-async def list_topics(request: HttpRequest) -> Reply:
+async def list_topics(request: HttpRequest) -> HttpReply:
     """Lists the topics that the user may describe."""
     broker = request.broker
     standing = await broker.standings.look_now()
@@ -64,7 +64,7 @@ async def list_topics(request: HttpRequest) -> Reply:
     return await broker.aside(lambda: json_reply({"topics": [topic_document(topic) for topic in topics]}))
 
 
-async def create_topic(request: HttpRequest) -> Reply:
+async def create_topic(request: HttpRequest) -> HttpReply:
     """Creates a topic. Raises TopicExists if the name is in use."""
     settings: dict[str, Any] = dict(request.body)
     name = settings.pop("topic")
@@ -74,23 +74,23 @@ async def create_topic(request: HttpRequest) -> Reply:
     return json_reply(_document(await request.broker.in_thread(topic.describe)), 201)
 
 
-async def describe_topic(request: HttpRequest) -> Reply:
+async def describe_topic(request: HttpRequest) -> HttpReply:
     """Returns the settings, the partitions and the groups of a topic."""
     description = await request.broker.in_thread(request.broker.store.describe, request.path["topic"])
     return json_reply(_visible_document(request, description))
 
 
-async def configure_topic(request: HttpRequest) -> Reply:
+async def configure_topic(request: HttpRequest) -> HttpReply:
     """Changes the settings that the body names, and no others."""
     broker, name = request.broker, request.path["topic"]
     await broker.allotment.configure(request, name, request.body)
     return json_reply(_visible_document(request, await broker.in_thread(broker.store.describe, name)))
 
 
-async def delete_topic(request: HttpRequest) -> Reply:
+async def delete_topic(request: HttpRequest) -> HttpReply:
     """Deletes a topic with its messages and groups."""
     await request.broker.allotment.delete(request, request.path["topic"])
-    return Reply(status=204)
+    return HttpReply(status=204)
 
 
 def topic_of(request: HttpRequest) -> Topic:

@@ -15,7 +15,7 @@ from warren.broker.security.logins import AUTHENTICATION_ANSWER_S
 from warren.broker.security.peer import Peer
 from warren.broker.security.sasl_session import PLAIN
 from warren.errors import AuthenticationFailed, WarrenError, WrongPlace
-from warren.gateway.http.types import Head
+from warren.gateway.http.types import RequestHead
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -34,11 +34,11 @@ class Access:
         self._known: tuple[str, str] | None = None
         self._close = close
 
-    def stranger(self, head: Head) -> Peer:
+    def stranger(self, head: RequestHead) -> Peer:
         """Returns the peer of a request that needs no login."""
         return Peer(head.host, head.port)
 
-    async def peer_of(self, head: Head) -> Peer:
+    async def peer_of(self, head: RequestHead) -> Peer:
         """Returns the peer with its user. Raises AuthenticationFailed if the broker requires a login and it fails."""
         peer = self.stranger(head)
         if not self._broker.settings.sasl:
@@ -79,7 +79,7 @@ class Access:
         """Forgets the connection, which has ended."""
         self._broker.logged_in.discard(self)
 
-    def check_place(self, head: Head) -> None:
+    def check_place(self, head: RequestHead) -> None:
         """Raises WrongPlace for a request that a page of another site makes a user's browser send.
 
         If there is no login and only this machine can connect, the Host must be an address or localhost. Any other

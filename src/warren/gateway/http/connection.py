@@ -21,11 +21,11 @@ from warren.gateway.http.limits import (
     HTTP_SEND_S_MAX,
 )
 from warren.gateway.http.problems import failure, malformed, problem
-from warren.gateway.http.types import Head, Reply
+from warren.gateway.http.types import HttpReply, RequestHead
 
 if TYPE_CHECKING:
     from warren.broker.net.places import ConnectionPlaces
-    from warren.broker.services.memory_budget import Budget
+    from warren.broker.services.memory_budget import MemoryBudget
 
 LOGGER: Final = logging.getLogger("warren.gateway")
 READ_SIZE: Final = 64 << 10
@@ -33,7 +33,7 @@ CONTINUE: Final = 100
 TOO_LARGE_HEAD: Final = 431
 
 T = TypeVar("T")
-Finish = Callable[[bytes], Awaitable[Reply]]
+Finish = Callable[[bytes], Awaitable[HttpReply]]
 """Handles a request whose head was accepted, given its body."""
 
 
@@ -46,7 +46,7 @@ class Answerer(Protocol):
 
     @property
     def is_last(self) -> bool: ...
-    async def begin(self, head: Head, is_gone: Callable[[], bool]) -> Finish: ...
+    async def begin(self, head: RequestHead, is_gone: Callable[[], bool]) -> Finish: ...
     def error_text(self, error: WarrenError) -> str: ...
     def answered(self, status: int, size_in: int, size_out: int) -> None: ...
 
@@ -59,7 +59,7 @@ class HttpConnection:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answerer: Answerer, budget: Budget
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answerer: Answerer, budget: MemoryBudget
     ) -> None:
         self._reader, self._writer, self._answerer, self._budget = reader, writer, answerer, budget
         self._machine = h11.Connection(h11.SERVER, max_incomplete_event_size=HTTP_HEAD_SIZE_MAX)
@@ -113,9 +113,9 @@ class HttpConnection:
             self._give_back()
         return self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE
 
-    async def _answered(self, head: Head) -> Reply:
+    async def _answered(self, head: RequestHead) -> HttpReply:
         finish = await _result_or_problem(self._answerer.begin(head, self._is_gone), self._answerer)
-        if isinstance(finish, Reply):
+        if isinstance(finish, HttpReply):
             return finish
         try:
             body = await self._receive_body(head)
@@ -128,7 +128,7 @@ class HttpConnection:
 
     # --- Receiving ---
 
-    async def _receive_head(self) -> Head | None:
+    async def _receive_head(self) -> RequestHead | None:
         is_begun = self._is_new or bool(self._machine.trailing_data[0])
         self._is_new = False
         if not is_begun:
@@ -149,11 +149,11 @@ class HttpConnection:
             key = name.decode("latin-1").lower()
             # A header that comes more than once means the same as one header with all the values.
             headers[key] = f"{headers[key]}, {value.decode('latin-1')}" if key in headers else value.decode("latin-1")
-        return Head(
+        return RequestHead(
             method=event.method.decode("latin-1"), path=path, query=query, headers=headers, host=host, port=port
         )
 
-    async def _receive_body(self, head: Head) -> bytes:
+    async def _receive_body(self, head: RequestHead) -> bytes:
         length = head.headers.get("content-length", "0")
         announced = int(length) if length.isdecimal() else 0
         if announced > HTTP_BODY_SIZE_MAX:
@@ -186,7 +186,7 @@ class HttpConnection:
 
     # --- Sending ---
 
-    async def _send(self, reply: Reply, method: str) -> None:
+    async def _send(self, reply: HttpReply, method: str) -> None:
         self._answerer.answered(reply.status, self._taken, len(reply.body))
         self._answer.resize(len(reply.body))
         headers = [
@@ -237,7 +237,7 @@ class HttpConnection:
         self._writer.transport.abort()
 
 
-async def _result_or_problem(work: Awaitable[T], answerer: Answerer) -> T | Reply:
+async def _result_or_problem(work: Awaitable[T], answerer: Answerer) -> T | HttpReply:
     """Returns the result of `work`, or the reply for the error that it raised."""
     try:
         return await work

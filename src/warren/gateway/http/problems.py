@@ -38,7 +38,7 @@ from warren.errors import (
     WrongMethod,
     WrongPlace,
 )
-from warren.gateway.http.types import Reply
+from warren.gateway.http.types import HttpReply
 
 PROBLEM: Final = "application/problem+json"
 CHALLENGE: Final[Mapping[str, str]] = MappingProxyType({"WWW-Authenticate": 'Basic realm="warren", charset="UTF-8"'})
@@ -83,7 +83,7 @@ def status_of(error: WarrenError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def problem(error: WarrenError, detail: str) -> Reply:
+def problem(error: WarrenError, detail: str) -> HttpReply:
     """Returns the reply for an error, with `detail` as its sentence."""
     headers: dict[str, str] = {}
     if isinstance(error, AuthenticationFailed):
@@ -96,17 +96,17 @@ def problem(error: WarrenError, detail: str) -> Reply:
     return _problem(status_of(error), error.code, detail, headers, is_retryable=error.retryable)
 
 
-def malformed(status: int, sentence: str) -> Reply:
+def malformed(status: int, sentence: str) -> HttpReply:
     """Returns the reply to bytes that are not an HTTP request."""
     return _problem(status, "malformed_http", sentence, {}, is_retryable=False)
 
 
-def failure() -> Reply:
+def failure() -> HttpReply:
     """Returns the reply for an unexpected exception. The log has its traceback."""
     return _problem(500, WarrenError.code, "the broker could not answer this request", {}, is_retryable=False)
 
 
-def _problem(status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool) -> Reply:
+def _problem(status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool) -> HttpReply:
     document = {
         "type": f"urn:warren:error:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -115,4 +115,4 @@ def _problem(status: int, code: str, detail: str, headers: Mapping[str, str], *,
         "code": code,
         "retryable": is_retryable,
     }
-    return Reply(status=status, body=json.dumps(document).encode() + b"\n", kind=PROBLEM, headers=headers)
+    return HttpReply(status=status, body=json.dumps(document).encode() + b"\n", kind=PROBLEM, headers=headers)

@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from warren.broker.security.needs import Row
+from warren.broker.security.needs import NeedsRow
 from warren.broker.security.table import HTTP
 from warren.errors import BadInput, NoSuchPage, WrongMethod
 from warren.gateway.http.schemas import Fields, Plain
-from warren.gateway.http.types import JSON, HttpRequest, Reply
+from warren.gateway.http.types import JSON, HttpReply, HttpRequest
 from warren.settings import unknown
 
-Handler = Callable[[HttpRequest], Awaitable[Reply]]
+HttpHandler = Callable[[HttpRequest], Awaitable[HttpReply]]
 PARAMETERS_MAX: Final = 64
 
 
@@ -33,7 +33,7 @@ class Route(NamedTuple):
 
     method: str
     path: str
-    handle: Handler
+    handle: HttpHandler
     summary: str
     query: Mapping[str, Parameter] = MappingProxyType({})
     body: Fields | None = None
@@ -51,7 +51,7 @@ class Route(NamedTuple):
         return f"{self.method} {self.path}"
 
     @property
-    def row(self) -> Row:
+    def row(self) -> NeedsRow:
         """The rights that it needs."""
         return HTTP[self.name]
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from warren.broker.security.asker import Asker
-from warren.broker.security.needs import Row, check
+from warren.broker.security.needs import NeedsRow, check
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -21,7 +21,7 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class RequestHead:
     """A request without its body. Names of headers are in lower case; `path` is as the client sent it."""
 
     method: str
@@ -33,7 +33,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class HttpReply:
     """A reply."""
 
     status: int
@@ -51,7 +51,7 @@ class HttpRequest(Asker):
 
     broker: Broker
     peer: Peer
-    row: Row
+    row: NeedsRow
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
@@ -66,6 +66,6 @@ class HttpRequest(Asker):
         check(self, self.row, self)
 
 
-def json_reply(document: object, status: int = 200) -> Reply:
+def json_reply(document: object, status: int = 200) -> HttpReply:
     """Returns a reply with the document as JSON."""
-    return Reply(status=status, body=json.dumps(document, ensure_ascii=False).encode() + b"\n")
+    return HttpReply(status=status, body=json.dumps(document, ensure_ascii=False).encode() + b"\n")

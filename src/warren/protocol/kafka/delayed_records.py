@@ -11,7 +11,7 @@ from warren.errors import BadBatch, BadRecord
 from warren.limits import DELAY_S_MAX
 from warren.message import Message
 from warren.protocol.kafka.byte_search import holds
-from warren.protocol.kafka.record_batch import Batch, begin_batch
+from warren.protocol.kafka.record_batch import RecordBatch, begin_batch
 from warren.storage.format import columns
 from warren.storage.format.kafka_batch import UnpacksToMore, pack_kafka, records_of
 from warren.storage.format.kafka_columns import columns_of
@@ -47,7 +47,7 @@ class Split(NamedTuple):
         return sum(len(each.message.body) for each in self.delayed) + sum(map(len, self.rest))
 
 
-def may_be_delayed(batch: Batch, *, sees_compressed: bool) -> bool:
+def may_be_delayed(batch: RecordBatch, *, sees_compressed: bool) -> bool:
     """Returns whether the batch contains the name of the header, or would take long to search.
 
     Returns False for a compressed batch without `sees_compressed`: it is not unpacked.
@@ -62,7 +62,7 @@ def may_be_delayed(batch: Batch, *, sees_compressed: bool) -> bool:
         return True
 
 
-def _records(batch: Batch, size_max: int) -> memoryview:
+def _records(batch: RecordBatch, size_max: int) -> memoryview:
     try:
         return memoryview(records_of(batch.data, batch.head.record_count, size_max))
     except UnpacksToMore as error:
@@ -73,7 +73,7 @@ def _records(batch: Batch, size_max: int) -> memoryview:
         raise BadBatch(str(error)) from error
 
 
-def split_delayed(batch: Batch, now_us: int, size_max: int = RAW_SIZE_MAX) -> Split | None:
+def split_delayed(batch: RecordBatch, now_us: int, size_max: int = RAW_SIZE_MAX) -> Split | None:
     """Splits off the records that are due after `now_us`. Returns None if there are none.
 
     Raises BadRecord if the header of a record is not a time, BadBatch if the batch cannot be read, and UnpacksToMore
@@ -92,7 +92,7 @@ def split_delayed(batch: Batch, now_us: int, size_max: int = RAW_SIZE_MAX) -> Sp
     return Split(list(delayed.values()), list(_rest(batch, delayed))) if delayed else None
 
 
-def _messages(batch: Batch) -> list[Message]:
+def _messages(batch: RecordBatch) -> list[Message]:
     try:
         record = read_unstored(pack_kafka(batch.data))
         return columns.messages(record, columns_of(record), slice(None), topic="", partition=0)
@@ -118,7 +118,7 @@ def _due_us(row: int, value: bytes, now_us: int) -> int:
     return due_us
 
 
-def _rest(batch: Batch, left_out: Collection[int]) -> Iterator[bytes]:
+def _rest(batch: RecordBatch, left_out: Collection[int]) -> Iterator[bytes]:
     """Yields batches of the records that are not left out, without a producer: its numbers are kept elsewhere."""
     from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -139,7 +139,7 @@ def _rest(batch: Batch, left_out: Collection[int]) -> Iterator[bytes]:
         yield bytes(builder.build())
 
 
-def _plain(batch: Batch) -> bytes:
+def _plain(batch: RecordBatch) -> bytes:
     """Returns the batch without its compression."""
     records = _records(batch, RAW_SIZE_MAX)
     attributes = batch.head.attributes & ~KAFKA_COMPRESSION

@@ -51,7 +51,7 @@ _WRITE_TEXT: Final = text_writer(size16)
 _WRITE_COMPACT_TEXT: Final = text_writer(compact_size)
 
 
-class WantedPartition(NamedTuple):
+class FetchPartition(NamedTuple):
     """The first number, and the most bytes, that a consumer wants of one partition."""
 
     partition: int
@@ -60,12 +60,12 @@ class WantedPartition(NamedTuple):
     bytes_max: int
 
 
-class WantedTopic(NamedTuple):
+class FetchTopic(NamedTuple):
     """What a consumer wants of one topic, which is known by its name, or from version 13 on by its id."""
 
     name: str
     topic_id: bytes
-    partitions: list[WantedPartition]
+    partitions: list[FetchPartition]
 
 
 class DecodedFetch(NamedTuple):
@@ -79,7 +79,7 @@ class DecodedFetch(NamedTuple):
     max_bytes: int
     session_id: int
     session_epoch: int
-    topics: list[WantedTopic]
+    topics: list[FetchTopic]
 
 
 class PartitionFetched(NamedTuple):
@@ -148,7 +148,7 @@ def _read_request(body: memoryview, version: int, readers: _FetchReaders, is_fle
         name, topic_id, position = _read_topic(body, position, version, readers)
         partitions, position = _read_partitions(body, position, version, readers, is_flexible, left)
         left -= len(partitions)
-        topics.append(WantedTopic(name, topic_id, partitions))
+        topics.append(FetchTopic(name, topic_id, partitions))
     if version >= SESSIONS_FROM:
         forgotten_count, position = read_count(readers.size, body, position, REQUEST_ARRAY_COUNT_MAX)
         left = FETCH_PARTITIONS_MAX
@@ -175,7 +175,7 @@ def _read_topic(body: memoryview, position: int, version: int, readers: _FetchRe
 
 def _read_partitions(
     body: memoryview, position: int, version: int, readers: _FetchReaders, is_flexible: bool, count_max: int
-) -> tuple[list[WantedPartition], int]:
+) -> tuple[list[FetchPartition], int]:
     layout = WANTED_PARTITION_V5 if version >= LOG_START_FROM else WANTED_PARTITION_V4
     if version >= EPOCHS_FROM:
         layout = WANTED_PARTITION_V12 if version >= LAST_EPOCHS_FROM else WANTED_PARTITION_V9
@@ -185,9 +185,9 @@ def _read_partitions(
         fields = layout.unpack_from(body, position)
         position += layout.size
         if version >= EPOCHS_FROM:
-            partitions.append(WantedPartition(*fields))
+            partitions.append(FetchPartition(*fields))
         else:
-            partitions.append(WantedPartition(fields[0], -1, *fields[1:]))
+            partitions.append(FetchPartition(fields[0], -1, *fields[1:]))
         if is_flexible:
             position = skip_tags(body, position)
     if is_flexible:

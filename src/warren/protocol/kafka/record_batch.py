@@ -46,7 +46,7 @@ NAME_OF: Final[Mapping[str, str]] = {
 """The headers that carry the other fields of a Warren message to a Kafka consumer."""
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """One batch as the client sent it, and its head."""
 
     head: KafkaBatchHead
@@ -68,12 +68,12 @@ class Batch(NamedTuple):
         return self.head.producer_id != NO_PRODUCER
 
 
-def split(records: memoryview, name: bytes = b"") -> list[Batch]:
+def split(records: memoryview, name: bytes = b"") -> list[RecordBatch]:
     """Returns the batches that a producer sent for one partition, each of them checked as `check_batch` does.
 
     Raises BadBatch if one of them is wrong.
     """
-    batches: list[Batch] = []
+    batches: list[RecordBatch] = []
     position = 0
     while position < len(records):
         if len(batches) == PRODUCE_BATCHES_MAX:
@@ -97,7 +97,7 @@ def read_batch_head(records: memoryview) -> KafkaBatchHead | None:
     return tuple.__new__(KafkaBatchHead, KAFKA_BATCH_HEAD.unpack_from(records))
 
 
-def check_batch(records: memoryview, head: KafkaBatchHead, name: bytes = b"") -> Batch:
+def check_batch(records: memoryview, head: KafkaBatchHead, name: bytes = b"") -> RecordBatch:
     """Returns the first batch in `records`, whose head is `head`. Raises BadBatch if the head or the checksum is wrong.
 
     The records themselves are not checked. A large batch that is not compressed is searched for `name` together with
@@ -127,10 +127,10 @@ def check_batch(records: memoryview, head: KafkaBatchHead, name: bytes = b"") ->
         computed = crc32c(data[KAFKA_CHECKED_AT:])
     if computed != checksum:
         raise BadBatch("it does not match its checksum")
-    return tuple.__new__(Batch, (head, data, is_named))
+    return tuple.__new__(RecordBatch, (head, data, is_named))
 
 
-def may_unpack_to_more(batch: Batch, size_max: int) -> bool:
+def may_unpack_to_more(batch: RecordBatch, size_max: int) -> bool:
     """Returns whether the records of a compressed batch may take more than `size_max` bytes when unpacked."""
     code = batch.head.attributes & KAFKA_COMPRESSION
     if not code:
@@ -139,7 +139,7 @@ def may_unpack_to_more(batch: Batch, size_max: int) -> bool:
     return bound is None or bound > size_max
 
 
-def check_records(batch: Batch, body_size_max: int = BODY_SIZE_MAX, size_max: int | None = None) -> None:
+def check_records(batch: RecordBatch, body_size_max: int = BODY_SIZE_MAX, size_max: int | None = None) -> None:
     """Unpacks the records, and raises BadBatch if their number or their form is not what the head says.
 
     Raises TooLarge if a body is over `body_size_max`, or if the records are larger than any reader unpacks. Raises
@@ -153,7 +153,7 @@ def check_records(batch: Batch, body_size_max: int = BODY_SIZE_MAX, size_max: in
         raise TooLarge("unpacked batch", RAW_SIZE_MAX + 1, RAW_SIZE_MAX) from error
 
 
-def is_checked_quickly(batch: Batch, body_size_max: int = BODY_SIZE_MAX) -> bool:
+def is_checked_quickly(batch: RecordBatch, body_size_max: int = BODY_SIZE_MAX) -> bool:
     """Checks the same, and returns True. Returns False if there is too much to unpack on the event loop."""
     try:
         _check_records(batch, QUICK_SIZE_MAX, body_size_max)
@@ -162,7 +162,7 @@ def is_checked_quickly(batch: Batch, body_size_max: int = BODY_SIZE_MAX) -> bool
     return True
 
 
-def _check_records(batch: Batch, size_max: int, body_size_max: int) -> None:
+def _check_records(batch: RecordBatch, size_max: int, body_size_max: int) -> None:
     count = batch.head.record_count
     try:
         area = records_of(batch.data, count, size_max)

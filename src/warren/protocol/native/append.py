@@ -8,17 +8,17 @@ from typing import Final, NamedTuple
 from warren.protocol.native_messages import AppendRequest, AppendResponse, WirePosition
 from warren.protocol.primitives import (
     INT32,
-    LONE_ANSWER,
-    LONE_APPEND,
-    LONE_FRAME,
     REQUEST_HEAD,
+    SINGLE_ANSWER,
+    SINGLE_APPEND,
+    SINGLE_FRAME,
     UNREADABLE,
     VARINT_END,
     compact_size,
     read_compact_size,
 )
 
-LONE_BODY_SIZE_MAX: Final = 64 << 10
+SINGLE_BODY_SIZE_MAX: Final = 64 << 10
 """Up to this size a message that is put by itself takes a shorter way over the network."""
 
 VERSION: Final = 0
@@ -26,7 +26,7 @@ ONE: Final = 2
 """An array of one element, as a varint of one more."""
 NO_TAGS: Final = b"\0"
 NO_ERROR: Final = 0xFF
-SINGLE_SIZE_MAX: Final = 2 * LONE_BODY_SIZE_MAX
+SINGLE_SIZE_MAX: Final = 2 * SINGLE_BODY_SIZE_MAX
 """A larger request is neither written nor read in this way: there would be nothing to gain."""
 
 
@@ -73,7 +73,7 @@ def single_append_bytes(correlation_id: int, client_id: str, request: AppendRequ
             _topic(request.topic),
             compact_size(len(marker)),
             marker,
-            LONE_APPEND.pack(
+            SINGLE_APPEND.pack(
                 request.is_retry, True, ONE, partition, since.number, 0, ONE, partition, 1, record.checksum
             ),
             compact_size(len(payload)),
@@ -99,9 +99,9 @@ def read_single_append(body: memoryview) -> SingleAppend | None:
             return None
         topic, marker = data[1:marker_at].decode(), data[marker_at + 1 : at]
         is_retry, is_wanted, since_count, place, since, tags, count, partition, messages, checksum = (
-            LONE_APPEND.unpack_from(data, at)
+            SINGLE_APPEND.unpack_from(data, at)
         )
-        size, at = read_compact_size(data, at + LONE_APPEND.size)
+        size, at = read_compact_size(data, at + SINGLE_APPEND.size)
     except UNREADABLE:
         return None
     is_one = (is_wanted, since_count, place, tags, count, messages) == (True, ONE, partition, 0, ONE, 1)
@@ -112,15 +112,15 @@ def read_single_append(body: memoryview) -> SingleAppend | None:
 
 def single_answer_bytes(partition: int, number: int, offset: int, timestamp: int, partition_count: int) -> bytes:
     """The answer's body."""
-    return LONE_ANSWER.pack(NO_ERROR, ONE, partition, number, 0, offset, timestamp, partition_count, 0)
+    return SINGLE_ANSWER.pack(NO_ERROR, ONE, partition, number, 0, offset, timestamp, partition_count, 0)
 
 
 def read_single_answer(frame: memoryview, correlation_id: int) -> AppendResponse | None:
     """Returns the answer to an append to one partition in `frame`; None if it is not of this kind."""
-    if len(frame) != LONE_FRAME.size:
+    if len(frame) != SINGLE_FRAME.size:
         return None
     answered_id, head_tags, error, count, partition, number, tags, offset, timestamp, partition_count, end = (
-        LONE_FRAME.unpack(frame)
+        SINGLE_FRAME.unpack(frame)
     )
     if (answered_id, head_tags, error, count, tags, end) != (correlation_id, 0, NO_ERROR, ONE, 0, 0):
         return None

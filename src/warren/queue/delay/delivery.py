@@ -10,7 +10,7 @@ from warren.errors import TooLarge
 from warren.message import NO_CORR_OFFSET, Message
 from warren.queue.delay.delay import DelayingTopic
 from warren.queue.delay.handles import HORIZONS, delivered
-from warren.queue.delay.intent import Intent, PartitionRows, Row
+from warren.queue.delay.intent import Intent, IntentRow, PartitionRows
 from warren.queue.delay.parked_log import Parking
 from warren.queue.state import paths
 from warren.queue.state.append_once import append_once
@@ -78,7 +78,7 @@ class Delivery:
             for due_us, number in parking.order.due(now_us, MOVE_MAX).tolist()
         )[:MOVE_MAX]
         by_horizon = {parking.horizon: parking for parking in parkings}
-        messages: dict[Row, Message] = {}
+        messages: dict[IntentRow, Message] = {}
         for (due_us, place, number), message in self._messages(by_horizon, rows):
             if message is None or message.corr_offset != due_us:
                 # The order is derived from the log: if it is wrong, it is rebuilt.
@@ -110,8 +110,8 @@ class Delivery:
                 yield rows[row], message
                 size, row = size + len(message.body if message else b""), row + 1
 
-    def _deliver(self, messages: Mapping[Row, Message]) -> None:
-        topic, rows = self.topic, dict[int, list[Row]]()
+    def _deliver(self, messages: Mapping[IntentRow, Message]) -> None:
+        topic, rows = self.topic, dict[int, list[IntentRow]]()
         for row, message in messages.items():
             partition = delivered(message)[2]
             rows.setdefault(topic.route(message.key) if partition is None else partition, []).append(row)
@@ -146,7 +146,7 @@ class Delivery:
         assert message is not None, "what is in an intent and not done is parked, and on disk"
         return message
 
-    def _append(self, intent: Intent, messages: Mapping[Row, Message]) -> None:
+    def _append(self, intent: Intent, messages: Mapping[IntentRow, Message]) -> None:
         """Appends what is missing of the intent, and makes it durable."""
         marker = intent.marker.encode()
         for target in intent.targets:

@@ -14,7 +14,7 @@ INTENT_SIZE_FIRST: Final = 64 << 10
 HEAD_SIZE: Final = 32
 """Checksum and size of what follows, as text."""
 
-Row = tuple[str, int]
+IntentRow = tuple[str, int]
 """A parked message: its horizon and its number."""
 
 
@@ -23,7 +23,7 @@ class PartitionRows(NamedTuple):
 
     partition: int
     since: int
-    rows: Sequence[Row]
+    rows: Sequence[IntentRow]
 
 
 class Intent(NamedTuple):
@@ -32,7 +32,7 @@ class Intent(NamedTuple):
     marker: str
     targets: Sequence[PartitionRows]
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[IntentRow]:
         return (row for target in self.targets for row in target.rows)
 
     def numbers(self) -> dict[str, list[int]]:
@@ -109,7 +109,7 @@ class IntentFile:
             file.close()
 
 
-def _stretches(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+def _stretches(rows: Sequence[IntentRow]) -> list[tuple[str, int, int]]:
     """Returns the rows with consecutive numbers combined: horizon, first number, count."""
     stretches: list[tuple[str, int, int]] = []
     for horizon, number in rows:
@@ -120,5 +120,5 @@ def _stretches(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
     return stretches
 
 
-def _rows(stretches: Sequence[tuple[str, int, int]]) -> list[Row]:
+def _rows(stretches: Sequence[tuple[str, int, int]]) -> list[IntentRow]:
     return [(horizon, number) for horizon, first, count in stretches for number in range(first, first + count)]

@@ -9,11 +9,11 @@ from warren.errors import BadInput, LeaseLost
 from warren.message import Message
 from warren.queue.leases.lease_state import LEASED, Leases, Span, spans_of
 
-Place = tuple[int, int]
+MessageKey = tuple[int, int]
 """A partition and a number in it."""
 
 
-def still_leased(leases: Leases, topic: str, messages: Sequence[Message]) -> tuple[list[Span], list[Place]]:
+def still_leased(leases: Leases, topic: str, messages: Sequence[Message]) -> tuple[list[Span], list[MessageKey]]:
     """Returns the spans of messages whose lease the caller still holds, and the places of the other messages.
 
     Each time a message is handed out its attempt is one higher, so an attempt identifies a lease. A lease that ran out
@@ -24,8 +24,8 @@ def still_leased(leases: Leases, topic: str, messages: Sequence[Message]) -> tup
     if span is not None:
         return [span], []
     outstanding = leases.outstanding
-    kept: set[Place] = set()
-    lost: list[Place] = []
+    kept: set[MessageKey] = set()
+    lost: list[MessageKey] = []
     message: Any
     for message in messages:
         if not isinstance(message, Message) or message.topic != topic or message.partition not in outstanding:

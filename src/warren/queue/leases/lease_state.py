@@ -52,7 +52,7 @@ log may have given the number of a lost message to a new one, which an event abo
 TO_BE_HANDED_OUT: Final = (LEASED, WAITING, FREED)
 BEHIND: Final = Lease(WAITING, 0, 0, "")
 DOUBLINGS_MAX: Final = 62
-Event = dict[str, Any]
+LedgerEvent = dict[str, Any]
 
 
 def spans_of(places: Iterable[tuple[int, int]]) -> list[Span]:
@@ -131,7 +131,7 @@ class Leases:
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self._order: LeaseOrder | None = None
-        self._handlers: Mapping[str, Callable[[Event], None]] = {
+        self._handlers: Mapping[str, Callable[[LedgerEvent], None]] = {
             "begin": self._begin,
             "boot": self._boot,
             "recovered": self._recovered,
@@ -151,10 +151,10 @@ class Leases:
 
     # --- As the state of a ledger ---
 
-    def apply(self, kind: str, event: Event) -> None:
+    def apply(self, kind: str, event: LedgerEvent) -> None:
         self._handlers[kind](event)
 
-    def restore(self, snapshot: Event) -> None:
+    def restore(self, snapshot: LedgerEvent) -> None:
         self.next: dict[int, int] = dict(snapshot.get("next", ()))
         self.outstanding: dict[int, dict[int, Lease]] = {partition: {} for partition in self.next}
         self.keys: dict[int, KeyOrder] = {partition: KeyOrder() for partition in self.next}
@@ -179,7 +179,7 @@ class Leases:
         self.owners = {lease.owner for lease in leases if lease.kind == LEASED}
         self.reorder()
 
-    def snapshot(self) -> Event:
+    def snapshot(self) -> LedgerEvent:
         spans: dict[Lease, list[Span]] = {}
         for partition, start, end, lease in self._all_runs():
             spans.setdefault(lease, []).append([partition, start, end])
@@ -287,19 +287,19 @@ class Leases:
 
     # --- What can happen ---
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: LedgerEvent) -> None:
         for partition, number in event["next"]:
             self.next[partition] = number
             self.outstanding[partition], self.keys[partition] = {}, KeyOrder()
 
-    def _boot(self, event: Event) -> None:
+    def _boot(self, event: LedgerEvent) -> None:
         """The machine was restarted, so leases use its new steady clock."""
         self.boot = event["boot"]
         if "steady" in event:
             self._go_by(event["at"] - event["steady"])
         self._lose(event["ends"])
 
-    def _recovered(self, event: Event) -> None:
+    def _recovered(self, event: LedgerEvent) -> None:
         """Logs were recovered since the group looked. Those in `ends` lost messages that were handed out."""
         self.recovered = event["recovered"]
         self._lose(event["ends"])
@@ -318,7 +318,7 @@ class Leases:
             if lease.time_us and shift_us:
                 self._put(partition, start, end, lease._replace(time_us=lease.time_us + shift_us))
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: LedgerEvent) -> None:
         owner, until_us = event["owner"], event["until"]
         self.owners.add(owner)
         self.taken_us = event["at"]
@@ -336,11 +336,11 @@ class Leases:
         for partition, start, end, attempt in event["again"]:
             self._put(partition, start, end, Lease(LEASED, until_us, attempt, owner))
 
-    def _done(self, event: Event) -> None:
+    def _done(self, event: LedgerEvent) -> None:
         # TRANSITIONS has DONE for every kind, so there is no need to look at each lease. Acknowledging must be fast.
         self._remove(event["spans"])
 
-    def _nack(self, event: Event) -> None:
+    def _nack(self, event: LedgerEvent) -> None:
         # The attempt does not count if no worker got the message.
         uncounted = event.get("uncounted", 0)
         until_us = event["until"]
@@ -350,10 +350,10 @@ class Leases:
             lambda lease: lease._replace(time_us=until_us, attempt=lease.attempt - uncounted, owner=""),
         )
 
-    def _extend(self, event: Event) -> None:
+    def _extend(self, event: LedgerEvent) -> None:
         self._change("extend", event["spans"], lambda lease: lease._replace(time_us=event["until"]))
 
-    def _free(self, event: Event) -> None:
+    def _free(self, event: LedgerEvent) -> None:
         owners, backoff = set(event["owners"]), Backoff(*event["backoff"])
         self.owners -= owners
         for partition, start, end, lease in list(self._all_runs()):
@@ -361,26 +361,26 @@ class Leases:
                 time_us = event["at"] + backoff.after_us(lease.attempt, lease.time_us)
                 self._put(partition, start, end, Lease(FREED, time_us, lease.attempt, ""))
 
-    def _hold(self, event: Event) -> None:
+    def _hold(self, event: LedgerEvent) -> None:
         id = event["id"]
         self.held[id] = [*self.held.get(id, ()), *event["spans"]]
         self._change("hold", event["spans"], lambda lease: lease._replace(time_us=0, owner=id))
 
-    def _finish(self, event: Event) -> None:
+    def _finish(self, event: LedgerEvent) -> None:
         cause = "commit" if event["committed"] else "abort"
         self._change(cause, self.held.pop(event["id"]), lambda lease: lease._replace(time_us=0, owner=""))
 
-    def _bury(self, event: Event) -> None:
+    def _bury(self, event: LedgerEvent) -> None:
         burial = self.burials[event["id"]] = Burial(event["since"], event["letters"])
         self._change("bury", burial.spans(), lambda lease: lease._replace(time_us=0, owner=""))
 
-    def _buried(self, event: Event) -> None:
+    def _buried(self, event: LedgerEvent) -> None:
         self._change("buried", self.burials.pop(event["id"]).spans())
 
-    def _redrive(self, event: Event) -> None:
+    def _redrive(self, event: LedgerEvent) -> None:
         self.redrives[event["id"]] = Redrive(*event["redrive"])
 
-    def _redriven(self, event: Event) -> None:
+    def _redriven(self, event: LedgerEvent) -> None:
         redrive = self.redrives.pop(event["id"])
         picked = self.redriven_numbers.setdefault(redrive.partition, set())
         if redrive.numbers is not None:

@@ -13,7 +13,7 @@ from warren.clock import Duration, seconds_of, steady_us
 from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, StoreClosed, WarrenError
 from warren.message import Message
 from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failure, letters_name
-from warren.queue.leases.lease_check import Place, still_leased
+from warren.queue.leases.lease_check import MessageKey, still_leased
 from warren.queue.leases.lease_order import Lease
 from warren.queue.leases.lease_state import WAITING, Backoff, Leases, Span
 from warren.queue.leases.renewal import LeasingTopic
@@ -308,10 +308,10 @@ class QueueGroup:
         if lost := self._extend(messages, lease_us):
             raise LeaseLost(self.topic.name, self.name, lost)
 
-    def _renew(self, messages: Sequence[Message]) -> Sequence[Place]:
+    def _renew(self, messages: Sequence[Message]) -> Sequence[MessageKey]:
         return self._extend(messages, round(self.settings.lease_s * 1_000_000))
 
-    def _extend(self, messages: Sequence[Message], lease_us: int) -> list[Place]:
+    def _extend(self, messages: Sequence[Message], lease_us: int) -> list[MessageKey]:
         """Makes the leases run out `lease_us` from now. Returns the places of messages whose lease has ended."""
         with self._changing():
             spans, lost = still_leased(self._leases, self.topic.name, messages)

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from warren.clock import Clock
 from warren.errors import GroupClosed, NoSuchGroup, NoSuchTopic, StoreClosed, WarrenError
 from warren.message import Message, Origin, named
-from warren.queue.leases.lease_check import Place
+from warren.queue.leases.lease_check import MessageKey
 from warren.queue.state.topic_view import StoreView, TopicView
 from warren.storage.disk.open_files import process_residents
 
@@ -29,7 +29,7 @@ RENEWAL_IDLE_S: Final = 60.0
 RENEWAL_STOP_S: Final = 10.0
 """How long a store that is closed waits for a renewal that is under way."""
 
-Renew = Callable[[Sequence[Message]], Sequence[Place]]
+Renew = Callable[[Sequence[Message]], Sequence[MessageKey]]
 """Renews the leases of these messages for the time of a new lease. Returns the places of leases that have ended."""
 
 DUE_AT: Final = 0.5
@@ -46,7 +46,7 @@ class Hand:
 
     topic: str
     group: str
-    places: dict[Place, int]
+    places: dict[MessageKey, int]
     renew: weakref.WeakMethod[Renew]
     origin: weakref.ref[Origin]
     lease_s: float
@@ -165,7 +165,7 @@ class Renewals:
                 named(hand.topic, *place, attempt) for _, hand in hands for place, attempt in hand.places.items()
             ]
         group, lease_s = hands[0][1].group, hands[0][1].lease_s
-        lost: list[Place] = []
+        lost: list[MessageKey] = []
         pause_s = DUE_AT * lease_s
         try:
             for start in range(0, len(messages), RENEWAL_COUNT_MAX):

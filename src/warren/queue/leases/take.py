@@ -17,7 +17,7 @@ from warren.queue.leases.lease_order import LeaseRun
 from warren.queue.leases.lease_state import FREED, LEASED, WAITING, Leases, spans_of
 from warren.queue.leases.unread import FilteredSupply, Offer, Supply, UnreadSupply
 from warren.queue.state.group_settings import GroupSettings
-from warren.queue.state.ledger import Event, Ledger
+from warren.queue.state.ledger import Ledger, LedgerEvent
 from warren.queue.state.topic_view import TopicView
 from warren.storage import Log
 from warren.storage.read.messages import ScanRoom
@@ -177,8 +177,8 @@ class MessageChooser:
                 room -= sum(end - start for start, end in offer.spans)
         return offers
 
-    def _event(self, now_us: int, again: list[LeasedRange], offers: list[tuple[int, Offer]]) -> Event:
-        event: Event = {
+    def _event(self, now_us: int, again: list[LeasedRange], offers: list[tuple[int, Offer]]) -> LedgerEvent:
+        event: LedgerEvent = {
             "owner": self._topic.store.session.id,
             "at": self._topic.clock.now_ns() // 1000,
             "steady": now_us,

@@ -88,7 +88,7 @@ class UnreadSupply:
         return [(log, leases.next[partition]) for partition, log in enumerate(self._topic.logs)]
 
 
-class Ahead:
+class ReadAhead:
     """The messages of one partition from `start` up to `end` that pass the filter."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class FilteredSupply:
     def __init__(self, topic: TopicView, tag: str | None, *, ordered_by_key: bool) -> None:
         self._topic, self._is_ordered = topic, ordered_by_key
         self._tag = None if tag is None else TagFilter.parse(tag)
-        self._ahead: dict[int, Ahead] = {}
+        self._ahead: dict[int, ReadAhead] = {}
         self._turn = itertools.count(random.randrange(PARTITIONS_MAX))
         """Each call begins with another partition, also in a group object that is opened for a single call.
 
@@ -146,7 +146,7 @@ class FilteredSupply:
         for place in range(first, first + len(logs)):
             partition = place % len(logs)
             if partition in nexts:
-                ahead = self._ahead.setdefault(partition, Ahead())
+                ahead = self._ahead.setdefault(partition, ReadAhead())
                 ahead.reach(logs[partition], self._tag, nexts[partition], count, room)
 
     def offer(self, leases: Leases, partition: int, room: int) -> Offer | None:

@@ -11,7 +11,7 @@ from warren.clock import Clock
 from warren.errors import StorageFull
 from warren.queue.state.shared_lock import SharedLock
 from warren.storage import Log
-from warren.storage.append.background_sync import Background
+from warren.storage.append.background_sync import BackgroundSync
 from warren.storage.disk.filesystem import FileSystem
 
 SNAPSHOT: Final = "snapshot"
@@ -24,21 +24,21 @@ ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 NOTHING_SEEN: Final = -1
 """Means: read the last snapshot before the state is used again."""
 
-Event = dict[str, Any]
+LedgerEvent = dict[str, Any]
 
 
 class LedgerState(Protocol):
     """The state of a ledger. The same events lead to the same state in every process."""
 
-    def apply(self, kind: str, event: Event) -> None:
+    def apply(self, kind: str, event: LedgerEvent) -> None:
         """Applies an event of this kind."""
         ...
 
-    def snapshot(self) -> Event:
+    def snapshot(self) -> LedgerEvent:
         """Returns the whole state, for JSON."""
         ...
 
-    def restore(self, snapshot: Event) -> None:
+    def restore(self, snapshot: LedgerEvent) -> None:
         """Replaces the state by what `snapshot` returned. An empty snapshot is the state at the beginning."""
         ...
 
@@ -56,7 +56,7 @@ class Ledger:
         state: LedgerState,
         filesystem: FileSystem,
         clock: Clock,
-        background: Background | None = None,
+        background: BackgroundSync | None = None,
         durability: str = "os",
     ) -> None:
         filesystem.make_directory(directory)
@@ -91,7 +91,7 @@ class Ledger:
         with self._lock:
             self._catch_up()
 
-    def add(self, kind: str, event: Event) -> None:
+    def add(self, kind: str, event: LedgerEvent) -> None:
         """Adds an event. Called within `changing`. If this raises, nothing has happened."""
         body = ENCODER.encode(event).encode()
         self.log.append(body, tag=kind)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from warren.errors import BadColumn
-from warren.spark.columns.text_values import Fits, Rows, as_text, readable_rows, scattered
+from warren.spark.columns.text_values import Fits, RowNumbers, as_text, readable_rows, scattered
 
 DOCUMENT: Final = "document"
 OPENING: Final = pa.scalar('{"' + DOCUMENT + '":', pa.string())
@@ -81,7 +81,7 @@ class JsonValues:
             return False
 
 
-def _picked(texts: pa.Array, rows: Rows) -> pa.Array:
+def _picked(texts: pa.Array, rows: RowNumbers) -> pa.Array:
     return texts if len(rows) == len(texts) else texts.take(pa.array(rows))
 
 

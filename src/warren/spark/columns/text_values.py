@@ -10,7 +10,7 @@ import pyarrow as pa
 
 Fits = npt.NDArray[np.bool_]
 """For each row, whether its value could be read."""
-Rows = npt.NDArray[np.intp]
+RowNumbers = npt.NDArray[np.intp]
 
 
 class TextValues:
@@ -55,7 +55,7 @@ def scattered(array: pa.Array, fits: Fits) -> pa.Array:
     return array.take(pa.array(rows, mask=~fits))
 
 
-def readable_rows(rows: Rows, is_readable: Callable[[Rows], bool]) -> Rows:
+def readable_rows(rows: RowNumbers, is_readable: Callable[[RowNumbers], bool]) -> RowNumbers:
     """Returns those rows that can be read. It halves the rows until each half can, because most of them can."""
     if not len(rows) or is_readable(rows):
         return rows

@@ -22,7 +22,7 @@ IN_PYTHON: Final = "the pipeline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class PipelineHead:
     """`[pipeline]`: its name, when it reads messages, and where it stores its state."""
 
     name: str = setting(keys.NAME, "the name of the pipeline, and of its group unless `source.group` names another", "")
@@ -124,7 +124,7 @@ class Sink:
 
 
 SECTIONS: Final[Mapping[str, Table]] = {
-    "pipeline": Table.of("key", Head),
+    "pipeline": Table.of("key", PipelineHead),
     "source": Table.of("key", Source),
     "step": Table.of("key", Step),
     "sink": Table.of("key", Sink),
@@ -142,7 +142,7 @@ class Definition:
     Errors name `file`. Paths in it are relative to `directory`, and modules are imported from there.
     """
 
-    pipeline: Head
+    pipeline: PipelineHead
     source: Source
     steps: tuple[Step, ...]
     sink: Sink
@@ -176,7 +176,7 @@ class Definition:
         if not isinstance(steps, Sequence) or isinstance(steps, str) or len(steps) > PIPELINE_STEPS_MAX:
             raise BadPipeline(file, "step", f"expected at most {PIPELINE_STEPS_MAX} tables, each headed [[step]]")
         definition = cls(
-            pipeline=_section(Head, file, "pipeline", tables.get("pipeline", {})),
+            pipeline=_section(PipelineHead, file, "pipeline", tables.get("pipeline", {})),
             source=_section(Source, file, "source", tables.get("source", {})),
             steps=tuple(_section(Step, file, f"step {number}", step) for number, step in enumerate(steps, 1)),
             sink=_section(Sink, file, "sink", tables.get("sink", {})),

@@ -56,7 +56,7 @@ def _entry(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartKind:
     """`earliest`, `latest`, a time, or numbers by topic and partition, which become JSON."""
 
     expected: str = "earliest, latest, a time, or numbers by topic and partition"
@@ -100,4 +100,4 @@ TRIGGER: Final = Either(
 )
 WATERMARK: Final = Parsed("a column and a delay", _watermark)
 ENTRY: Final = Parsed("a function", _entry)
-START: Final = Start()
+START: Final = StartKind()

@@ -31,7 +31,7 @@ PIPELINE_RESTARTS_MAX: Final = 3
 """How often queries of a pipeline are started again without a batch done in between, when Spark failed by chance."""
 
 LOGGER: Final = logging.getLogger("warren.spark")
-Start = Callable[[], StreamingQuery]
+StartQuery = Callable[[], StreamingQuery]
 ROWS: Final = "rows"
 LETTERS: Final = "dead-letters"
 """The checkpoints of the two queries, below that of the pipeline."""
@@ -46,7 +46,7 @@ class Running:
     """
 
     def __init__(
-        self, definition: Definition, location: PipelineLocation, starts: Sequence[Start], lock: Lock, clock: Clock
+        self, definition: Definition, location: PipelineLocation, starts: Sequence[StartQuery], lock: Lock, clock: Clock
     ) -> None:
         self.definition, self.queries = definition, _started(starts)
         self._location, self._lock, self._clock = location, lock, clock
@@ -179,7 +179,7 @@ def start(
         raise
 
 
-def _starts(spark: SparkSession, definition: Definition, location: PipelineLocation) -> list[Start]:
+def _starts(spark: SparkSession, definition: Definition, location: PipelineLocation) -> list[StartQuery]:
     """Returns the functions that start the queries of the pipeline."""
     checkpoint = location.checkpoint(definition)
 
@@ -193,7 +193,7 @@ def _starts(spark: SparkSession, definition: Definition, location: PipelineLocat
     return [start_rows, start_letters] if definition.dead_letter else [start_rows]
 
 
-def _started(starts: Sequence[Start]) -> list[StreamingQuery]:
+def _started(starts: Sequence[StartQuery]) -> list[StreamingQuery]:
     """Starts all queries. If one cannot be started, stops the others and raises its error."""
     queries: list[StreamingQuery] = []
     with ExitStack() as undo:

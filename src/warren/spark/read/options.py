@@ -20,9 +20,9 @@ from warren.spark.store_access.raw_options import RawOptions, option_table
 from warren.spark.store_access.store_options import STORE_OPTIONS, access_of
 from warren.storage.format.tags import TagFilter
 
-ValueFormat = Literal["binary", "json", "csv", "text"]
+ValueFormatName = Literal["binary", "json", "csv", "text"]
 Mode = Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]
-VALUE_FORMATS: Final[tuple[ValueFormat, ...]] = ("binary", "json", "csv", "text")
+VALUE_FORMATS: Final[tuple[ValueFormatName, ...]] = ("binary", "json", "csv", "text")
 MODES: Final[tuple[Mode, ...]] = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
 
@@ -174,7 +174,7 @@ class ReadOptions:
     partitions_min: int | None
     group: str | None
     include_headers: bool
-    value_format: ValueFormat
+    value_format: ValueFormatName
     message_columns: tuple[str, ...] | None
     mode: Mode
     corrupt_column: str

@@ -12,7 +12,7 @@ from warren.clock import SYSTEM_CLOCK
 from warren.errors import JavaMissing, SparkError
 from warren.spark.runtime.java import JAVA_VERSION_MIN, Java, look_for_java
 
-State = Literal["ok", "warning", "failed"]
+CheckState = Literal["ok", "warning", "failed"]
 BRING_SPARK: Final = "`pip install 'warren[spark]'` installs it"
 SPARK_PACKAGES: Final[Mapping[str, tuple[str, str]]] = {
     "pyspark": ("4.3", "4.4"),
@@ -28,7 +28,7 @@ class Finding:
     """The result of a check: its state, the details, and advice unless the state is "ok"."""
 
     check: str
-    state: State
+    state: CheckState
     detail: str
     advice: str = ""
 
@@ -38,7 +38,7 @@ class Finding:
 
 def check_spark(environment: Mapping[str, str], *, is_needed: bool) -> Iterator[Finding]:
     """Checks the packages and the Java. A missing one is a failure if Spark `is_needed`, and otherwise a warning."""
-    missing: State = "failed" if is_needed else "warning"
+    missing: CheckState = "failed" if is_needed else "warning"
     for package, (first, end) in SPARK_PACKAGES.items():
         yield check_package(package, first, end, missing=missing, advice=BRING_SPARK)
     yield from check_java(environment, missing=missing)
@@ -48,7 +48,7 @@ def check_spark(environment: Mapping[str, str], *, is_needed: bool) -> Iterator[
         yield Finding(check="SPARK_HOME", state="warning", detail=f"Spark is taken from {home}", advice=advice)
 
 
-def check_package(package: str, first: str, end: str, *, missing: State, advice: str) -> Finding:
+def check_package(package: str, first: str, end: str, *, missing: CheckState, advice: str) -> Finding:
     """Checks that `package` is installed with a version from `first` on, and below `end` unless that is empty."""
     try:
         installed = version(package)
@@ -60,7 +60,7 @@ def check_package(package: str, first: str, end: str, *, missing: State, advice:
     return Finding(check=package, state="ok", detail=installed)
 
 
-def check_java(environment: Mapping[str, str], *, missing: State) -> Iterator[Finding]:
+def check_java(environment: Mapping[str, str], *, missing: CheckState) -> Iterator[Finding]:
     """Yields the Java on which Spark will run, and before it a JAVA_HOME that cannot be used."""
     refused: list[str] = []
     for java in look_for_java(environment):

@@ -75,7 +75,7 @@ class TopicCatalog(Protocol):
         ...
 
 
-class Positions(Protocol):
+class GroupPositions(Protocol):
     """The positions of a stream group, set by a process that is not a member of it."""
 
     def store(self, topic: str, numbers: Mapping[int, int]) -> None:
@@ -107,6 +107,6 @@ class StoreAccess(Protocol):
         """Closes what `store` returned. The caller does so after a failure."""
         ...
 
-    def positions(self, group: str) -> Positions:
+    def positions(self, group: str) -> GroupPositions:
         """Returns the positions of a stream group."""
         ...

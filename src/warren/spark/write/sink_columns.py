@@ -45,7 +45,7 @@ LEFT_TO_VALUES: Final = frozenset({"id", "value"})
 NO_PARTITION: Final = -1
 
 
-class Rows(NamedTuple):
+class SinkRows(NamedTuple):
     """Messages for one topic, and for one partition if the query names it. `due_us` is set if they are delayed."""
 
     topic: str
@@ -90,7 +90,7 @@ class SinkColumns:
 
     # --- Rows ---
 
-    def split(self, batch: pa.RecordBatch) -> Iterator[Rows]:
+    def split(self, batch: pa.RecordBatch) -> Iterator[SinkRows]:
         """Returns the rows by topic and partition, delayed ones apart. Raises BadRow if one cannot be a message."""
         topics = self._topics(batch)
         bodies = self._bodies(batch)
@@ -100,7 +100,7 @@ class SinkColumns:
         messages = self._messages(batch, bodies)
         for part in self._parts(batch, topics):
             rows = messages if part.rows is None else messages.take(pa.array(part.rows))
-            yield Rows(part.topic, part.partition, rows, part.due_us)
+            yield SinkRows(part.topic, part.partition, rows, part.due_us)
 
     def _topics(self, batch: pa.RecordBatch) -> str | pa.Array:
         if self.topic is not None:
@@ -126,12 +126,12 @@ class SinkColumns:
                     columns[name] = _header_maps(column) if name == "headers" else column
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
-    def _parts(self, batch: pa.RecordBatch, topics: str | pa.Array) -> Iterator[Part]:
+    def _parts(self, batch: pa.RecordBatch, topics: str | pa.Array) -> Iterator[SinkPart]:
         names, codes = _coded(topics, batch.num_rows)
         partitions = self._partitions(batch)
         due = self._due(batch)
         if len(names) == 1 and partitions is None and due is None:
-            yield Part(names[0], None, None, None)
+            yield SinkPart(names[0], None, None, None)
             return
         lanes = np.full(batch.num_rows, NO_PARTITION, np.int64) if partitions is None else partitions
         is_due = np.zeros(batch.num_rows, np.int64) if due is None else (due >= 0).astype(np.int64)
@@ -143,7 +143,7 @@ class SinkColumns:
             rows = order[start:end]
             code, lane, delayed = ordered[:, start].tolist()
             partition = None if lane == NO_PARTITION else lane
-            yield Part(names[code], partition, rows, due[rows].tolist() if delayed and due is not None else None)
+            yield SinkPart(names[code], partition, rows, due[rows].tolist() if delayed and due is not None else None)
 
     def _partitions(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
         if "partition" not in self.places:
@@ -166,7 +166,7 @@ class SinkColumns:
         return due
 
 
-class Part(NamedTuple):
+class SinkPart(NamedTuple):
     """Rows of a batch, or all of them, with the same topic, partition and kind of delivery."""
 
     topic: str

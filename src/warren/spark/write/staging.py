@@ -14,7 +14,7 @@ from pyspark import TaskContext
 
 from warren import api
 from warren.errors import BadInput, BadRow, NoSuchPartition, WarrenError
-from warren.spark.write.sink_columns import Rows, SinkColumns
+from warren.spark.write.sink_columns import SinkColumns, SinkRows
 
 SPARK_STAGING_TIMEOUT_S: Final = 86_400.0
 """How long a task of the Spark sink may take, and how long what it staged waits for its query to commit it."""
@@ -151,7 +151,7 @@ def _make_topic(store: api.Store, topic: str, partitions: int | None) -> None:
         store.topic(topic, partitions=partitions)
 
 
-def _put(tx: api.Transaction, rows: Rows) -> None:
+def _put(tx: api.Transaction, rows: SinkRows) -> None:
     if rows.due_us is None:
         tx.put_columns(rows.topic, rows.batch, partition=rows.partition)
         return

@@ -15,7 +15,7 @@ from warren.clock import SYSTEM_CLOCK, Clock
 Job = Callable[[], None]
 
 
-class Background(Protocol):
+class BackgroundSync(Protocol):
     """Runs a job once, some time after `delay_s` have passed. A job does not raise."""
 
     def schedule(self, delay_s: float, job: Job) -> None: ...

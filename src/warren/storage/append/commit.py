@@ -11,7 +11,7 @@ from typing import Final
 from warren.clock import Clock
 from warren.errors import CorruptRecord, LogClosed, LogLocked, NotALog, StorageFull, SyncFailed, TooLarge
 from warren.limits import LOCK_WAIT_S_MAX
-from warren.storage.append.background_sync import Background
+from warren.storage.append.background_sync import BackgroundSync
 from warren.storage.append.durability import Durability
 from warren.storage.append.group_commit import GroupCommit, Ticket
 from warren.storage.append.recovery import Recovery, recover
@@ -43,7 +43,7 @@ class Commit:
         exclusive: bool,
         max_block_count: int,
         clock: Clock,
-        background: Background,
+        background: BackgroundSync,
     ) -> None:
         self.files, self._clock, self._background = files, clock, background
         self._durability, self._exclusive = durability, exclusive

@@ -26,7 +26,7 @@ class Ticket:
         return self.receipt
 
 
-class Group:
+class TicketGroup:
     """Tickets that are committed together. `settled` is held until they are committed or have failed."""
 
     __slots__ = ("settled", "tickets")
@@ -47,7 +47,7 @@ class GroupCommit:
     def __init__(self, commit: Callable[[Sequence[Ticket]], None]) -> None:
         self._commit = commit
         self._leading, self._joining = threading.Lock(), threading.Lock()
-        self._forming = Group()
+        self._forming = TicketGroup()
 
     @property
     def waiting_count(self) -> int:
@@ -71,7 +71,7 @@ class GroupCommit:
             with group.settled:
                 pass
 
-    def _lead(self, group: Group) -> None:
+    def _lead(self, group: TicketGroup) -> None:
         try:
             with self._leading:
                 self._form_another(group)
@@ -84,11 +84,11 @@ class GroupCommit:
         finally:
             group.settled.release()
 
-    def _form_another(self, group: Group) -> None:
+    def _form_another(self, group: TicketGroup) -> None:
         """Closes the group: threads that come from now on join another one."""
         with self._joining:
             if self._forming is group:
-                self._forming = Group()
+                self._forming = TicketGroup()
 
     # --- Without a group ---
 

@@ -16,7 +16,7 @@ from warren.storage.format.limits import BLOCK_SIZE_MAX, BLOCK_SIZE_MIN
 from warren.storage.format.versions import FORMATS, VERSIONS
 
 CREATE_PAUSE_S: Final = 0.001
-OWN_NAMES: Final = ("index", "index.new", "writer.lock", "readers")
+NATIVE_NAMES: Final = ("index", "index.new", "writer.lock", "readers")
 
 
 def check_options(version: int, block_size: int, max_block_count: int, compression: str) -> None:
@@ -42,7 +42,7 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
         reason = "there is none" if not filesystem.exists(directory) else "it has no index"
         raise NotALog(directory, f"{reason}; opening it for writing makes one")
     filesystem.make_directory(directory)
-    strangers = [name for name in filesystem.names(directory) if name not in OWN_NAMES]
+    strangers = [name for name in filesystem.names(directory) if name not in NATIVE_NAMES]
     versions = files.block_versions()
     if files.has_index():
         # Another process made the log while we looked.

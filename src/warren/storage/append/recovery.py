@@ -34,7 +34,7 @@ from warren.storage.format.layout import (
     Slot,
 )
 from warren.storage.format.record import Damage, DiskMessage
-from warren.storage.read.reader import Standing, take_readers_back
+from warren.storage.read.reader import ReaderCursor, take_readers_back
 
 MAX_BLOCK_COUNT_DEFAULT: Final = 64
 
@@ -127,7 +127,7 @@ class _Recoverer:
         self._files.filesystem.sync_directory(self._files.directory)
         start = block_files[0].number if block_files else 0
         end_block = start + max(len(plan.slots) - 1, 0)
-        take_readers_back(self._files, Standing(plan.number, end_block, plan.end))
+        take_readers_back(self._files, ReaderCursor(plan.number, end_block, plan.end))
         index = self._write_index(Blocks(start=start, slots=plan.slots), plan.number)
         # Only behind a durable index: an older one, which still lists these blocks, would miss them.
         for path in self._retired:

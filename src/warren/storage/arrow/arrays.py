@@ -36,49 +36,49 @@ A tag is a plain string, because that is what Spark takes without converting it.
 HEADER_HEAD: Final = fields_type(HEADER_SIZES, ("name_size", "value_size"))
 
 
-class Shared(NamedTuple):
+class RepeatedValue(NamedTuple):
     """A value that `rows` messages one behind the other have."""
 
     value: Any
     rows: int
 
 
-Piece: TypeAlias = range | npt.NDArray[Any] | Shared | pa.Array
+ColumnPiece: TypeAlias = range | npt.NDArray[Any] | RepeatedValue | pa.Array
 """A column of some messages: numbers in a row, any numbers, one value for all, or an array that is ready."""
 
 
-def joined(pieces: Sequence[Piece], kind: pa.DataType) -> pa.Array:
+def joined(pieces: Sequence[ColumnPiece], kind: pa.DataType) -> pa.Array:
     """One array of all the pieces of a column. Not copied if there is one piece, and that is an array."""
     if len(pieces) == 1:
         return as_array(pieces[0], kind)
-    if all(isinstance(piece, Shared) for piece in pieces) and pa.types.is_primitive(kind):
+    if all(isinstance(piece, RepeatedValue) for piece in pieces) and pa.types.is_primitive(kind):
         values, rows = zip(*pieces, strict=True)
         return fixed(np.repeat(np.array(values, np.int64), rows), kind)
     arrays = [as_array(piece, kind) for piece in _merged(pieces)]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
-def _merged(pieces: Iterable[Piece]) -> list[Piece]:
+def _merged(pieces: Iterable[ColumnPiece]) -> list[ColumnPiece]:
     """The same with fewer pieces: neighbours that continue one another are one."""
-    merged: list[Piece] = []
+    merged: list[ColumnPiece] = []
     for piece in pieces:
-        last: Piece = merged[-1] if merged else None
+        last: ColumnPiece = merged[-1] if merged else None
         if isinstance(piece, range) and isinstance(last, range) and last.stop == piece.start:
             merged[-1] = range(last.start, piece.stop)
-        elif isinstance(piece, Shared) and isinstance(last, Shared) and last.value == piece.value:
-            merged[-1] = Shared(last.value, last.rows + piece.rows)
+        elif isinstance(piece, RepeatedValue) and isinstance(last, RepeatedValue) and last.value == piece.value:
+            merged[-1] = RepeatedValue(last.value, last.rows + piece.rows)
         else:
             merged.append(piece)
     return merged
 
 
-def as_array(piece: Piece, kind: pa.DataType) -> pa.Array:
+def as_array(piece: ColumnPiece, kind: pa.DataType) -> pa.Array:
     """The array of one piece. Not copied if it is one already."""
     if isinstance(piece, range):
         return fixed(np.arange(piece.start, piece.stop), kind)
     if isinstance(piece, np.ndarray):
         return fixed(piece, kind)
-    if not isinstance(piece, Shared):
+    if not isinstance(piece, RepeatedValue):
         return piece
     if piece.value is None:
         return pa.nulls(piece.rows, kind)
@@ -170,7 +170,7 @@ def _check_within(positions: Positions, ends: Positions) -> None:
 
 def _maps(blobs: Blobs, steps: Sequence[HeaderStep]) -> pa.Array:
     if not steps:
-        return as_array(Shared(NO_HEADERS, len(blobs.starts)), HEADERS)
+        return as_array(RepeatedValue(NO_HEADERS, len(blobs.starts)), HEADERS)
     every = HeaderStep(*map(np.concatenate, zip(*steps, strict=True)))
     order = np.argsort(every.rows, kind="stable")
     names_at, values_at, ends = every.names_at[order], every.values_at[order], every.ends[order]

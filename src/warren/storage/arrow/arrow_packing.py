@@ -66,7 +66,7 @@ def rows_of(batch: pa.RecordBatch) -> Batch:
     )
 
 
-class Pieces(NamedTuple):
+class BytePieces(NamedTuple):
     """An array of bytes: where each piece ends, and the bytes. A null is a piece of no bytes."""
 
     array: pa.Array
@@ -104,7 +104,7 @@ class ArrowColumns:
             raise BadInput("every body is bytes")
         self.bodies = _pieces("body", body)
         self.tags = self._tags()
-        self.keys: Pieces | None = None
+        self.keys: BytePieces | None = None
         keys = self._column("key")
         if keys is not None and keys.null_count < len(keys):
             self.keys = _pieces("key", keys)
@@ -191,7 +191,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_string(kind) or is_wide)
 
 
-def _pieces(name: str, array: pa.Array) -> Pieces:
+def _pieces(name: str, array: pa.Array) -> BytePieces:
     if not _is_bytes(array.type):
         array = _cast(name, array, LARGE_BINARY)
     if array.null_count:
@@ -203,7 +203,7 @@ def _pieces(name: str, array: pa.Array) -> Pieces:
     piece_offsets = np.zeros(1, np.int64)
     if len(array):
         piece_offsets = np.frombuffer(offsets, width, len(array) + 1, array.offset * width.itemsize).astype(np.int64)
-    return Pieces(array, piece_offsets, memoryview(data if data is not None else b""))
+    return BytePieces(array, piece_offsets, memoryview(data if data is not None else b""))
 
 
 def _text(name: str, array: pa.Array) -> pa.Array:
@@ -246,7 +246,7 @@ def _header_sections(maps: pa.Array) -> Sections:
     heads = pa.Array.from_buffers(LARGE_BINARY, last - first, [None, pa.py_buffer(every), pa.py_buffer(sizes)])
     joined = pc.binary_join_element_wise(heads, names.cast(LARGE_BINARY), values.array.cast(LARGE_BINARY), NOTHING)
     pieces = _pieces("headers", joined)
-    rows = Pieces(joined, pieces.offsets[offsets - first], pieces.data)
+    rows = BytePieces(joined, pieces.offsets[offsets - first], pieces.data)
     rows.check_sizes("headers", HEADERS_SIZE_MAX, 0, len(maps))
     return rows.sections(SECTION_HEADERS_ENDS, 0, len(maps))
 

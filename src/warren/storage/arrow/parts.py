@@ -10,7 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from warren.message import NO_CORR_OFFSET, NO_HEADERS
-from warren.storage.arrow.arrays import BINARY, HEADERS, Piece, Shared, cut, gathered, headers_array, text, with_nulls
+from warren.storage.arrow.arrays import (
+    BINARY,
+    HEADERS,
+    ColumnPiece,
+    RepeatedValue,
+    cut,
+    gathered,
+    headers_array,
+    text,
+    with_nulls,
+)
 from warren.storage.format.columns import END, Columns
 from warren.storage.format.layout import (
     SECTION_BODY_ENDS,
@@ -21,7 +31,7 @@ from warren.storage.format.layout import (
     SECTION_TAG_CODES,
 )
 from warren.storage.format.record import Damage, DiskMessage, unpack_headers
-from warren.storage.format.slices import Rows
+from warren.storage.format.slices import RowSelection
 from warren.storage.format.tags import TagFilter
 from warren.storage.read.batch_runs import BatchRun
 from warren.storage.read.single_runs import Run
@@ -40,21 +50,21 @@ class Part(Protocol):
     def size(self) -> int: ...
     def __len__(self) -> int: ...
     def culprit(self) -> int: ...
-    def number(self) -> Piece: ...
-    def offset(self) -> Piece: ...
-    def timestamp(self) -> Piece: ...
-    def id(self) -> Piece: ...
-    def tag(self) -> Piece: ...
-    def key(self) -> Piece: ...
-    def headers(self) -> Piece: ...
-    def corr_offset(self) -> Piece: ...
-    def body(self) -> Piece: ...
+    def number(self) -> ColumnPiece: ...
+    def offset(self) -> ColumnPiece: ...
+    def timestamp(self) -> ColumnPiece: ...
+    def id(self) -> ColumnPiece: ...
+    def tag(self) -> ColumnPiece: ...
+    def key(self) -> ColumnPiece: ...
+    def headers(self) -> ColumnPiece: ...
+    def corr_offset(self) -> ColumnPiece: ...
+    def body(self) -> ColumnPiece: ...
 
 
 class BatchPart:
     """Some rows of a batch. Nothing of it is copied if the rows are neighbours and it is not compressed."""
 
-    def __init__(self, record: DiskMessage, columns: Columns, rows: Rows) -> None:
+    def __init__(self, record: DiskMessage, columns: Columns, rows: RowSelection) -> None:
         self._record, self._columns, self._rows = record, columns, rows
         self._count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
@@ -77,44 +87,44 @@ class BatchPart:
     def _cut(self, kind: int) -> pa.Array:
         return cut(self._columns.count, self._columns.ends(kind), self._columns.section(kind + 1))
 
-    def number(self) -> Piece:
+    def number(self) -> ColumnPiece:
         rows, number = self._rows, self._record.number
         return range(number + rows.start, number + rows.stop) if isinstance(rows, slice) else rows + number
 
-    def offset(self) -> Piece:
-        return Shared(self._record.offset, self._count)
+    def offset(self) -> ColumnPiece:
+        return RepeatedValue(self._record.offset, self._count)
 
-    def timestamp(self) -> Piece:
-        return Shared(self._record.timestamp, self._count)
+    def timestamp(self) -> ColumnPiece:
+        return RepeatedValue(self._record.timestamp, self._count)
 
-    def id(self) -> Piece:
+    def id(self) -> ColumnPiece:
         if SECTION_ID_ENDS not in self._columns:
-            return Shared(self._record.id, self._count)
+            return RepeatedValue(self._record.id, self._count)
         return self._some(text(self._cut(SECTION_ID_ENDS)))
 
-    def tag(self) -> Piece:
+    def tag(self) -> ColumnPiece:
         if SECTION_TAG_CODES not in self._columns:
-            return Shared(self._record.tag, self._count)
+            return RepeatedValue(self._record.tag, self._count)
         tags = self._columns.tags()
         return pa.array(tags, pa.string()).take(pa.array(self._columns.tag_codes(len(tags))[self._rows]))
 
-    def key(self) -> Piece:
+    def key(self) -> ColumnPiece:
         if SECTION_KEY_ENDS not in self._columns:
-            return Shared(self._record.key, self._count)
+            return RepeatedValue(self._record.key, self._count)
         keys, is_present = self._cut(SECTION_KEY_ENDS), self._columns.keys_present()
         return self._some(keys if is_present is None else with_nulls(keys, is_present))
 
-    def headers(self) -> Piece:
+    def headers(self) -> ColumnPiece:
         if SECTION_HEADERS_ENDS not in self._columns:
-            return Shared(NO_HEADERS, self._count)
+            return RepeatedValue(NO_HEADERS, self._count)
         return headers_array(self._columns.blobs(SECTION_HEADERS_ENDS, self._rows))
 
-    def corr_offset(self) -> Piece:
+    def corr_offset(self) -> ColumnPiece:
         if SECTION_CORR_OFFSETS not in self._columns:
-            return Shared(self._record.corr_offset, self._count)
+            return RepeatedValue(self._record.corr_offset, self._count)
         return self._columns.corr_offsets()[self._rows]
 
-    def body(self) -> Piece:
+    def body(self) -> ColumnPiece:
         return self._some(self._cut(SECTION_BODY_ENDS))
 
 
@@ -139,34 +149,34 @@ class BatchRunPart:
         """A value for each batch, as one for each row."""
         return np.repeat(np.array(values, np.int64), self.run.counts)
 
-    def number(self) -> Piece:
+    def number(self) -> ColumnPiece:
         return range(self.run.number, self.run.number + self._count)
 
-    def offset(self) -> Piece:
+    def offset(self) -> ColumnPiece:
         return self._repeated([batch.offset for batch in self.run.batches])
 
-    def timestamp(self) -> Piece:
+    def timestamp(self) -> ColumnPiece:
         return self._repeated([batch.timestamp for batch in self.run.batches])
 
-    def id(self) -> Piece:
-        return Shared("", self._count)
+    def id(self) -> ColumnPiece:
+        return RepeatedValue("", self._count)
 
-    def tag(self) -> Piece:
+    def tag(self) -> ColumnPiece:
         tags = [str(batch.tag, "utf-8") for batch in self.run.batches]
         if len(set(tags)) == 1:
-            return Shared(tags[0], self._count)
+            return RepeatedValue(tags[0], self._count)
         return pa.array(tags, pa.string()).take(pa.array(self._repeated(range(len(tags)))))
 
-    def key(self) -> Piece:
-        return Shared(None, self._count)
+    def key(self) -> ColumnPiece:
+        return RepeatedValue(None, self._count)
 
-    def headers(self) -> Piece:
-        return Shared(NO_HEADERS, self._count)
+    def headers(self) -> ColumnPiece:
+        return RepeatedValue(NO_HEADERS, self._count)
 
-    def corr_offset(self) -> Piece:
-        return Shared(NO_CORR_OFFSET, self._count)
+    def corr_offset(self) -> ColumnPiece:
+        return RepeatedValue(NO_CORR_OFFSET, self._count)
 
-    def body(self) -> Piece:
+    def body(self) -> ColumnPiece:
         run = self.run
         sizes = run.ends[run.lasts]
         bases = np.cumsum(sizes, dtype=END) - sizes
@@ -193,7 +203,7 @@ class SpacedPart(BatchRunPart):
     def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
         return np.repeat(np.array(values, np.int64), self.run.counts + 1)[:-1]
 
-    def number(self) -> Piece:
+    def number(self) -> ColumnPiece:
         counts = self.run.counts
         firsts = np.cumsum(counts) - counts + self.run.number
         if (counts == counts[0]).all():
@@ -202,7 +212,7 @@ class SpacedPart(BatchRunPart):
             [np.arange(first, first + count + 1) for first, count in zip(firsts, counts, strict=True)]
         )[:-1]
 
-    def body(self) -> Piece:
+    def body(self) -> ColumnPiece:
         run, counts = self.run, self.run.counts
         starts = np.array([batch.bodies_at for batch in run.batches], END)
         if (counts == counts[0]).all():
@@ -243,35 +253,35 @@ class RunPart:
             return self
         return RunPart(self._run.picked(rows)) if len(rows) else None
 
-    def number(self) -> Piece:
+    def number(self) -> ColumnPiece:
         numbers = self._run.field("number")
         first, last = int(numbers[0]), int(numbers[-1])
         return range(first, last + 1) if last - first == len(numbers) - 1 else numbers
 
-    def offset(self) -> Piece:
+    def offset(self) -> ColumnPiece:
         return self._run.field("offset")
 
-    def timestamp(self) -> Piece:
+    def timestamp(self) -> ColumnPiece:
         return self._run.field("timestamp")
 
-    def id(self) -> Piece:
-        return text(gathered(self._run.ids)) if self._run.field("id_size").any() else Shared("", len(self))
+    def id(self) -> ColumnPiece:
+        return text(gathered(self._run.ids)) if self._run.field("id_size").any() else RepeatedValue("", len(self))
 
-    def tag(self) -> Piece:
-        return text(gathered(self._run.tags)) if self._run.field("tag_size").any() else Shared("", len(self))
+    def tag(self) -> ColumnPiece:
+        return text(gathered(self._run.tags)) if self._run.field("tag_size").any() else RepeatedValue("", len(self))
 
-    def key(self) -> Piece:
+    def key(self) -> ColumnPiece:
         is_present = self._run.keys_present
-        return with_nulls(gathered(self._run.keys), is_present) if is_present.any() else Shared(None, len(self))
+        return with_nulls(gathered(self._run.keys), is_present) if is_present.any() else RepeatedValue(None, len(self))
 
-    def headers(self) -> Piece:
+    def headers(self) -> ColumnPiece:
         has_headers = self._run.field("headers_size").any()
-        return headers_array(self._run.headers) if has_headers else Shared(NO_HEADERS, len(self))
+        return headers_array(self._run.headers) if has_headers else RepeatedValue(NO_HEADERS, len(self))
 
-    def corr_offset(self) -> Piece:
+    def corr_offset(self) -> ColumnPiece:
         return self._run.field("corr_offset")
 
-    def body(self) -> Piece:
+    def body(self) -> ColumnPiece:
         if self._run.is_compressed:
             return pa.array(self._run.unpacked_bodies(), BINARY)
         return gathered(self._run.bodies)
@@ -297,31 +307,31 @@ class LoosePart:
     def culprit(self) -> int:
         return next((record.position for record in self._records if not _makes_sense(LoosePart(record))), 0)
 
-    def number(self) -> Piece:
+    def number(self) -> ColumnPiece:
         return np.array([record.number for record in self._records])
 
-    def offset(self) -> Piece:
+    def offset(self) -> ColumnPiece:
         return np.array([record.offset for record in self._records])
 
-    def timestamp(self) -> Piece:
+    def timestamp(self) -> ColumnPiece:
         return np.array([record.timestamp for record in self._records])
 
-    def id(self) -> Piece:
+    def id(self) -> ColumnPiece:
         return pa.array([record.id for record in self._records], pa.string())
 
-    def tag(self) -> Piece:
+    def tag(self) -> ColumnPiece:
         return pa.array([record.tag for record in self._records], pa.string())
 
-    def key(self) -> Piece:
+    def key(self) -> ColumnPiece:
         return pa.array([record.key for record in self._records], BINARY)
 
-    def headers(self) -> Piece:
+    def headers(self) -> ColumnPiece:
         return pa.array([list(unpack_headers(record.headers).items()) for record in self._records], HEADERS)
 
-    def corr_offset(self) -> Piece:
+    def corr_offset(self) -> ColumnPiece:
         return np.array([record.corr_offset for record in self._records])
 
-    def body(self) -> Piece:
+    def body(self) -> ColumnPiece:
         return pa.array([record.body for record in self._records], BINARY)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from warren.clock import microseconds
 from warren.errors import BadInput, NumberRetired
-from warren.storage.arrow.arrays import SCHEMA, Piece, as_array, joined
+from warren.storage.arrow.arrays import SCHEMA, ColumnPiece, as_array, joined
 from warren.storage.arrow.parts import BatchPart, BatchRunPart, LoosePart, Part, RunPart, SpacedPart
 from warren.storage.disk.block import Block
 from warren.storage.format.columns import passing_rows
@@ -74,7 +74,7 @@ def _picked_schema(columns: Sequence[str] | None) -> pa.Schema:
 def _batches(
     view: LogView, numbers: range, schema: pa.Schema, tag: TagFilter | None, rows_min: int, *, skips: bool
 ) -> Iterator[pa.RecordBatch]:
-    heap = Heap(schema)
+    heap = PendingParts(schema)
     number = numbers.start
     while number < numbers.stop:
         stretch = view.locate(number, numbers.stop)
@@ -108,7 +108,7 @@ def _reason(error: Exception) -> str:
     return error.reason if isinstance(error, Damage) else str(error)
 
 
-class Heap:
+class PendingParts:
     """Parts that wait to become one record batch. Of a part that was added only the columns asked for are kept."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -116,7 +116,7 @@ class Heap:
         self._clear()
 
     def _clear(self) -> None:
-        self._pieces: list[list[Piece]] = [[] for _ in self._names]
+        self._pieces: list[list[ColumnPiece]] = [[] for _ in self._names]
         self._row_count = self._size = 0
 
     def __len__(self) -> int:

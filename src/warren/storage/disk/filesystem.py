@@ -316,7 +316,7 @@ class ReadOnlyFile:
         return self._file.is_vouched()
 
 
-class LookedAtLock:
+class ObservedLock:
     """A lock that is looked at and never held, because a process that may only read must not block writers."""
 
     def __init__(self, path: str, root: str) -> None:
@@ -372,8 +372,8 @@ class ReadOnlyFileSystem:
                 raise ReadOnlyStore(self._root) from None
             raise
 
-    def lock(self, path: str) -> LookedAtLock:
-        return LookedAtLock(path, self._root)
+    def lock(self, path: str) -> ObservedLock:
+        return ObservedLock(path, self._root)
 
     def make_directory(self, path: str, *, is_private: bool = False) -> None:
         if not self.exists(path):

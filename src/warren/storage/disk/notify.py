@@ -29,7 +29,7 @@ FUTEX_32_BITS: Final = 2
 CLOCK_MONOTONIC: Final = 1
 FUTEX_WAIT: Final = 0
 FUTEX_WAKE: Final = 1
-EVERYBODY: Final = 0x7FFFFFFF
+WAKE_ALL: Final = 0x7FFFFFFF
 
 
 class _TimeSpec(ctypes.Structure):
@@ -87,7 +87,7 @@ class Bell:
         """Wake everybody who sleeps on the word."""
         if self._futex is not None and self._word is not None:
             call, number = self._futex
-            call(number, ctypes.byref(self._word), FUTEX_WAKE, EVERYBODY, None, None, 0)
+            call(number, ctypes.byref(self._word), FUTEX_WAKE, WAKE_ALL, None, None, 0)
 
 
 def sleep_on_any(bells: Sequence[tuple[Bell, int]], seconds: float, clock: Clock) -> None:

@@ -14,7 +14,7 @@ POLYNOMIAL: Final = 0x82F63B78
 BITS: Final = 32
 
 
-class Change(NamedTuple):
+class ChecksumChange(NamedTuple):
     """What becomes of a checksum when something is done to it that is linear: of each of its bytes by itself."""
 
     low: array[int]
@@ -38,7 +38,7 @@ def crc32c_joined(first: int, second: int, second_size: int) -> int:
 
 
 @cache
-def _zeros_behind(doublings: int) -> Change:
+def _zeros_behind(doublings: int) -> ChecksumChange:
     """What becomes of a checksum when 2 ** `doublings` bytes of zeros come behind its piece."""
     if doublings:
         half = _zeros_behind(doublings - 1)
@@ -52,7 +52,7 @@ def _zeros_behind(doublings: int) -> Change:
     return _change(columns)
 
 
-def _change(columns: list[int]) -> Change:
+def _change(columns: list[int]) -> ChecksumChange:
     """Of what becomes of each bit, what becomes of each byte."""
 
     def table(start: int) -> array[int]:
@@ -61,4 +61,4 @@ def _change(columns: list[int]) -> Change:
             changed.extend([value ^ column for value in changed])
         return changed
 
-    return Change(table(0), table(8), table(16), table(24))
+    return ChecksumChange(table(0), table(8), table(16), table(24))

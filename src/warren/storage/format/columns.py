@@ -27,7 +27,7 @@ from warren.storage.format.layout import (
     aligned,
 )
 from warren.storage.format.record import Damage, DiskMessage, check_sequence, unpack_headers
-from warren.storage.format.slices import Blobs, Rows
+from warren.storage.format.slices import Blobs, RowSelection
 from warren.storage.format.tags import TagFilter
 
 Ends = npt.NDArray[np.uint32]
@@ -100,12 +100,12 @@ class Columns:
             raise Damage(0, f"section {kind} does not cut section {kind + 1} into pieces")
         return ends
 
-    def blobs(self, kind: int, rows: Rows = ALL_ROWS) -> Blobs:
+    def blobs(self, kind: int, rows: RowSelection = ALL_ROWS) -> Blobs:
         """The pieces that the section of ends `kind` cuts out of the section behind it."""
         ends = self.ends(kind).astype(np.int64)
         return Blobs(self.section(kind + 1), ends[:-1][rows], ends[1:][rows])
 
-    def texts(self, kind: int, rows: Rows) -> list[str]:
+    def texts(self, kind: int, rows: RowSelection) -> list[str]:
         """The same as text."""
         try:
             return list(map(bytes.decode, self.blobs(kind, rows).to_list()))
@@ -130,7 +130,7 @@ class Columns:
         present: npt.NDArray[np.bool_] = self.array(SECTION_KEY_PRESENT, PRESENT) != 0
         return present
 
-    def keys(self, rows: Rows) -> list[bytes | None]:
+    def keys(self, rows: RowSelection) -> list[bytes | None]:
         """The key of each message; None if it has none."""
         keys: list[bytes | None] = list(self.blobs(SECTION_KEY_ENDS, rows).to_list())
         present = self.keys_present()
@@ -138,7 +138,7 @@ class Columns:
             keys = [key if here else None for key, here in zip(keys, present[rows].tolist(), strict=True)]
         return keys
 
-    def headers(self, rows: Rows) -> list[Mapping[str, bytes]]:
+    def headers(self, rows: RowSelection) -> list[Mapping[str, bytes]]:
         """The headers of each message."""
         try:
             return list(map(unpack_headers, self.blobs(SECTION_HEADERS_ENDS, rows).to_list()))
@@ -193,7 +193,7 @@ def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
     return places
 
 
-def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter | None) -> Rows | None:
+def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter | None) -> RowSelection | None:
     """Which of the rows pass the filter; None for none. A tag that many messages have is matched once.
 
     `shared_tag` is what all have if each has none of its own.
@@ -211,7 +211,7 @@ def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter 
     return passing if len(passing) else None
 
 
-def messages(record: DiskMessage, columns: Columns, rows: Rows, *, topic: str, partition: int) -> list[Message]:
+def messages(record: DiskMessage, columns: Columns, rows: RowSelection, *, topic: str, partition: int) -> list[Message]:
     """The messages in the given rows of a batch."""
     every = range(record.number, record.number + record.message_count)
     numbers: Iterable[int] = every[rows] if isinstance(rows, slice) else (rows + record.number).tolist()

@@ -29,7 +29,7 @@ from warren.storage.format.layout import (
 )
 from warren.storage.format.limits import HEADERS_SIZE_MAX, ID_SIZE_MAX, TAG_SIZE_MAX
 from warren.storage.format.record import Damage, DiskMessage, Unreadable
-from warren.storage.format.slices import Blobs, Positions, Rows
+from warren.storage.format.slices import Blobs, Positions, RowSelection
 
 TAG_HEADER: Final = b"warren.tag"
 ID_HEADER: Final = b"warren.id"
@@ -98,7 +98,7 @@ class KafkaColumns(Columns):
         np.cumsum(ends - starts, out=new_ends[1:])
         return new_ends
 
-    def blobs(self, kind: int, rows: Rows = ALL_ROWS) -> Blobs:
+    def blobs(self, kind: int, rows: RowSelection = ALL_ROWS) -> Blobs:
         """The keys, bodies and so on of these rows, where they lie."""
         return self._blobs[kind].picked(rows) if kind in self._blobs else super().blobs(kind, rows)
 

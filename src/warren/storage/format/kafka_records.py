@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from warren.storage.format.slices import Positions
 
-Bytes = npt.NDArray[np.uint8]
+ByteArray = npt.NDArray[np.uint8]
 TOGETHER_MIN: Final = 48
 """From so many records on it pays to look at them all at once."""
 EVEN_MIN: Final = 16
@@ -104,7 +104,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def places_together(area: bytes | memoryview, count: int) -> RecordPlaces:
     """The same by a few operations on all records."""
-    data: Bytes = np.frombuffer(area, np.uint8)
+    data: ByteArray = np.frombuffer(area, np.uint8)
     starts = _starts(data, count)
     lengths, positions = _read_varints(data, starts)
     ends = positions + lengths
@@ -124,7 +124,7 @@ def places_together(area: bytes | memoryview, count: int) -> RecordPlaces:
     return RecordPlaces(key_starts, key_ends, value_starts, value_ends, positions, header_counts, ends)
 
 
-def _starts(data: Bytes, count: int) -> Positions:
+def _starts(data: ByteArray, count: int) -> Positions:
     """Where the records start; the last one may end anywhere."""
     starts = np.empty(count, np.int64)
     place = position = 0
@@ -141,7 +141,7 @@ def _starts(data: Bytes, count: int) -> Positions:
     return starts
 
 
-def _count_even(data: Bytes, position: int, step: int, size: int, count_max: int) -> int:
+def _count_even(data: ByteArray, position: int, step: int, size: int, count_max: int) -> int:
     """How many records in a row, from the first on, have the same size as the first: it stands before each of them."""
     count = min(count_max, (len(data) - position - size) // step + 1)
     if count < 1:
@@ -170,7 +170,7 @@ def _step_over(raw: bytes, starts: Positions, place: int, position: int) -> Posi
     return starts
 
 
-def _pieces(data: Bytes, positions: Positions) -> tuple[Positions, Positions, Positions]:
+def _pieces(data: ByteArray, positions: Positions) -> tuple[Positions, Positions, Positions]:
     sizes, positions = _read_varints(data, positions)
     is_null = sizes < 0
     if is_null.any():
@@ -180,7 +180,7 @@ def _pieces(data: Bytes, positions: Positions) -> tuple[Positions, Positions, Po
     return positions, ends, ends
 
 
-def _read_varints(data: Bytes, positions: Positions) -> tuple[Positions, Positions]:
+def _read_varints(data: ByteArray, positions: Positions) -> tuple[Positions, Positions]:
     """The signed varints at these positions, and where what follows each starts."""
     read = _take(data, positions)
     values = read.astype(np.int64) & 0x7F
@@ -199,9 +199,9 @@ def _read_varints(data: Bytes, positions: Positions) -> tuple[Positions, Positio
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(values & 1), behind
 
 
-def _take(data: Bytes, positions: Positions) -> Bytes:
+def _take(data: ByteArray, positions: Positions) -> ByteArray:
     """The bytes at these positions; raises IndexError if there is none."""
     if len(positions) and (int(positions.max()) >= len(data) or int(positions.min()) < 0):
         raise IndexError("a position outside of the batch")
-    taken: Bytes = data[positions]
+    taken: ByteArray = data[positions]
     return taken

@@ -210,7 +210,7 @@ class Section(NamedTuple):
 COLUMNS_HEAD: Final = Struct("<II")
 SECTION: Final = Struct("<II")
 PLAIN_TABLE: Final = Struct("<IIIIII")
-LONE_TABLE: Final = Struct("<IIIIIIIIII")
+MARKED_TABLE: Final = Struct("<IIIIIIIIII")
 """The table of a record with one message and a marker, and behind it where that message's body starts and ends."""
 SECTION_BODY_ENDS: Final = 1
 SECTION_BODIES: Final = 2

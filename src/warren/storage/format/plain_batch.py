@@ -14,7 +14,7 @@ from warren.storage.format.checksum import crc32c
 from warren.storage.format.layout import (
     ALIGNMENT,
     CODEC_COLUMNS,
-    LONE_TABLE,
+    MARKED_TABLE,
     NO_KEY,
     PADDING,
     PAYLOAD_HEAD,
@@ -38,12 +38,12 @@ def _head(tag: str) -> bytes:
     return head.ljust(columns_at(len(head)), b"\0")
 
 
-def pack_lone(body: bytes, tag: str, marker: bytes) -> Packed:
+def pack_plain_batch(body: bytes, tag: str, marker: bytes) -> Packed:
     """The record of a message; one that is larger than a log takes is refused."""
     size, marker_size = len(body), len(marker)
     if size > BODY_SIZE_MAX:
         raise TooLarge("body", size, BODY_SIZE_MAX)
-    table = LONE_TABLE.pack(
+    table = MARKED_TABLE.pack(
         SECTION_COUNT, 0, SECTION_BODY_ENDS, ENDS_SIZE, SECTION_BODIES, size, SECTION_MARKER, marker_size, 0, size
     )
     try:
@@ -55,7 +55,7 @@ def pack_lone(body: bytes, tag: str, marker: bytes) -> Packed:
     return Packed(payload, crc32c(payload), 1)
 
 
-def is_lone(packed: Packed, body_size_max: int) -> bool:
+def is_plain_batch(packed: Packed, body_size_max: int) -> bool:
     """Whether this is such a record, whole and right, with a body of no more than `body_size_max` bytes."""
     payload, checksum, message_count = bytes(packed.payload), packed.checksum, packed.message_count
     if message_count != 1 or len(payload) < PAYLOAD_HEAD.size:
@@ -77,16 +77,16 @@ TAGLESS: Final = _head("")
 
 def _is_table(payload: bytes, at: int, body_size_max: int) -> bool:
     """Whether the columns that start at `at` are those of one body and its marker, and nothing follows."""
-    if len(payload) < at + LONE_TABLE.size:
+    if len(payload) < at + MARKED_TABLE.size:
         return False
     count, flags, ends_kind, ends_size, bodies_kind, size, marker_kind, marker_size, start, end = (
-        LONE_TABLE.unpack_from(payload, at)
+        MARKED_TABLE.unpack_from(payload, at)
     )
     return (
         (count, flags, ends_kind, ends_size, bodies_kind, marker_kind, start) == TABLE
         and end == size <= body_size_max
         and marker_size <= MARKER_SIZE_MAX
-        and len(payload) == at + LONE_TABLE.size + aligned(size) + aligned(marker_size)
+        and len(payload) == at + MARKED_TABLE.size + aligned(size) + aligned(marker_size)
     )
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Area = bytes | memoryview | mmap
 Positions = npt.NDArray[np.int64]
-Rows = slice | npt.NDArray[np.intp]
+RowSelection = slice | npt.NDArray[np.intp]
 """Which of many: a slice of them, or their places."""
 
 SPARSE: Final = 4
@@ -32,7 +32,7 @@ class Blobs(NamedTuple):
     starts: Positions
     ends: Positions
 
-    def picked(self, rows: Rows) -> Blobs:
+    def picked(self, rows: RowSelection) -> Blobs:
         """Some of the pieces."""
         return Blobs(self.area, self.starts[rows], self.ends[rows])
 

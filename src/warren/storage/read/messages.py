@@ -16,7 +16,7 @@ from warren.storage.format import columns
 from warren.storage.format.kafka_columns import columns_of
 from warren.storage.format.layout import CODEC_SINGLE, SECTION_BODY_ENDS
 from warren.storage.format.record import Damage, DiskMessage, Unreadable, unpack_headers
-from warren.storage.format.slices import Rows
+from warren.storage.format.slices import RowSelection
 from warren.storage.format.tags import TagFilter
 from warren.storage.read.log_view import LogView
 from warren.storage.read.single_runs import Run, RunFinder
@@ -172,7 +172,7 @@ class Filling:
         return number
 
     def _take_whole_run(self, run: Run) -> int:
-        rows: Rows = slice(0, len(run))
+        rows: RowSelection = slice(0, len(run))
         if self._tag is not None:
             rows = _passing(run, self._tag)
         count = self._fitting(_count(rows, len(run)), lambda: run.body_sizes[rows])
@@ -241,15 +241,15 @@ def _columns(record: DiskMessage, block: Block) -> columns.Columns:
 # --- Rows: a slice of them, or their places ---
 
 
-def _count(rows: Rows, end: int) -> int:
+def _count(rows: RowSelection, end: int) -> int:
     return end - rows.start if isinstance(rows, slice) else len(rows)
 
 
-def _first(rows: Rows, count: int) -> Rows:
+def _first(rows: RowSelection, count: int) -> RowSelection:
     return slice(rows.start, rows.start + count) if isinstance(rows, slice) else rows[:count]
 
 
-def _row_behind(rows: Rows, count: int, end: int) -> int:
+def _row_behind(rows: RowSelection, count: int, end: int) -> int:
     """The row to go on from when the first `count` of `rows`, which lie before `end`, were taken."""
     if count == _count(rows, end):
         return end

@@ -22,7 +22,7 @@ from warren.storage.format.record import Damage, Packed, read_head
 from warren.storage.read.log_view import LogView
 
 
-class Stored(NamedTuple):
+class StoredRun(NamedTuple):
     """Messages that lie one behind the other: those of one Kafka batch, or of records that hold none.
 
     `batch` is the Kafka batch as it lies in the mapped file, checked; None if the messages have to be read instead.
@@ -35,14 +35,14 @@ class Stored(NamedTuple):
     batch: memoryview | None
 
 
-def read_stored(view: LogView, number: int, bytes_max: int) -> list[Stored]:
+def read_stored(view: LogView, number: int, bytes_max: int) -> list[StoredRun]:
     """Returns what holds the messages from `number` on: about `bytes_max` bytes in all, and at least one record.
 
     The first may hold messages before `number`. Returns nothing past the published end, and nothing behind damage.
     Raises CorruptRecord if the damage comes first, and NumberRetired if `number` is before the first message.
     """
     end = view.end
-    stored: list[Stored] = []
+    stored: list[StoredRun] = []
     try:
         while number < end and bytes_max > 0:
             block, limit, end_number = view.locate(number, end)
@@ -58,7 +58,7 @@ def read_stored(view: LogView, number: int, bytes_max: int) -> list[Stored]:
 class _Filling:
     """Takes records of one block."""
 
-    def __init__(self, block: Block, limit: int, synced: int, stored: list[Stored]) -> None:
+    def __init__(self, block: Block, limit: int, synced: int, stored: list[StoredRun]) -> None:
         self._block, self._limit, self._synced, self._stored = block, limit, synced, stored
         self._bytes = memoryview(block.view)
 
@@ -91,13 +91,13 @@ class _Filling:
     def _add(self, head: RecordHead, position: int, size: int) -> None:
         if head.codec == CODEC_KAFKA:
             batch = self._batch(head, position, position + size)
-            self._stored.append(Stored(head.number, head.message_count, size, batch))
+            self._stored.append(StoredRun(head.number, head.message_count, size, batch))
         elif self._stored and self._stored[-1].batch is None:
             # The reader of these messages checks the rest of their records.
             number, count, size_before, _ = self._stored[-1]
-            self._stored[-1] = Stored(number, count + head.message_count, size_before + size, None)
+            self._stored[-1] = StoredRun(number, count + head.message_count, size_before + size, None)
         else:
-            self._stored.append(Stored(head.number, head.message_count, size, None))
+            self._stored.append(StoredRun(head.number, head.message_count, size, None))
 
     def _batch(self, head: RecordHead, position: int, end: int) -> memoryview:
         block = self._block

@@ -45,7 +45,7 @@ POSITIONS_END: Final = READER_PLACES[-1] + READER.size
 UNFINISHED: Final = bytes(8)
 
 
-class Standing(NamedTuple):
+class ReaderCursor(NamedTuple):
     """Where a reader stands: a message's number, the block it is in, and its position there."""
 
     number: int
@@ -53,16 +53,16 @@ class Standing(NamedTuple):
     position: int
 
 
-def find_standing(view: LogView, number: int) -> Standing:
+def find_standing(view: LogView, number: int) -> ReaderCursor:
     """The block and position of message `number`; where the log ends for its end."""
     end = view.end
     if number >= end > view.first:
         block, limit, _ = view.locate(end - 1, end)
-        return Standing(end, block.number, limit)
+        return ReaderCursor(end, block.number, limit)
     if number >= end or number < view.first:
-        return Standing(number, 0, 0)
+        return ReaderCursor(number, 0, 0)
     block, limit, _ = view.locate(number, end)
-    return Standing(number, block.number, block.find(number, limit))
+    return ReaderCursor(number, block.number, block.find(number, limit))
 
 
 class BlockRange(NamedTuple):
@@ -82,7 +82,7 @@ class Readable(Protocol):
     def end(self) -> int: ...
     def find_time(self, when: datetime | float | int) -> int: ...
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Page: ...
-    def standing(self, number: int) -> Standing: ...
+    def standing(self, number: int) -> ReaderCursor: ...
     def block_of(self, number: int) -> BlockRange: ...
     def number_at(self, block_number: int, position: int) -> int: ...
     def check_writable(self) -> None: ...
@@ -138,7 +138,7 @@ class QueueReader:
             block_number, base_offset, end_offset = self._block
             if not base_offset <= offset < end_offset:
                 block_number, base_offset, _ = self._block = log.block_of(number)
-            standing = tuple.__new__(Standing, (number, block_number, offset - base_offset))
+            standing = tuple.__new__(ReaderCursor, (number, block_number, offset - base_offset))
         self._store.save(standing)
         self._position = number
 
@@ -176,8 +176,8 @@ class ReaderFile(Protocol):
     """The file behind a reader, in one version of the format."""
 
     def load(self, log: Readable) -> int: ...
-    def save(self, standing: Standing) -> None: ...
-    def take_back(self, end: Standing) -> None: ...
+    def save(self, standing: ReaderCursor) -> None: ...
+    def take_back(self, end: ReaderCursor) -> None: ...
     def is_beyond(self) -> bool: ...
     def save_beyond(self, number: int, log: Readable) -> None: ...
     def filter_text(self) -> str: ...
@@ -189,7 +189,7 @@ def check_filter(text: str, version: int) -> None:
     text_bytes("tag filter", text, TAG_FIELD - 1 if version == 1 else FILTER_SIZE_MAX)
 
 
-def new_reader_bytes(version: int, standing: Standing) -> bytes:
+def new_reader_bytes(version: int, standing: ReaderCursor) -> bytes:
     """A whole reader file, without a filter."""
     if version == 1:
         head = READER_V1.pack(standing.block_number, standing.position, text_field("tag filter", "", TAG_FIELD))
@@ -198,7 +198,7 @@ def new_reader_bytes(version: int, standing: Standing) -> bytes:
     return head.ljust(READER_FILE_SIZE, b"\0")
 
 
-def _position_bytes(standing: Standing, sequence: int) -> bytes:
+def _position_bytes(standing: ReaderCursor, sequence: int) -> bytes:
     number, block_number, position = standing
     checksum = crc32c(READER.pack(block_number, position, number, sequence, 0)) or 1
     return READER.pack(block_number, position, number, sequence, checksum)
@@ -266,7 +266,7 @@ class ReaderFileV2:
     def load(self, log: Readable) -> int:
         return self._latest_position()[1].number
 
-    def save(self, standing: Standing) -> None:
+    def save(self, standing: ReaderCursor) -> None:
         place, latest = self._latest_position()
         # The second is seldom asked: only if the same number was behind the end before, or is now.
         if latest.number != standing.number or READER_BEYOND in (latest.block_number, standing.block_number):
@@ -275,7 +275,7 @@ class ReaderFileV2:
             # It may be there and not on disk: a process that was killed got no further than storing it.
             self._mapped().file.sync()
 
-    def _save(self, standing: Standing, place: int, sequence: int) -> None:
+    def _save(self, standing: ReaderCursor, place: int, sequence: int) -> None:
         """As `_store` does, in fewer steps: a queue stores its position with every get."""
         number, block_number, position = standing
         pack, at = READER.pack, READER_PLACES[place]
@@ -294,7 +294,7 @@ class ReaderFileV2:
         self._seen = seen[:at] + data if place else data + seen[len(data) :]
         self._latest = place, tuple.__new__(ReaderPosition, fields)
 
-    def take_back(self, end: Standing) -> None:
+    def take_back(self, end: ReaderCursor) -> None:
         if self._latest_position()[1].number > end.number and not self.is_beyond():
             self.save(end)
 
@@ -303,7 +303,7 @@ class ReaderFileV2:
         return self._latest_position()[1].block_number == READER_BEYOND
 
     def save_beyond(self, number: int, log: Readable) -> None:
-        self.save(Standing(number, READER_BEYOND, 0))
+        self.save(ReaderCursor(number, READER_BEYOND, 0))
 
     def filter_text(self) -> str:
         _, latest = self._latest_filter()
@@ -355,7 +355,7 @@ class ReaderFileV1:
         fields = self._fields()
         return log.number_at(fields.block_number, fields.offset)
 
-    def save(self, standing: Standing) -> None:
+    def save(self, standing: ReaderCursor) -> None:
         self._store(ReaderPositionV1(standing.block_number, standing.position, self._fields().tag))
 
     def is_beyond(self) -> bool:
@@ -364,7 +364,7 @@ class ReaderFileV1:
     def save_beyond(self, number: int, log: Readable) -> None:
         self.save(log.standing(log.end))
 
-    def take_back(self, end: Standing) -> None:
+    def take_back(self, end: ReaderCursor) -> None:
         fields = self._fields()
         if (fields.block_number, fields.offset) > (end.block_number, end.position):
             self.save(end)
@@ -410,7 +410,7 @@ def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
     replace_file(filesystem, path, data)
 
 
-def take_readers_back(files: LogFiles, end: Standing) -> None:
+def take_readers_back(files: LogFiles, end: ReaderCursor) -> None:
     """The log was cut: no reader may stand behind its end, or it would pass over what comes there next."""
     directory = paths.readers_directory(files.directory)
     names = files.filesystem.names(directory) if files.filesystem.exists(directory) else []

@@ -29,7 +29,7 @@ from warren.storage.format.layout import (
     RecordHead,
     aligned,
 )
-from warren.storage.format.slices import Blobs, Positions, Rows, fields_type
+from warren.storage.format.slices import Blobs, Positions, RowSelection, fields_type
 
 HEAD: Final = fields_type(RECORD_HEAD, RecordHead._fields)
 HEAD_WORDS: Final = RECORD_HEAD.size // ALIGNMENT
@@ -62,7 +62,7 @@ class Run:
         """Where the next blob starts."""
         return aligned(int(self.positions[-1]) + SIZE_WORD.size + int(self.heads["size_word"][-1]))
 
-    def picked(self, rows: Rows) -> Run:
+    def picked(self, rows: RowSelection) -> Run:
         """Some of the records."""
         return Run(self.view, self.positions[rows], self.heads[rows])
 

@@ -22,12 +22,12 @@ class Together(Protocol):
         ...
 
 
-Found = TypeVar("Found", bound=Together)
+AnyTogether = TypeVar("AnyTogether", bound=Together)
 
 
 def walk(
-    block: Block, limit: int, number: int, end: int, find: Callable[[int, int], Found | None]
-) -> Iterator[Found | DiskMessage]:
+    block: Block, limit: int, number: int, end: int, find: Callable[[int, int], AnyTogether | None]
+) -> Iterator[AnyTogether | DiskMessage]:
     """What holds the messages from `number` up to `end`, in a block of which nothing behind `limit` is looked at.
 
     Every record is checked, and follows the one before without a gap. The first may hold messages before `number`, and

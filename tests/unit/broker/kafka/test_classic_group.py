@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.examples import examples
 from warren.broker.kafka.groups.classic import TRANSITIONS, ClassicGroup, GroupEvent, GroupState
 from warren.broker.kafka.groups.limits import GROUP_FIRST_JOIN_S, GROUP_MEMBERS_MAX
-from warren.broker.kafka.groups.members import Claim, Joined, Joining, Protocol, Synced, Syncing
+from warren.broker.kafka.groups.members import Joined, Joining, MemberIdentity, Protocol, Synced, Syncing
 from warren.broker.services.kafka_errors import Code
 
 SESSION_S = 10.0
@@ -40,7 +40,7 @@ class Scene:
         self, id: str, generation: int, shares: dict[str, bytes] | None = None, instance: str | None = None
     ) -> list[Synced]:
         answers: list[Synced] = []
-        said = Syncing(claim=Claim(id, instance, generation), assignments=shares or {})
+        said = Syncing(claim=MemberIdentity(id, instance, generation), assignments=shares or {})
         self.group.sync(said, lambda synced: self._record(answers, synced))
         return answers
 
@@ -49,7 +49,7 @@ class Scene:
         self.on_answer(answer)
 
     def beat(self, id: str, generation: int, instance: str | None = None) -> Code:
-        return self.group.heartbeat(Claim(id, instance, generation))
+        return self.group.heartbeat(MemberIdentity(id, instance, generation))
 
     def wait(self, seconds: float) -> None:
         """Time passes, and whatever is due on the way happens when it is."""
@@ -344,7 +344,7 @@ def test_an_assignment_of_another_generation_or_protocol_is_refused() -> None:
     answers: list[Synced] = []
 
     stale = scene.sync(id, 0)
-    scene.group.sync(Syncing(claim=Claim(id, None, 1), protocol="other", assignments={}), answers.append)
+    scene.group.sync(Syncing(claim=MemberIdentity(id, None, 1), protocol="other", assignments={}), answers.append)
 
     assert [each.error for each in stale + answers] == [Code.ILLEGAL_GENERATION, Code.INCONSISTENT_GROUP_PROTOCOL]
 
@@ -393,12 +393,12 @@ def test_only_members_of_the_generation_with_an_assignment_may_commit() -> None:
     scene = Scene()
     [id] = scene.stable(None)
 
-    assert scene.group.check_commit(Claim(id, None, 1)) is Code.NONE
-    assert scene.group.check_commit(Claim(id, None, 0)) is Code.ILLEGAL_GENERATION
-    assert scene.group.check_commit(Claim("other", None, 1)) is Code.UNKNOWN_MEMBER_ID
+    assert scene.group.check_commit(MemberIdentity(id, None, 1)) is Code.NONE
+    assert scene.group.check_commit(MemberIdentity(id, None, 0)) is Code.ILLEGAL_GENERATION
+    assert scene.group.check_commit(MemberIdentity("other", None, 1)) is Code.UNKNOWN_MEMBER_ID
     scene.join(id)
 
-    assert scene.group.check_commit(Claim(id, None, 2)) is Code.REBALANCE_IN_PROGRESS
+    assert scene.group.check_commit(MemberIdentity(id, None, 2)) is Code.REBALANCE_IN_PROGRESS
 
 
 def test_requests_that_wait_when_the_broker_stops_get_an_error() -> None:

@@ -14,7 +14,7 @@ from warren.broker.kafka.request_rows import rows_of
 from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.protocol.api_keys import APIS, ApiKey
-from warren.protocol.kafka.fetch import WantedPartition, WantedTopic
+from warren.protocol.kafka.fetch import FetchPartition, FetchTopic
 from warren.protocol.kafka.produce import ProducedPartition, ProducedTopic
 from warren.protocol.kafka_messages import (
     ListOffsetsRequest,
@@ -155,7 +155,7 @@ def test_a_partition_that_a_produce_names_twice_is_left_out(topics: list[tuple[s
 def test_a_fetch_reads_each_partition_once_as_it_was_named_last(topics: list[tuple[str, list[int]]]) -> None:
     named = [(name, number, place) for place, (name, numbers) in enumerate(topics) for number in numbers]
     asked = [
-        WantedTopic(name, b"", [WantedPartition(number, -1, place, 1) for number in numbers])
+        FetchTopic(name, b"", [FetchPartition(number, -1, place, 1) for number in numbers])
         for place, (name, numbers) in enumerate(topics)
     ]
 

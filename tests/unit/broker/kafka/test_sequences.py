@@ -14,7 +14,7 @@ from tests.support.kafka_batches import batch_of
 from warren.broker.kafka.producers import known as producers
 from warren.broker.kafka.producers import sequences as module
 from warren.broker.kafka.producers.known import Known, learn_from, put_once, remembered
-from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Seen, Sequences
+from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Sequences, StoredBatch
 from warren.broker.services.kafka_errors import Code
 from warren.storage import Log
 from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
@@ -48,10 +48,10 @@ def test_an_unknown_producer_may_start_with_any_sequence(sequence: int) -> None:
         ([head(0, 3)], head(4), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
         ([head(0, 3)], head(2), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
         ([head(0, 3)], head(0, 2), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        ([head(0, 3)], head(0, 3), Seen(0, 2, 0)),
+        ([head(0, 3)], head(0, 3), StoredBatch(0, 2, 0)),
         ([head(LAST)], head(0), None),
         ([head(LAST - 1, 4)], head(2), None),
-        ([head(LAST - 1, 4)], head(LAST - 1, 4), Seen(LAST - 1, 1, 0)),
+        ([head(LAST - 1, 4)], head(LAST - 1, 4), StoredBatch(LAST - 1, 1, 0)),
         ([head(LAST)], head(1), Code.OUT_OF_ORDER_SEQUENCE_NUMBER),
         ([head(0, epoch=3)], head(1, epoch=2), Code.INVALID_PRODUCER_EPOCH),
         ([head(0, epoch=3)], head(0, epoch=4), None),
@@ -62,7 +62,7 @@ def test_an_unknown_producer_may_start_with_any_sequence(sequence: int) -> None:
     ],
 )
 def test_a_batch_is_checked_against_the_batches_before_it(
-    known: list[KafkaBatchHead], asked: KafkaBatchHead, expected: Code | Seen | None
+    known: list[KafkaBatchHead], asked: KafkaBatchHead, expected: Code | StoredBatch | None
 ) -> None:
     assert taken(*known).judge(asked) == expected
 
@@ -72,7 +72,7 @@ def test_only_the_last_five_batches_are_recognised_as_repeats() -> None:
 
     found = [sequences.judge(head(number)) for number in range(8)]
 
-    assert found[-REMEMBERED:] == [Seen(number, number, number) for number in range(3, 8)]
+    assert found[-REMEMBERED:] == [StoredBatch(number, number, number) for number in range(3, 8)]
     assert set(found[:-REMEMBERED]) == {Code.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
 
@@ -80,7 +80,7 @@ def test_a_new_epoch_starts_without_history() -> None:
     sequences = taken(head(0), head(1), head(0, epoch=1))
 
     assert sequences.judge(head(1, epoch=1)) is None
-    assert [seen for _, _, seen in sequences.batches()] == [Seen(0, 0, 2)]
+    assert [seen for _, _, seen in sequences.batches()] == [StoredBatch(0, 0, 2)]
 
 
 def test_the_least_recently_used_producer_is_evicted_first() -> None:
@@ -104,7 +104,7 @@ def test_after_a_failed_batch_its_sequence_is_expected_again() -> None:
 
     sequences = asyncio.run(scenario())
 
-    assert sequences.judge(head(1)) == Seen(1, 1, 1)
+    assert sequences.judge(head(1)) == StoredBatch(1, 1, 1)
     assert sequences.judge(head(2)) is None
     assert sequences.judge(head(3)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -125,7 +125,7 @@ def test_a_saved_state_can_be_restored() -> None:
     restored.restore(json.loads(json.dumps(sequences.to_json())))
 
     assert restored.to_json() == sequences.to_json()
-    assert restored.judge(head(3, 2)) == Seen(3, 4, 1)
+    assert restored.judge(head(3, 2)) == StoredBatch(3, 4, 1)
     assert restored.judge(head(0, producer=2, epoch=4)) is None
     assert restored.judge(head(1, producer=2, epoch=4)) is Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -146,7 +146,7 @@ def test_known_batches_are_not_learned_again() -> None:
         sequences.learn(head(number), number)
     sequences.learn(head(0, epoch=0, producer=1), 3)
 
-    assert sequences.judge(head(9)) == Seen(9, 9, 9)
+    assert sequences.judge(head(9)) == StoredBatch(9, 9, 9)
     assert sequences.judge(head(10)) is None
 
 

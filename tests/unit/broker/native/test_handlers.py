@@ -8,15 +8,15 @@ import typing
 import pytest
 
 from warren.broker.native import append
-from warren.broker.native.handlers import OWN_HANDLERS
-from warren.protocol.native_schemas import NUMBERED, OwnKey
+from warren.broker.native.handlers import NATIVE_HANDLERS
+from warren.protocol.native_schemas import NUMBERED, NativeKey
 from warren.protocol.wire_struct import NumberedRequest, WireRequest
 
 
-@pytest.mark.parametrize("key", list(OwnKey))
-def test_a_handler_gets_the_request_of_its_key_and_returns_the_response_to_it(key: OwnKey) -> None:
+@pytest.mark.parametrize("key", list(NativeKey))
+def test_a_handler_gets_the_request_of_its_key_and_returns_the_response_to_it(key: NativeKey) -> None:
     # The handler of appends decides itself which requests are read by the schema.
-    handler = append._by_schema if key is OwnKey.APPEND else OWN_HANDLERS[key]
+    handler = append._by_schema if key is NativeKey.APPEND else NATIVE_HANDLERS[key]
     captured = inspect.getclosurevars(handler).nonlocals
     kind: type[WireRequest[typing.Any]] = captured["kind"]
     hints = typing.get_type_hints(captured["handle"])

@@ -11,9 +11,9 @@ from tests.support.protocol_values import kafka_class
 from warren.errors import MalformedRequest, UnsupportedRequest
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.kafka.fetch import (
+    FetchPartition,
     PartitionFetched,
     TopicFetched,
-    WantedPartition,
     decode_fetch,
     encode_fetch_response,
 )
@@ -210,7 +210,7 @@ def test_a_fetch_request_is_taken_apart(version: int) -> None:
     assert request[:3] == (500, 1, 50)
     assert (request.session_id, request.session_epoch) == ((3, 2) if version >= 7 else (0, -1))
     assert request.topics == [
-        (*topic, [WantedPartition(4, epoch, 1 << 40, 1 << 20), WantedPartition(5, -1, 0, 7)]),
+        (*topic, [FetchPartition(4, epoch, 1 << 40, 1 << 20), FetchPartition(5, -1, 0, 7)]),
     ]
 
 

@@ -14,7 +14,7 @@ from warren.broker.native.read import stream_of
 from warren.errors import BadInput
 from warren.protocol.headers import Request, response_frame
 from warren.protocol.native.arrow import ALIGNMENT, aligned_buffer, arrow_batches, scan_padding
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
 
 NO_TAGS = b"\0"
@@ -57,9 +57,9 @@ def test_a_damaged_stream_yields_valid_batches_or_one_error(seed: int) -> None:
 def test_a_stream_is_aligned_in_the_answer_to_a_scan(size: int) -> None:
     arrow = b"\1" * size
     values = {"next": 5, "padding": scan_padding(size), "arrow": [arrow[:1], memoryview(arrow)[1:]]}
-    request = Request(OwnKey.SCAN, 0, 77, None, memoryview(b""))
+    request = Request(NativeKey.SCAN, 0, 77, None, memoryview(b""))
 
-    sent = b"".join(response_frame(request, encode_response(OwnKey.SCAN, 0, values))[1])
+    sent = b"".join(response_frame(request, encode_response(NativeKey.SCAN, 0, values))[1])
 
     at = len(sent) - size - len(NO_TAGS)
     assert sent[at : at + size] == arrow

@@ -14,7 +14,7 @@ from warren.protocol.api_keys import APIS
 from warren.protocol.limits import NATIVE_RECORDS_MAX
 from warren.protocol.native.calls import error_kinds, error_of, wire_error
 from warren.protocol.native.records import messages_of, pack, packed_of, wire_messages, wire_record
-from warren.protocol.native_schemas import OwnKey
+from warren.protocol.native_schemas import NativeKey
 from warren.storage.format.columns import Batch
 from warren.storage.format.limits import BODY_SIZE_MAX
 from warren.storage.format.record import Packed
@@ -56,8 +56,8 @@ def made(kind: type[WarrenError]) -> WarrenError:
 
 
 def sent(error: WarrenError) -> WarrenError:
-    data = encode_response(OwnKey.LIST_TOPICS, 0, {"error": wire_error(error)})
-    return error_of(decode_response(OwnKey.LIST_TOPICS, 0, b"".join(data)).error)
+    data = encode_response(NativeKey.LIST_TOPICS, 0, {"error": wire_error(error)})
+    return error_of(decode_response(NativeKey.LIST_TOPICS, 0, b"".join(data)).error)
 
 
 @pytest.mark.parametrize("code", sorted(error_kinds()))
@@ -84,12 +84,12 @@ def test_an_error_of_a_later_release_arrives_with_its_sentence() -> None:
     error = RemoteError("other", "a sentence")
     error.retryable = True
     data = encode_response(
-        OwnKey.LIST_TOPICS,
+        NativeKey.LIST_TOPICS,
         0,
         {"error": {"code": "no_such_code", "sentence": "a sentence", "facts": "{}", "retryable": True}},
     )
 
-    found = error_of(decode_response(OwnKey.LIST_TOPICS, 0, b"".join(data)).error)
+    found = error_of(decode_response(NativeKey.LIST_TOPICS, 0, b"".join(data)).error)
 
     assert isinstance(found, RemoteError)
     assert (str(found), found.remote_code, found.retryable) == ("a sentence", "no_such_code", True)
@@ -101,21 +101,21 @@ def test_messages_arrive_as_they_were_read() -> None:
         Message(6, 128, 3, "orders", 2_000, "id-1", "eu.de", b"k", {"trace": b"1"}, 64, b"", 2),
     ]
 
-    data = b"".join(encode_response(OwnKey.TAKE, 0, {"messages": wire_messages(messages)}))
-    found = messages_of(decode_response(OwnKey.TAKE, 0, data).messages, "orders")
+    data = b"".join(encode_response(NativeKey.TAKE, 0, {"messages": wire_messages(messages)}))
+    found = messages_of(decode_response(NativeKey.TAKE, 0, data).messages, "orders")
 
     assert found == messages
 
 
 def test_no_messages_arrive_as_none() -> None:
-    data = b"".join(encode_response(OwnKey.TAKE, 0, {"messages": wire_messages([])}))
+    data = b"".join(encode_response(NativeKey.TAKE, 0, {"messages": wire_messages([])}))
 
-    assert messages_of(decode_response(OwnKey.TAKE, 0, data).messages, "orders") == []
+    assert messages_of(decode_response(NativeKey.TAKE, 0, data).messages, "orders") == []
 
 
 def arrived(packed: Packed) -> Any:
-    data = encode_request(OwnKey.APPEND, 0, {"topic": "orders", "records": [wire_record(0, packed)]})
-    return decode_request(OwnKey.APPEND, 0, data).records[0]
+    data = encode_request(NativeKey.APPEND, 0, {"topic": "orders", "records": [wire_record(0, packed)]})
+    return decode_request(NativeKey.APPEND, 0, data).records[0]
 
 
 def test_a_packed_record_arrives_whole() -> None:
@@ -150,14 +150,14 @@ def test_a_body_over_the_limit_of_its_topic_is_refused() -> None:
 
 def test_more_records_than_a_request_may_have_are_refused() -> None:
     record = wire_record(0, Packed(b"", 0, 0))
-    data = encode_request(OwnKey.APPEND, 0, {"topic": "orders", "records": [record] * (NATIVE_RECORDS_MAX + 1)})
+    data = encode_request(NativeKey.APPEND, 0, {"topic": "orders", "records": [record] * (NATIVE_RECORDS_MAX + 1)})
 
     with pytest.raises(MalformedRequest, match="over the limit"):
-        decode_request(OwnKey.APPEND, 0, data)
+        decode_request(NativeKey.APPEND, 0, data)
 
 
-@pytest.mark.parametrize("key", list(OwnKey))
-def test_every_call_is_served_in_version_0_and_has_both_messages(key: OwnKey) -> None:
+@pytest.mark.parametrize("key", list(NativeKey))
+def test_every_call_is_served_in_version_0_and_has_both_messages(key: NativeKey) -> None:
     api = APIS[key]
 
     decode_request(key, 0, encode_request(key, 0, {}))

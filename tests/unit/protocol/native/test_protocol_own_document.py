@@ -9,7 +9,7 @@ import pytest
 from tests.tidy.source import ROOT
 from warren.errors import WarrenError
 from warren.protocol.native.calls import error_kinds
-from warren.protocol.native_schemas import OWN_MESSAGES, OwnKey
+from warren.protocol.native_schemas import NATIVE_MESSAGES, NativeKey
 from warren.protocol.schemas import STRUCT, Field
 
 DOCUMENT = (ROOT / "docs/protocol.md").read_text()
@@ -40,19 +40,19 @@ def described(field: Field) -> tuple[str, str]:
     return field.name, f"{'[]' * field.is_array}{kind}{'?' * (0 in field.nullable)}"
 
 
-@pytest.mark.parametrize("key", list(OwnKey))
-def test_the_document_has_every_field_of_every_call(key: OwnKey) -> None:
+@pytest.mark.parametrize("key", list(NativeKey))
+def test_the_document_has_every_field_of_every_call(key: NativeKey) -> None:
     asked, answered = re.split(r"^Answer", sections(CALLS)[f"{key.value} {key.title}"], flags=re.MULTILINE)
 
-    error, *fields = OWN_MESSAGES[f"{key.title}Response"].fields
+    error, *fields = NATIVE_MESSAGES[f"{key.title}Response"].fields
 
-    assert rows(asked) == [described(field) for field in OWN_MESSAGES[f"{key.title}Request"].fields]
+    assert rows(asked) == [described(field) for field in NATIVE_MESSAGES[f"{key.title}Request"].fields]
     assert rows(answered) == [described(field) for field in fields]
     assert described(error) == ("error", "Error?")
 
 
 def test_the_document_has_no_other_calls() -> None:
-    assert list(sections(CALLS)) == [f"{key.value} {key.title}" for key in OwnKey]
+    assert list(sections(CALLS)) == [f"{key.value} {key.title}" for key in NativeKey]
 
 
 def test_the_codes_that_the_document_names_are_codes() -> None:

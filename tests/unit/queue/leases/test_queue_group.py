@@ -490,7 +490,7 @@ def test_with_a_filter_sessions_share_the_messages_they_read_ahead(bench: Bench)
 
 def test_read_ahead_messages_are_read_again_if_the_group_went_back(bench: Bench) -> None:
     bench.put(10)
-    log, ahead = bench.topic.partition(0), unread.Ahead()
+    log, ahead = bench.topic.partition(0), unread.ReadAhead()
 
     for number in (4, 6, 2):
         ahead.reach(log, None, number, 3, ScanRoom())

@@ -26,7 +26,7 @@ from warren.storage.arrow import scan
 from warren.storage.format.columns import Batch
 from warren.storage.format.limits import BODY_SIZE_MAX
 from warren.storage.format.packing import pack_batch
-from warren.storage.format.plain_batch import is_lone, pack_lone
+from warren.storage.format.plain_batch import is_plain_batch, pack_plain_batch
 from warren.storage.format.record import Packed
 
 MARKER = bytes(range(16))
@@ -37,16 +37,16 @@ MARKER = bytes(range(16))
 def test_a_plain_batch_is_packed_like_any_batch(tag: str, size: int) -> None:
     body = random.Random(size).randbytes(size)
 
-    packed = pack_lone(body, tag, MARKER)
+    packed = pack_plain_batch(body, tag, MARKER)
 
     assert [packed] == list(pack_batch(Batch([body]), tag, 0, 1 << 20, MARKER))
-    assert is_lone(packed, size)
-    assert not is_lone(packed, size - 1)
+    assert is_plain_batch(packed, size)
+    assert not is_plain_batch(packed, size - 1)
 
 
 def test_a_plain_batch_is_read_as_it_was_put(tmp_path: Path) -> None:
     with Log.open(tmp_path, durability="os") as log:
-        receipts = [log.append_record(pack_lone(b"%d" % number, "eu", MARKER)) for number in range(5)]
+        receipts = [log.append_record(pack_plain_batch(b"%d" % number, "eu", MARKER)) for number in range(5)]
 
         found = log.read(0)
         assert [(m.body, m.tag, m.offset, m.timestamp) for m in found] == [
@@ -56,25 +56,25 @@ def test_a_plain_batch_is_read_as_it_was_put(tmp_path: Path) -> None:
 
 
 def test_any_changed_byte_is_detected() -> None:
-    packed, checksum, count = pack_lone(b"a body", "eu.de", MARKER)
+    packed, checksum, count = pack_plain_batch(b"a body", "eu.de", MARKER)
     payload = bytes(packed)
 
     for at in range(len(payload)):
         for bit in (1, 128):
             changed = payload[:at] + bytes([payload[at] ^ bit]) + payload[at + 1 :]
-            assert not is_lone(Packed(changed, checksum, count), 100)
+            assert not is_plain_batch(Packed(changed, checksum, count), 100)
     for cut in range(len(payload)):
-        assert not is_lone(Packed(payload[:cut], checksum, count), 100)
-    assert not is_lone(Packed(payload, checksum, 2), 100)
+        assert not is_plain_batch(Packed(payload[:cut], checksum, count), 100)
+    assert not is_plain_batch(Packed(payload, checksum, 2), 100)
 
 
 def test_messages_that_cannot_be_packed_are_refused() -> None:
     with pytest.raises(TooLarge):
-        pack_lone(bytes(BODY_SIZE_MAX + 1), "", MARKER)
+        pack_plain_batch(bytes(BODY_SIZE_MAX + 1), "", MARKER)
     with pytest.raises(BadInput):
-        pack_lone("text", "", MARKER)  # type: ignore[arg-type]
+        pack_plain_batch("text", "", MARKER)  # type: ignore[arg-type]
     with pytest.raises(TooLarge):
-        pack_lone(b"", "x" * 129, MARKER)
+        pack_plain_batch(b"", "x" * 129, MARKER)
 
 
 @pytest.mark.parametrize("size", [1, 126, 127, 20_000])
@@ -146,8 +146,8 @@ def test_marked_batches_are_scanned_together_as_others_are(
 @pytest.mark.parametrize("durability", ["os", "commit"])
 def test_the_receipt_has_the_position_of_the_message(tmp_path: Path, durability: str) -> None:
     with Log.open(tmp_path, durability=durability) as log:
-        alone = log.append_record(pack_lone(b"0", "", MARKER))
-        together = log.settle([[pack_lone(b"%d" % number, "", MARKER)] for number in (1, 2, 3)])
+        alone = log.append_record(pack_plain_batch(b"0", "", MARKER))
+        together = log.settle([[pack_plain_batch(b"%d" % number, "", MARKER)] for number in (1, 2, 3)])
 
         for number, receipt in enumerate([alone, *together]):
             message = log.at(number)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Protocol
 from warren.broker.net.request import ServedCall, Services
 
 if TYPE_CHECKING:
-    from warren.broker.kafka.groups.coordinator import Coordinator
-    from warren.broker.kafka.groups.positions import Positions
+    from warren.broker.kafka.groups.coordinator import GroupCoordinator
+    from warren.broker.kafka.groups.positions import PositionStore
 
 
 class GroupServices(Services, Protocol):
     """The services of every handler, and what the broker knows of groups."""
 
     @property
-    def coordinator(self) -> Coordinator: ...
+    def coordinator(self) -> GroupCoordinator: ...
 
     @property
-    def positions(self) -> Positions: ...
+    def positions(self) -> PositionStore: ...
 
 
 Call = ServedCall[GroupServices]

@@ -9,7 +9,16 @@ from enum import StrEnum
 from typing import Final
 
 from warren.broker.kafka.groups.limits import CLIENT_ID_SIZE_MAX, GROUP_FIRST_JOIN_S, GROUP_MEMBERS_MAX
-from warren.broker.kafka.groups.members import Claim, Joined, Joining, Member, Synced, Syncing, TellJoined, TellSynced
+from warren.broker.kafka.groups.members import (
+    Joined,
+    Joining,
+    Member,
+    MemberIdentity,
+    Synced,
+    Syncing,
+    TellJoined,
+    TellSynced,
+)
 from warren.broker.services.kafka_errors import Code
 
 
@@ -282,7 +291,7 @@ class ClassicGroup:
 
     # --- Staying and leaving ---
 
-    def check_member(self, claim: Claim) -> Code:
+    def check_member(self, claim: MemberIdentity) -> Code:
         """Whether this is a member of the current generation."""
         static = self._static(claim.instance_id)
         if static is not None and static.id != claim.member_id:
@@ -291,7 +300,7 @@ class ClassicGroup:
             return Code.UNKNOWN_MEMBER_ID
         return Code.NONE if claim.generation == self.generation else Code.ILLEGAL_GENERATION
 
-    def heartbeat(self, claim: Claim) -> Code:
+    def heartbeat(self, claim: MemberIdentity) -> Code:
         """Notes that the member lives. Returns REBALANCE_IN_PROGRESS if it has to join again."""
         error = self.check_member(claim)
         if error is not Code.NONE:
@@ -299,7 +308,7 @@ class ClassicGroup:
         self.members[claim.member_id].heard(self._now_s())
         return Code.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else Code.NONE
 
-    def check_commit(self, claim: Claim) -> Code:
+    def check_commit(self, claim: MemberIdentity) -> Code:
         """Whether the member may commit: what it read before it joins again, yes; before it has its share, no."""
         error = self.check_member(claim)
         if error is not Code.NONE:

@@ -9,7 +9,7 @@ from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer import ConsumerGroup
 from warren.broker.kafka.groups.join_requests import name_error
 from warren.broker.kafka.groups.limits import GROUP_NOTE_SIZE_MAX
-from warren.broker.kafka.groups.members import Claim
+from warren.broker.kafka.groups.members import MemberIdentity
 from warren.broker.kafka.groups.positions import NO_EPOCH, Position
 from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import BadName, NoSuchTopic, NotOwner, SettingsDiffer, WarrenError
@@ -53,7 +53,7 @@ def check_committer(call: Call, group_id: str, member_id: str, instance_id: str 
         return Code.NONE if generation < 0 else Code.ILLEGAL_GENERATION
     if isinstance(group, ConsumerGroup):
         return group.check_commit(member_id, generation)
-    return group.check_commit(Claim(member_id, instance_id, generation))
+    return group.check_commit(MemberIdentity(member_id, instance_id, generation))
 
 
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:

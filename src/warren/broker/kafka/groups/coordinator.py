@@ -11,26 +11,26 @@ from warren.broker.kafka.groups.limits import GROUPS_MAX, MemberMemory
 from warren.broker.kafka.groups.partition_locks import Holdings
 from warren.broker.kafka.groups.share_groups import ShareGroups
 from warren.broker.services.kafka_errors import Code
-from warren.broker.services.memory_budget import Budget
+from warren.broker.services.memory_budget import MemoryBudget
 from warren.transaction.store import Store
 
 if TYPE_CHECKING:
     from warren.broker.threads import InThread
 
-Group = ClassicGroup | ConsumerGroup
+AnyGroup = ClassicGroup | ConsumerGroup
 G = TypeVar("G", ClassicGroup, ConsumerGroup)
 
 
-class Coordinator:
+class GroupCoordinator:
     """Finds groups, and lets time pass for them. For the event loop's thread alone.
 
     A group without members is forgotten: its positions are in the store, and not here. What members of a group
     subscribe to is held for them, see Holdings.
     """
 
-    def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, budget: Budget) -> None:
+    def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, budget: MemoryBudget) -> None:
         self._loop = asyncio.get_running_loop()
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, AnyGroup] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_stopped = False
         self.holdings = Holdings(store, in_thread, tasks, self._topics_of)
@@ -41,7 +41,7 @@ class Coordinator:
         group = self._groups.get(name)
         return frozenset() if group is None else group.topics
 
-    def find(self, name: str) -> Group | None:
+    def find(self, name: str) -> AnyGroup | None:
         """Returns the group if it has members or a client is about to join; None otherwise."""
         return self._groups.get(name)
 
@@ -55,7 +55,7 @@ class Coordinator:
         group = self._groups.get(name)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[AnyGroup]:
         """Returns all groups with members."""
         return list(self._groups.values())
 
@@ -86,7 +86,7 @@ class Coordinator:
         self._groups[group.name] = group
         return group
 
-    def changed(self, group: Group) -> None:
+    def changed(self, group: AnyGroup) -> None:
         """Something happened to the group: its next time may be another one, and so may what it wants."""
         if self._groups.get(group.name) is not group:
             return
@@ -104,7 +104,7 @@ class Coordinator:
             self._timers[group.name] = self._loop.call_at(wake_s, self._tick, group)
         self.holdings.changed(group.name)
 
-    def _tick(self, group: Group) -> None:
+    def _tick(self, group: AnyGroup) -> None:
         group.tick()
         self.changed(group)
 

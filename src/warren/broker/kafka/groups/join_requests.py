@@ -16,7 +16,7 @@ from warren.broker.kafka.groups.limits import (
     GROUP_SESSION_S_MIN,
     GROUP_SUBSCRIPTIONS_MAX,
 )
-from warren.broker.kafka.groups.members import Claim, Joined, Joining, Protocol, Synced, Syncing
+from warren.broker.kafka.groups.members import Joined, Joining, MemberIdentity, Protocol, Synced, Syncing
 from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX
 from warren.errors import BadName
@@ -146,7 +146,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
     assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
     is_consumer = group.protocol_type == CONSUMER
     said = Syncing(
-        claim=Claim(request.member_id, request.group_instance_id, request.generation_id),
+        claim=MemberIdentity(request.member_id, request.group_instance_id, request.generation_id),
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
         assignments=assignments,
@@ -186,7 +186,7 @@ def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
     if group is None:
         return HeartbeatResponse(error_code=_missing(request.group_id))
     # Nothing that is due comes earlier by it: when the group is woken next, it looks anew.
-    claim = Claim(request.member_id, request.group_instance_id, request.generation_id)
+    claim = MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=group.heartbeat(claim))
 
 

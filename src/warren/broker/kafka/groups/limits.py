@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from warren.broker.services.kafka_errors import Code
-from warren.broker.services.memory_budget import Budget, Hold, MemoryKind
+from warren.broker.services.memory_budget import Hold, MemoryBudget, MemoryKind
 
 GROUP_MEMBERS_MAX: Final = 1_000
 GROUPS_MAX: Final = 100_000
@@ -44,7 +44,7 @@ CLIENT_ID_SIZE_MAX: Final = 128
 """How much of what a client calls itself goes into the ids that it is given."""
 
 
-class Group(Protocol):
+class MeasuredGroup(Protocol):
     """A group that knows about how many bytes its members take, and how many of them for what they have taken."""
 
     @property
@@ -59,11 +59,11 @@ class MemberMemory:
     A group's bytes are counted for the owner of the member that came first.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._holds: dict[Group, Hold] = {}
+        self._holds: dict[MeasuredGroup, Hold] = {}
 
-    def refusal(self, group: Group, size: int, owner: str) -> Code:
+    def refusal(self, group: MeasuredGroup, size: int, owner: str) -> Code:
         """NONE if a member may say `size` bytes more of itself. The caller tells by `changed` what came of it."""
         hold = self._holds.get(group)
         if hold is not None and hold.size - group.taken_size + size > GROUP_SIZE_MAX:
@@ -81,13 +81,13 @@ class MemberMemory:
         self._budget.refusals += not has_room
         return has_room
 
-    def changed(self, group: Group) -> None:
+    def changed(self, group: MeasuredGroup) -> None:
         """Count what the group takes now."""
         hold = self._holds.get(group)
         if hold is not None and hold.size != (size := group.size):
             hold.resize(size)
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: MeasuredGroup) -> None:
         """The group is no more."""
         hold = self._holds.pop(group, None)
         if hold is not None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.classic import ClassicGroup, GroupState
-from warren.broker.kafka.groups.coordinator import Group
+from warren.broker.kafka.groups.coordinator import AnyGroup
 from warren.broker.kafka.groups.join_requests import CONSUMER, name_error
 from warren.broker.kafka.groups.partition_locks import has_embedded_members
 from warren.broker.security.rights import Operation, ResourceKind
@@ -63,7 +63,7 @@ def _listed(name: str, protocol_type: str, state: str, kind: str) -> ListGroupsR
     return ListGroupsResponseGroup(name, protocol_type, str(state), kind)
 
 
-def _group_listed(group: Group) -> ListGroupsResponseGroup:
+def _group_listed(group: AnyGroup) -> ListGroupsResponseGroup:
     if isinstance(group, ClassicGroup):
         return _listed(group.name, group.protocol_type or "", group.state, CLASSIC_KIND)
     return _listed(group.name, CONSUMER, group.state, CONSUMER_KIND)

@@ -17,7 +17,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-class Claim(NamedTuple):
+class MemberIdentity(NamedTuple):
     """The ids by which a client names itself."""
 
     member_id: str
@@ -64,7 +64,7 @@ class Joined:
 class Syncing:
     """A request for the member's share. The leader sends the shares of all, and the topics in them."""
 
-    claim: Claim
+    claim: MemberIdentity
     protocol_type: str | None = None
     protocol: str | None = None
     assignments: Mapping[str, bytes]

@@ -31,7 +31,7 @@ class Position(NamedTuple):
     note: str = ""
 
 
-class Positions:
+class PositionStore:
     """Stores and finds committed positions. Any thread may call: it waits for the disk.
 
     What clients note beside a number lies in a file of the group; it is written when it changes, and if it is lost,

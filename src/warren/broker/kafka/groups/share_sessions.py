@@ -43,7 +43,7 @@ class Verdicts(NamedTuple):
     error: Code
 
 
-class Taken(NamedTuple):
+class LeasedMessage(NamedTuple):
     """A message without its body, which an acknowledgement does not need, and the time at which its lease ends."""
 
     message: Message
@@ -54,7 +54,7 @@ class Taken(NamedTuple):
 class ShareSession:
     """One session. For the event loop's thread alone. `epoch` is what the next request must have."""
 
-    taken: dict[TakenPlace, Taken] = field(default_factory=dict)
+    taken: dict[TakenPlace, LeasedMessage] = field(default_factory=dict)
     epoch: int = 0
     deadline_s: float = 0.0
     partitions: dict[bytes, set[int]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class ShareSession:
         """The member has these, until that time."""
         for message in messages:
             place = TakenPlace(message.topic, message.partition, message.number)
-            self.taken[place] = Taken(message._replace(body=b"", headers={}), until_s)
+            self.taken[place] = LeasedMessage(message._replace(body=b"", headers={}), until_s)
 
     def give_back(
         self, topic: str, partition: int, said: Iterable[tuple[int, int]]

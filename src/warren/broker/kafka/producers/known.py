@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from warren.broker.kafka.producers.sequences import Seen, Sequences
+from warren.broker.kafka.producers.sequences import Sequences, StoredBatch
 from warren.broker.services.kafka_errors import Code
 from warren.broker.threads import InThread
 from warren.errors import CorruptRecord, CorruptSettings, NumberRetired, StorageError
@@ -41,7 +41,7 @@ async def put_once(sequences: Sequences, head: KafkaBatchHead, put: Callable[[],
     verdict = sequences.judge(head)
     if isinstance(verdict, Code):
         return verdict, -1
-    if isinstance(verdict, Seen):
+    if isinstance(verdict, StoredBatch):
         assert isinstance(verdict.stored, int)
         return Code.NONE, verdict.stored
     stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -86,7 +86,7 @@ class Known:
         verdict = self.sequences.judge(head)
         if isinstance(verdict, Code):
             return verdict, -1
-        if isinstance(verdict, Seen):
+        if isinstance(verdict, StoredBatch):
             assert isinstance(verdict.stored, int)
             return Code.NONE, verdict.stored
         try:

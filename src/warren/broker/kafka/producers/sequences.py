@@ -20,7 +20,7 @@ SEQUENCE_END: Final = 1 << 31
 NOWHERE: Final = -1
 
 
-class Seen(NamedTuple):
+class StoredBatch(NamedTuple):
     """A batch that was taken: its sequence numbers, and the number of its first message, now or soon."""
 
     first: int
@@ -38,7 +38,7 @@ class ProducerState:
 
     epoch: int
     expected: int | None = None
-    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    seen: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
 class Sequences:
@@ -54,7 +54,7 @@ class Sequences:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def judge(self, head: KafkaBatchHead) -> Code | Seen | None:
+    def judge(self, head: KafkaBatchHead) -> Code | StoredBatch | None:
         """None for a batch to be stored, what is known of one that was, or why it cannot be taken."""
         first, last = span(head)
         if first < 0 or head.producer_epoch < 0:
@@ -85,7 +85,7 @@ class Sequences:
         # The one that was heard of last comes last: the others are forgotten before it.
         self._producers[head.producer_id] = producer
         first, last = span(head)
-        producer.seen.append(Seen(first, last, stored))
+        producer.seen.append(StoredBatch(first, last, stored))
         producer.expected = (last + 1) % SEQUENCE_END
         while len(self._producers) > PRODUCERS_REMEMBERED_MAX:
             del self._producers[next(iter(self._producers))]
@@ -135,11 +135,13 @@ class Sequences:
     def restore(self, data: Iterable[Any]) -> None:
         """Takes over what `to_json` returned. Raises ValueError or TypeError if `data` is something else."""
         for id, epoch, batches in data:
-            seen = deque((Seen(int(first), int(last), int(number)) for first, last, number in batches), REMEMBERED)
+            seen = deque(
+                (StoredBatch(int(first), int(last), int(number)) for first, last, number in batches), REMEMBERED
+            )
             expected = (seen[-1].last + 1) % SEQUENCE_END if seen else None
             self._producers[int(id)] = ProducerState(int(epoch), expected, seen)
 
-    def batches(self) -> list[tuple[int, int, Seen]]:
+    def batches(self) -> list[tuple[int, int, StoredBatch]]:
         """Every batch that is known: its producer's id and epoch, and the batch."""
         return [(id, producer.epoch, seen) for id, producer in self._producers.items() for seen in producer.seen]
 

@@ -8,14 +8,14 @@ from warren.broker.kafka.groups.call import GroupServices
 from warren.broker.net.request import ServedCall
 
 if TYPE_CHECKING:
-    from warren.broker.kafka.transactions.registry import Transactions
+    from warren.broker.kafka.transactions.registry import TransactionalProducers
 
 
 class TransactionServices(GroupServices, Protocol):
     """The services of handlers of groups, and the transactional producers."""
 
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> TransactionalProducers: ...
 
 
 Call = ServedCall[TransactionServices]

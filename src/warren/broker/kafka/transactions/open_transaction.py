@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from warren.broker.kafka.groups.positions import Position, Positions
+from warren.broker.kafka.groups.positions import Position, PositionStore
 from warren.broker.services.parked_records import put_split
 from warren.errors import WarrenError
 from warren.protocol.kafka.delayed_records import Split
@@ -51,7 +51,7 @@ class OpenTransaction:
         self._transaction.commit_numbers(topic, group, {number: each.number for number, each in positions.items()})
         self._notes.setdefault((topic.name, group), (topic, {}))[1].update(positions)
 
-    def commit(self, positions: Positions) -> None:
+    def commit(self, positions: PositionStore) -> None:
         """Commits everything. Raises an error if nothing was committed."""
         try:
             self._transaction.commit()

@@ -21,7 +21,7 @@ TRANSACTIONAL_IDS_LOOK_S: Final = 3600.0
 LOGGER: Final = logging.getLogger("warren.broker")
 
 
-class Transactions:
+class TransactionalProducers:
     """Finds transactional producers, and gives out ids of producers. For the event loop's thread alone."""
 
     def __init__(self, broker: GroupServices) -> None:

@@ -16,7 +16,7 @@ from warren.broker.kafka.transactions.states import TransactionEvent, Transactio
 from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import TransactionAborted, TransactionError, WarrenError
 from warren.protocol.kafka.delayed_records import Split
-from warren.protocol.kafka.record_batch import Batch
+from warren.protocol.kafka.record_batch import RecordBatch
 from warren.queue.topic import Topic
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ class Transactional:
         assert isinstance(state, TransactionState)
         self.state = state
 
-    async def put(self, topic: Topic, partition: int, batch: Batch, split: Split | None = None) -> tuple[Code, int]:
+    async def put(
+        self, topic: Topic, partition: int, batch: RecordBatch, split: Split | None = None
+    ) -> tuple[Code, int]:
         """A batch waits to be committed; the number that its first message would get if that were now.
 
         Of one that was `split`, what is delayed is parked when it is committed.
@@ -172,7 +174,12 @@ class Transactional:
             return Code.INVALID_TXN_STATE, -1
 
     async def _put(
-        self, opened: OpenTransaction, topic: Topic, place: TransactionPartition, batch: Batch, split: Split | None
+        self,
+        opened: OpenTransaction,
+        topic: Topic,
+        place: TransactionPartition,
+        batch: RecordBatch,
+        split: Split | None,
     ) -> int:
         if opened is not self._open:
             # It ended while another batch was waited for.

@@ -234,7 +234,7 @@ class MessageChooser:
     def _pass_over(self, partition: int, start: int, end: int) -> None:
         """Skips the numbers from `start` up to `end`, which cannot be read, in one step. A batch may have a million."""
         if start <= self._leases.next[partition] < end:
-            now_us = self._topic.clock.now_ns() // 1000
+            now_us = steady_us(self._topic.clock)
             self._ledger.add("take", self._event(now_us, [], [(partition, Offer(end, [], [], [], []))]))
 
 

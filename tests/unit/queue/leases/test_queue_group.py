@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.broken_batches import broken_batch
 from tests.support.fakes import QUICK_DISK, WatchedDisk
 from tests.support.patience import WAIT_S
 from tests.support.simulated_clock import SimulatedClock
@@ -28,6 +29,7 @@ from warren.queue.state.group_settings import GroupSettings
 from warren.queue.state.ledger import ENCODER, LEDGER_BLOCK_SIZE
 from warren.queue.store import Store
 from warren.queue.topic import Topic
+from warren.storage.format.kafka_batch import pack_kafka
 from warren.storage.read.messages import ScanRoom
 
 LEASE_S = 10.0
@@ -1204,6 +1206,27 @@ def test_a_delay_of_a_nack_continues_after_a_restart_of_the_machine(
     assert (0, 2) not in taken(group)
     clock.pass_ns(1_000_000)
     assert (0, 2) in taken(group)
+
+
+def test_a_delay_of_a_nack_continues_after_a_restart_although_the_group_skipped_an_unreadable_batch() -> None:
+    disk, clock = SimulatedFileSystem(), SimulatedClock()
+    clock.pass_ns(100 * HOUR_NS)
+    topic = Store("/data", keeps=False, filesystem=disk, clock=clock).topic("orders", durability="commit")
+    topic.put(b"0")
+    topic.partition(0).append_packed([pack_kafka(broken_batch(5000))])
+    group = QueueGroup(topic, "workers", GroupSettings(mode="queue", backoff_s=0.0))
+    group.nack(one(group), delay=600.0)
+    assert taken(group, 1) == []
+    group._ledger.sync()
+
+    disk = disk.after_power_cut(1)
+    clock.start_anew(clock.now_ns() + HOUR_NS // 100)
+    store = Store("/data", keeps=False, filesystem=disk, clock=clock)
+    group = QueueGroup(store.topic("orders"), "workers", GroupSettings(mode="queue", backoff_s=0.0))
+
+    assert taken(group) == []
+    clock.pass_ns(600_000_000_000)
+    assert taken(group) == [(0, 2)]
 
 
 def test_a_ledger_with_wall_time_is_understood(bench: Bench) -> None:

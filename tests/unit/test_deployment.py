@@ -97,5 +97,22 @@ def test_the_container_is_built_from_the_source_alone() -> None:
 
     assert lines[0] == "*"
     copied = {line[1:] for line in lines if line.startswith("!")}
-    assert copied == {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "src", "deploy/healthcheck.py"}
+    assert copied == {
+        "pyproject.toml",
+        "constraints.txt",
+        "README.md",
+        "LICENSE",
+        "src",
+        "examples/demo",
+        "deploy/healthcheck.py",
+    }
     assert (ROOT / ".dockerignore").read_text() == (ROOT / ".containerignore").read_text()
+
+
+def test_every_link_in_the_source_leads_to_files_that_the_container_has() -> None:
+    lines = (ROOT / ".containerignore").read_text().splitlines()
+    copied = [ROOT / line[1:] for line in lines if line.startswith("!")]
+    links = [path for path in (ROOT / "src").rglob("*") if path.is_symlink()]
+
+    assert links
+    assert [link for link in links if not any(link.resolve().is_relative_to(path) for path in copied)] == []

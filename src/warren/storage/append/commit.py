@@ -28,7 +28,7 @@ LOCK_PAUSE_S_MAX: Final = 0.002
 
 
 class Commit:
-    """Lets one change of a log follow another. Any thread may call; the writer lock orders the processes.
+    """Orders the changes of a log one after another. Any thread may call; the writer lock orders the processes.
 
     Invariant: a change that fails in the middle leaves `writing` set in the index, and the next process that takes the
     lock recovers the log before it appends.
@@ -55,7 +55,7 @@ class Commit:
         """Whether the fast path of `Appender.put` may use the writer as it is."""
         self._closed_because = ""
         self._has_failed = False
-        """Whether that was because of a failed sync."""
+        """Whether puts are refused because a sync failed."""
         self._is_torn = False
         self._has_written = False
         self.has_sync_due = False
@@ -65,7 +65,7 @@ class Commit:
         self._view = LogView(files)
         self.writer = QueueWriter(files, block_size, self._make_durable)
         if durability.mode == "commit":
-            # After each sync the first store to a page of the map takes a fault, which costs more than a write.
+            # After each sync the first store to a page of the map takes a page fault, which costs more than a write.
             self.writer.stores_through_map = False
         self.group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None

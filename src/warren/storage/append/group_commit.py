@@ -51,7 +51,7 @@ class GroupCommit:
 
     @property
     def waiting_count(self) -> int:
-        """The count of puts that wait to be part of a commit."""
+        """How many puts wait to be part of a commit."""
         return len(self._forming.tickets)
 
     def put(self, batch: Sequence[Packed]) -> Receipt:

@@ -1,4 +1,4 @@
-"""Appends a batch exactly once, if its first try may have been written, or not, or in part."""
+"""Appends a batch exactly once, even if an earlier try wrote all, part or none of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One DiskMessage of version 1, as the zbus document lays it out: big-endian, no checksum, the time in ms."""
+"""One record of version 1, as in the zbus document: big-endian, no checksum, the time in ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION: Final = 1
 
 
 def text_field(what: str, text: str, field_size: int) -> bytes:
-    """One length byte, the text, zeros up to the field's size."""
+    """Returns one length byte, the text, and zeros up to the field's size."""
     data = text_bytes(what, text, field_size - 1)
     return bytes((len(data),)) + data.ljust(field_size - 1, b"\0")
 
@@ -39,7 +39,7 @@ def pack_single(
     corr_offset: int = NO_CORR_OFFSET,
     compression: int = 0,
 ) -> Packed:
-    """One message. Its offset, time and number are filled in by `stamp`."""
+    """Packs one message. `stamp` fills in its offset, time and number."""
     check_body(body)
     check_corr_offset(corr_offset)
     for what, is_present in (("a key", key is not None), ("headers", headers), ("compression", compression)):
@@ -51,7 +51,7 @@ def pack_single(
 
 
 def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
-    """The record as it lies on disk."""
+    """Returns the record as it is stored on disk."""
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(packed.payload))
     head = head._replace(offset=offset, number=number, timestamp=timestamp // 1000)
     return RECORD_HEAD_V1.pack(*head) + packed.payload[RECORD_HEAD_V1.size :]
@@ -62,7 +62,7 @@ def record_size(packed: Packed) -> int:
 
 
 def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
-    """Where the record after the one at `position` starts. Every blob of version 1 is data."""
+    """Returns where the next record starts, and True, because every blob of version 1 is data."""
     if position + RECORD_HEAD_V1.size > limit:
         raise Damage(position, "a record's head would pass the end")
     length = RECORD_HEAD_V1.unpack_from(view, position)[-1]
@@ -73,7 +73,7 @@ def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
 
 
 def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:
-    """Number, timestamp in µs and count of the record at `position`."""
+    """Returns number, timestamp in µs and count of the record at `position`."""
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
     if head.offset != base_offset + position:
         raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
@@ -81,7 +81,7 @@ def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, i
 
 
 def read_record(view: mmap, position: int, limit: int, base_offset: int) -> DiskMessage:
-    """The record at `position`. Its structure is checked; there is no checksum to check its bytes by."""
+    """Returns the record at `position`. Checks its structure; version 1 has no checksums."""
     end, _ = next_blob(view, position, limit)
     read_stamp(view, position, base_offset)
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))

@@ -117,7 +117,7 @@ def check_index(files: LogFiles) -> None:
     """Raises CorruptRecord if the log may not be written and its index cannot be trusted."""
     index = files.index()
     if not index.is_credible():
-        raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing makes it anew")
+        raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing rebuilds it")
 
 
 def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:

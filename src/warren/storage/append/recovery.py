@@ -188,7 +188,7 @@ class _Recoverer:
         if plan.number < self._floor:
             raise CorruptRecord(path, plan.end, f"the log ends at message {plan.number}; {self._floor} were on disk")
         if self._index is None and len(plan.slots) < len(block_files):
-            raise CorruptRecord(path, plan.end, "the next block does not follow, and no index tells why")
+            raise CorruptRecord(path, plan.end, "the next block does not follow this one, and there is no index")
 
     # --- Which blocks there are ---
 
@@ -249,7 +249,7 @@ class _Recoverer:
             return _BlockFile(base_offset=base_offset, number=header.block, base_number=header.base_number, slot=slot)
         if base_offset in self._old:
             return _BlockFile(base_offset=base_offset, number=number, base_number=slot.base_number, slot=slot)
-        raise CorruptRecord(path, 0, "the header of the block does not check")
+        raise CorruptRecord(path, 0, "the header of the block does not match its checksum")
 
     def _is_torn(self, file: File, *, is_first: bool) -> bool:
         """Returns whether a crash tore the first bytes of a block that the index does not name.

@@ -94,7 +94,7 @@ def _verify_block(
     """Returns the end number and last timestamp of the block, and how many records it has."""
     block, limit, end_number = stretch
     if block.has_meta_data and BlockHeader.parse(block.view[:HEADER_SIZE_MAX]) is None:
-        raise CorruptRecord(block.path, 0, "the header of the block does not check")
+        raise CorruptRecord(block.path, 0, "the header of the block does not match its checksum")
     position, records = block.next_record(block.start, limit), 0
     while position < limit and number < end:
         record = block.read(position, limit)

@@ -162,7 +162,7 @@ class Block:
                 # A writer in another process truncated the block in between, because it sealed the block or recovered
                 # the log.
                 continue
-        raise CorruptRecord(self.path, 0, "the length of the block does not hold still")
+        raise CorruptRecord(self.path, 0, "the length of the block keeps changing")
 
     def _open_header(self) -> None:
         try:

@@ -139,7 +139,7 @@ class Index:
                 slots = [self.slot(number) for number in range(start, start + count)]
                 if self.block_range() == (start, count):
                     return Blocks(start=start, slots=slots)
-        raise CorruptRecord(self.path, BLOCK_RANGE_AT, "the range of blocks does not hold still or does not fit")
+        raise CorruptRecord(self.path, BLOCK_RANGE_AT, "the range of blocks keeps changing or does not fit")
 
     def slot(self, block_number: int) -> Slot:
         """Returns the slot of a block. The index of version 1 keeps no message numbers: they are 0 here."""

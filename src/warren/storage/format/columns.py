@@ -100,7 +100,7 @@ class Columns:
         """
         ends = _numbers_in(self.section(kind), kind, END, self.count + 1)
         if ends[0] or ends[-1] != len(self.section(kind + 1)) or np.count_nonzero(ends[1:] < ends[:-1]):
-            raise Damage(0, f"section {kind} does not cut section {kind + 1} into pieces")
+            raise Damage(0, f"section {kind} does not divide section {kind + 1}")
         return ends
 
     def blobs(self, kind: int, rows: RowSelection = ALL_ROWS) -> Blobs:
@@ -123,7 +123,7 @@ class Columns:
         """Returns for each message the place of its tag in the dictionary, which has `tag_count` tags."""
         codes = self.array(SECTION_TAG_CODES, TAG_CODE)
         if int(codes.max()) >= tag_count:
-            raise Damage(0, f"a code for a tag that is none of {tag_count}")
+            raise Damage(0, f"a tag code that is not below {tag_count}")
         return codes
 
     def keys_present(self) -> npt.NDArray[np.bool_] | None:

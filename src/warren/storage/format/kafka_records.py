@@ -116,7 +116,7 @@ def places_together(area: bytes | memoryview, count: int) -> RecordPlaces:
     ends = positions + lengths
     expected = np.append(starts[1:], len(data))
     if (lengths < 1).any() or (ends != expected).any():
-        raise ValueError("records that do not lie one behind the other")
+        raise ValueError("records that do not follow each other")
     _, positions = _read_varints(data, positions + 1)
     deltas, positions = _read_varints(data, positions)
     if (deltas != np.arange(count)).any():

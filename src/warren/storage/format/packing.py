@@ -198,7 +198,7 @@ def pack_columns(batch: Batch, ends: Ends, tag: str = "", compression: int = 0, 
         check_bodies(batch.bodies)
         raise
     if len(bodies) != ends[-1]:
-        raise BadInput("every body is bytes, one by one: a memoryview of larger items is none")
+        raise BadInput("each body must be bytes; a memoryview must have items of one byte")
     sections: Sections = [(SECTION_BODY_ENDS, ends.tobytes()), (SECTION_BODIES, bodies)]
     if batch.tags is not None:
         sections += _tag_sections(batch.tags)

@@ -103,7 +103,7 @@ class BatchRun:
         decreases = sum(size > 0 for size in sizes[:-1])
         is_right = ends[self.lasts].tolist() == sizes and not ends[self.lasts - self.counts].any()
         if not is_right or np.count_nonzero(ends[1:] < ends[:-1]) != decreases:
-            raise Damage(self.batches[0].position, "ends that do not cut the bodies into pieces")
+            raise Damage(self.batches[0].position, "the ends do not divide the bodies")
         return ends
 
 

@@ -270,7 +270,7 @@ class ReaderFileV2:
 
     def _later(self, sequences: Sequence[int]) -> int:
         if not any(sequences):
-            raise CorruptRecord(self._path, 0, "the reader has no entry that was finished")
+            raise CorruptRecord(self._path, 0, "the reader has no finished entry")
         return sequences.index(max(sequences))
 
     def load(self, log: Readable) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from warren.errors import BadInput, StorageFull, SyncFailed
+from warren.errors import BadInput, SyncFailed
 from warren.message import Receipt
 from warren.storage.append.commit import Commit
 from warren.storage.append.durability import Durability
@@ -176,13 +176,7 @@ class Appender:
             self._files.check_writable()
             if not tickets:
                 return []
-            if self._is_synced:
-                self._commit.group.settle(tickets)
-            else:
-                with self._commit.changing() as writer:
-                    writer.lay_group(tickets, self._now_ns() // 1000)
-                    writer.publish()
-                self._commit.schedule_sync()
+            self._commit.settle(tickets)
         except Exception as error:  # noqa: BLE001  # it is the outcome of each put
             return [error] * len(puts)
         # A settled ticket has a receipt or an error.
@@ -203,19 +197,9 @@ class Appender:
     def _put_ordinary(self, records: Sequence[Packed], id: str = "") -> Receipt:
         """Appends the records of one put through `Commit` and `QueueWriter`, for all that the fast path cannot do."""
         self._files.check_writable()
-        commit = self._commit
-        if self._is_synced:
-            receipt = commit.group.put(records)
-        else:
-            with commit.changing() as writer:
-                try:
-                    receipt = writer.lay_all(records, self._now_ns() // 1000)
-                except StorageFull:
-                    # The records before the one that did not fit are whole, and stay.
-                    writer.publish()
-                    raise
-                writer.publish()
-            commit.schedule_sync()
+        ticket = Ticket(records)
+        self._commit.settle((ticket,))
+        receipt = ticket.result()
         return receipt._replace(id=id) if id else receipt
 
 

@@ -63,28 +63,36 @@ def record_size(packed: Packed) -> int:
 
 def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
     """Returns where the next record starts, and True, because every blob of version 1 is data."""
+    return _read_head(view, position, limit)[1], True
+
+
+def _read_head(view: mmap, position: int, limit: int) -> tuple[RecordHeadV1, int]:
+    """Returns the head of the record at `position`, and where the record ends. Raises Damage if it passes `limit`."""
     if position + RECORD_HEAD_V1.size > limit:
         raise Damage(position, "a record's head would pass the end")
-    length = RECORD_HEAD_V1.unpack_from(view, position)[-1]
-    end = position + RECORD_HEAD_V1.size + length
+    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
+    end = position + RECORD_HEAD_V1.size + head.length
     if end > limit:
-        raise Damage(position, f"a body of {length} bytes does not fit here")
-    return end, True
+        raise Damage(position, f"a body of {head.length} bytes does not fit here")
+    return head, end
+
+
+def _check_offset(head: RecordHeadV1, position: int, base_offset: int) -> None:
+    if head.offset != base_offset + position:
+        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
 
 
 def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:
     """Returns number, timestamp in µs and count of the record at `position`."""
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
-    if head.offset != base_offset + position:
-        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
+    _check_offset(head, position, base_offset)
     return head.number, head.timestamp * 1000, 1
 
 
 def read_record(view: mmap, position: int, limit: int, base_offset: int) -> DiskMessage:
     """Returns the record at `position`. Checks its structure; version 1 has no checksums."""
-    end, _ = next_blob(view, position, limit)
-    read_stamp(view, position, base_offset)
-    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
+    head, end = _read_head(view, position, limit)
+    _check_offset(head, position, base_offset)
     try:
         id, tag = field_text(head.id), field_text(head.tag)
     except ValueError as error:

@@ -33,7 +33,7 @@ from warren.storage.format.layout import (
     aligned,
 )
 from warren.storage.format.limits import SCAN_ROWS_DEFAULT
-from warren.storage.format.record import UNPACK_HEAD, Damage, peek_area, read_stamp, unpack_head
+from warren.storage.format.record import UNPACK_HEAD, Damage, check_stamp, peek_area, unpack_head
 from warren.storage.format.tags import TagFilter
 
 BATCH_SIZE_MAX: Final = 512 << 10
@@ -228,14 +228,14 @@ class SkipFinder:
         if head.codec != CODEC_COLUMNS or end > self._limit:
             return None
         try:
-            at, _, count = read_stamp(block.view, position, block.base_offset)
+            check_stamp(head, block.view, position, block.base_offset)
             is_wanted = any(map(self._tag.matches, self._tags(head, position)))
         except (Damage, ValueError):
             return None
         if is_wanted:
             block.will_need(position, end)
             return None
-        return Skipped(end, count) if at == number and count else None
+        return Skipped(end, head.message_count) if head.number == number and head.message_count else None
 
     def _tags(self, head: RecordHead, position: int) -> list[str]:
         """Returns the tags of a batch. Raises ValueError if the batch is compressed."""

@@ -33,7 +33,7 @@ from warren.storage.format.layout import (
     RecordHead,
     aligned,
 )
-from warren.storage.format.record import UNPACK_HEAD, Damage, unpack_head, unpack_headers
+from warren.storage.format.record import UNPACK_HEAD, Damage, read_head, unpack_headers
 from warren.storage.read import messages as read
 from warren.storage.read.log_view import LogView
 from warren.storage.read.messages import Label
@@ -114,14 +114,14 @@ def _find_row(log_view: LogView, block: Block, position: int, number: int, label
 
     A batch that is on disk is checked as a whole once. Its stamp is checked at every look-up.
     """
-    view, head = memoryview(block.view), unpack_head(block.view, position)
+    try:
+        head = read_head(block.view, position, block.base_offset)
+    except Damage:
+        return None
+    view = memoryview(block.view)
     checksum, first, count = head.checksum, head.number, head.message_count
     row, end = number - first, position + SIZE_WORD.size + head.size_word
-    if not 0 <= row < count or head.offset != block.base_offset + position:
-        return None
-    if head.id_size or head.headers_size or head.key_size != NO_KEY:
-        return None
-    if crc32c(view[position + STAMP_AT : position + STAMP_END]) != head.stamp_checksum:
+    if not 0 <= row < count or head.id_size or head.headers_size or head.key_size != NO_KEY:
         return None
     is_verified = block.is_verified(position, checksum)
     if not is_verified and crc32c(view[position + PAYLOAD_AT : end]) != checksum:

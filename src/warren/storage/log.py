@@ -1,4 +1,4 @@
-"""Log: the index and blocks of one partition, behind one door. Append, read by number, find, retire."""
+"""Log: the one interface to the index and blocks of a partition. Append, read by number, find, retire."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Log:
     """A durable sequence of messages in one directory. Any number of processes and threads may use it at once.
 
     Messages are numbered from 0 without gaps. An append returns when the message is as durable as `durability` says;
-    readers see it from then on, and never before. Opening a log that was left by a crash recovers it, unless it is
-    opened `read_only`: then nothing is ever written.
+    readers see it from then on, and never before. Opening a log after a crash recovers it. A log opened `read_only` is
+    never written.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Log:
                 body, tag=tag, key=key, headers=headers, id=id, corr_offset=corr_offset, compression=self._compression
             )
         else:
-            # What `pack_single` packs, without the call: it would cost as much as the rest of this function.
+            # The same as `pack_single`, without the call, which would cost as much as the rest of this function.
             if type(body) is not bytes or len(body) > BODY_SIZE_MAX:
                 check_body(body)
             payload = PLAIN_HEAD + body
@@ -188,9 +188,9 @@ class Log:
         return self.append_packed(list(pack_arrow(batch, self._compression, self.record_size_max, marker)))
 
     def append_packed(self, records: Sequence[Packed]) -> range:
-        """Appends records that were packed before, or that `packed` of another log gave, and returns their numbers.
+        """Appends records that were packed before, or that `packed` of another log yielded, and returns their numbers.
 
-        A log without batches takes them apart: each message becomes a record, and markers are left out.
+        A log without batches stores each message as a record of its own, and leaves out the markers.
         """
         if not self._has_batches:
             records = repack(self.format, records)
@@ -222,7 +222,7 @@ class Log:
         self._commit.sync()
 
     def reopen(self) -> None:
-        """After a SyncFailed: recovers the log, so that it takes puts again. Otherwise does nothing."""
+        """Recovers the log after a SyncFailed, so that it accepts puts again. Otherwise does nothing."""
         self._commit.reopen()
 
     def check_writable(self) -> None:
@@ -246,7 +246,7 @@ class Log:
 
     @property
     def first(self) -> int:
-        """The number of the first message that is still there."""
+        """The number of the first message that is not retired."""
         return self._view.first
 
     @property
@@ -277,7 +277,10 @@ class Log:
         return self.read(max(self.first, self.end - count), limit=count) if count > 0 else []
 
     def find_time(self, when: datetime | float | int) -> int:
-        """The first number at or after `when`, or `end`: a datetime, seconds since the epoch as float, or µs as int."""
+        """Returns the first number at or after `when`: a datetime, seconds since the epoch as float, or µs as int.
+
+        Returns `end` if there is none.
+        """
         return self._view.find_time(microseconds(when))
 
     def scan(
@@ -292,13 +295,13 @@ class Log:
         rows_min: int = SCAN_IN_PLACE_ROWS_MIN,
         skips: bool = False,
     ) -> Iterator[pyarrow.RecordBatch]:
-        """The messages from `start` up to `end`, from `since` up to `until`, that pass the filter, as Arrow.
+        """Yields the messages from `start` up to `end`, from `since` up to `until`, that pass the filter, as Arrow.
 
-        Columns are number, offset, timestamp, id, tag, key, headers, corr_offset and body; `columns` picks and orders
-        them, and what is not asked for costs nothing. Batches of fewer than `rows_min` messages are put together,
-        which copies them. With `skips`, batches in which nothing passes are not fetched from disk, and not checked.
+        Columns are number, offset, timestamp, id, tag, key, headers, corr_offset and body; `columns` selects and orders
+        them, and the other columns cost nothing. Batches of fewer than `rows_min` messages are joined, which copies
+        them. With `skips`, batches in which nothing passes are neither read from disk nor checked.
         """
-        # Imported here: PyArrow takes longer to import than a log to open.
+        # Imported here, because importing PyArrow takes longer than opening a log.
         from warren.storage.arrow import scan
 
         tag_filter, view = TagFilter.parse(tag) if tag is not None else None, self._view
@@ -307,7 +310,7 @@ class Log:
         )
 
     def page(self, number: int, tag: TagFilter | None, *, limit: int, **sizes: int | None) -> Page:
-        """What `read` gives with this `limit`, `bytes_max` and `scanned_max`, and how far it looked."""
+        """Returns what `read` returns with this `limit` and these sizes, and the number to go on from."""
         return messages.read(self._view, self._label, number, limit=limit, tag=tag, **sizes)
 
     def read_page(self, number: int, *, limit: int, tag: TagFilter | None, wait: Duration) -> Page:
@@ -352,9 +355,10 @@ class Log:
         return read_packed(self._view, start, end)
 
     def stored(self, number: int, *, bytes_max: int) -> list[StoredRun]:
-        """Returns what holds the messages from `number` on, about `bytes_max` bytes: Kafka batches in place.
+        """Returns the Kafka batches and other records that hold the messages from `number` on: about `bytes_max` bytes.
 
-        It is at least one record if there is one. The first may hold messages before `number`.
+        Kafka batches are not copied. Returns at least one record if there is one; the first may hold messages before
+        `number`.
         """
         self.format.check_batches("reading records as they are stored")
         return read_stored(self._view, number, bytes_max)
@@ -395,9 +399,11 @@ class Log:
     # --- Keeping house ---
 
     def retire(self, *, before: int, exactly: bool = False, rolls: bool = False) -> int:
-        """Removes blocks before `before`; `rolls`: the last one ends first; `exactly`: hides what is left before it.
+        """Removes blocks whose messages all come before `before`, and returns the first number left.
 
-        Returns the first number left."""
+        With `rolls` the last block is ended first. With `exactly` the messages before `before` that are left are
+        hidden.
+        """
         self.check_writable()
         retire(self._files, self._view, self._commit, before, exactly=exactly, rolls=rolls)
         return self.first
@@ -415,12 +421,12 @@ class Log:
         return verify(self._view, progress)
 
     def inspect(self) -> LogInfo:
-        """Returns what the index says of itself and of the blocks now."""
+        """Returns a description of the index and of the blocks as they are now."""
         return inspect(self._files, self._view)
 
     @property
     def flag(self) -> int:
-        """A number of the user's, kept in the index."""
+        """A number for the user, kept in the index."""
         return self._files.index().flag
 
     @flag.setter
@@ -434,7 +440,7 @@ class Log:
 
     @property
     def extension(self) -> Mapping[str, str]:
-        """Key-value pairs of the user's, kept in the index."""
+        """Key-value pairs for the user, kept in the index."""
         return self._files.index().extension()
 
     @extension.setter
@@ -451,7 +457,7 @@ class Log:
 
     @property
     def recovered_us(self) -> int:
-        """When the log was last recovered with no other process to vouch for it, in µs; 0 if never."""
+        """The time in µs of the last recovery for which no other process vouched; 0 if there was none."""
         return self._files.index().recovered_us
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from warren.transaction.states import State
 TRANSACTIONS_REMEMBERED_MAX: Final = 10_000
 """How many ended transactions a repeated commit or abort is still answered for."""
 APPLICATIONS_REMEMBERED_MAX: Final = 10_000
-"""Of how many applications that decide transactions in batches it is remembered how far they got."""
+"""How many applications the journal remembers the last version of."""
 
 LOGGER: Final = logging.getLogger("warren")
 SNAPSHOT: Final = b"snapshot"

@@ -1,10 +1,11 @@
-"""Appends a batch exactly once, if its first try may have been written, or not, or in part."""
+"""Appends a batch exactly once, even if an earlier try wrote all, part or none of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from warren.message import NO_CORR_OFFSET
+from warren.queue.state.routing import pick_rows
 from warren.storage import Log
 from warren.storage.format.columns import Batch
 
@@ -23,7 +24,8 @@ def append_once(
         rest = batch.part(written_count(log, marker, since), count)
     else:
         marker, batch = b"", _with_ids(batch, id_of)
-        rest = _rows(batch, _missing_rows(log, batch, since, tag))
+        rows = _missing_rows(log, batch, since, tag)
+        rest = batch if len(rows) == count else pick_rows(batch, rows)
     if not rest.bodies:
         return None
     numbers = log.append_many(
@@ -76,9 +78,3 @@ def _with_ids(batch: Batch, id_of: Callable[[int], str] | None) -> Batch:
         return batch
     ids = batch.ids or [""] * len(batch.bodies)
     return batch._replace(ids=[id or id_of(row) for row, id in enumerate(ids)])
-
-
-def _rows(batch: Batch, rows: Sequence[int]) -> Batch:
-    if len(rows) == len(batch.bodies):
-        return batch
-    return Batch(*(None if column is None else [column[row] for row in rows] for column in batch))  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""Appending: how records get to the end of a log, when that is promised, and what a crash leaves."""
+"""Appending: how records get to the end of a log, when a put is durable, and how a log is recovered after a crash."""

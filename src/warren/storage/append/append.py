@@ -3,7 +3,7 @@
 `put` takes one record. Nearly always the record fits behind the published end of the block that this process wrote
 last, and `put` stores it there itself: that is the fast path. Everything else (a batch, a large record, a full block,
 another writer, a log that needs recovery, version 1) is the ordinary path: `Commit` takes the lock and catches up, and
-`QueueWriter` lays the records. Both paths store the same bytes in the same order and return the same receipts;
+`QueueWriter` writes the records. Both paths store the same bytes in the same order and return the same receipts;
 `tests/property/test_append_paths_model.py` runs both on the same inputs.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from warren.errors import BadInput, StorageFull, SyncFailed
+from warren.errors import BadInput, SyncFailed
 from warren.message import Receipt
 from warren.storage.append.commit import Commit
 from warren.storage.append.durability import Durability
@@ -42,9 +42,9 @@ NEW_TUPLE: Final = tuple.__new__
 class Appender:
     """Appends records to one log. Any thread may call.
 
-    Invariant: when a method returns a receipt, its messages are published, and on disk if durability is `commit`.
-    A put that raises StorageFull or TooLarge has changed nothing, or, if it is larger than a block, has appended whole
-    records of itself.
+    Invariant: when a method returns a receipt, its messages are published, and on disk if durability is `commit`. A put
+    that raises StorageFull or TooLarge has changed nothing. Only a put that is larger than a block may have appended
+    some of its records, each of them whole.
     """
 
     __slots__ = ("_commit", "_files", "_is_interval", "_is_shared", "_is_synced", "_now_ns", "_size_max", "_writer")
@@ -124,8 +124,8 @@ class Appender:
                     if is_synced:
                         block = writer.block
                         assert block is not None, "a writer without a block has no room"
-                        # Written, not stored: the first store to a mapped page after a sync takes a page fault, which
-                        # costs more than the write.
+                        # Written, not stored through the map: the first store to a mapped page after a sync takes a
+                        # page fault, which costs more than the write.
                         block.file.write(position, data)
                         # The published end promises that the record is on disk, so the sync comes before it.
                         commit.sync_up_to(block, number + 1)
@@ -166,8 +166,8 @@ class Appender:
     def settle(self, puts: Sequence[Sequence[Packed]]) -> list[Receipt | BaseException]:
         """Appends several puts, each of at least one record, with one sync for all of them.
 
-        Returns for each put the receipt of its first message, or the error that it ended with. A put that fails does
-        not take the others with it.
+        Returns for each put the receipt of its first message, or the error that the put ended with. A put that fails
+        does not make the others fail.
         """
         try:
             if len(puts) == 1:
@@ -176,20 +176,14 @@ class Appender:
             self._files.check_writable()
             if not tickets:
                 return []
-            if self._is_synced:
-                self._commit.group.settle(tickets)
-            else:
-                with self._commit.changing() as writer:
-                    writer.lay_group(tickets, self._now_ns() // 1000)
-                    writer.publish()
-                self._commit.schedule_sync()
+            self._commit.settle(tickets)
         except Exception as error:  # noqa: BLE001  # it is the outcome of each put
             return [error] * len(puts)
         # A settled ticket has a receipt or an error.
         return [ticket.receipt if ticket.error is None else ticket.error for ticket in tickets]  # type: ignore[misc]
 
     def settle_repacked(self, puts: Sequence[Sequence[Packed]]) -> list[Receipt | BaseException]:
-        """As `settle`, for a log whose format has no batches: takes the packed records apart first."""
+        """Does what `settle` does, for a log without batches: unpacks the records into single messages first."""
         parts = [self._repack(records) for records in puts]
         settled = iter(self.settle([part for part in parts if isinstance(part, list)]))
         return [next(settled) if isinstance(part, list) else part for part in parts]
@@ -203,19 +197,9 @@ class Appender:
     def _put_ordinary(self, records: Sequence[Packed], id: str = "") -> Receipt:
         """Appends the records of one put through `Commit` and `QueueWriter`, for all that the fast path cannot do."""
         self._files.check_writable()
-        commit = self._commit
-        if self._is_synced:
-            receipt = commit.group.put(records)
-        else:
-            with commit.changing() as writer:
-                try:
-                    receipt = writer.lay_all(records, self._now_ns() // 1000)
-                except StorageFull:
-                    # The records before the one that did not fit are whole, and stay.
-                    writer.publish()
-                    raise
-                writer.publish()
-            commit.schedule_sync()
+        ticket = Ticket(records)
+        self._commit.settle((ticket,))
+        receipt = ticket.result()
         return receipt._replace(id=id) if id else receipt
 
 

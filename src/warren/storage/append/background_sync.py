@@ -1,4 +1,4 @@
-"""Background work, such as the sync of an interval: one thread of the process does it when it is due."""
+"""Background work, such as the sync of durability `interval`: one thread of the process runs the jobs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Job = Callable[[], None]
 
 
 class BackgroundSync(Protocol):
-    """Runs a job once, some time after `delay_s` have passed. A job does not raise."""
+    """Runs a job once, at least `delay_s` seconds from now. A job must not raise."""
 
     def schedule(self, delay_s: float, job: Job) -> None: ...
 
 
 class AtOnce:
-    """No thread: `schedule` runs the job itself. For file systems that are not the machine's own."""
+    """Runs each job at once, without a thread. For file systems that are not those of the machine."""
 
     def schedule(self, delay_s: float, job: Job) -> None:
         job()
@@ -65,13 +65,13 @@ class BackgroundThread:
             job()
 
     def after_fork(self) -> None:
-        """A child has none of the parent's threads, and none of its jobs."""
+        """Resets the child of a fork, which has neither the threads nor the jobs of its parent."""
         self._reset()
 
 
 @functools.cache
 def process_background() -> BackgroundThread:
-    """The background thread of this process."""
+    """Returns the background thread of this process."""
     background = BackgroundThread(SYSTEM_CLOCK)
     os.register_at_fork(after_in_child=background.after_fork)
     return background

@@ -28,7 +28,7 @@ LOCK_PAUSE_S_MAX: Final = 0.002
 
 
 class Commit:
-    """Lets one change of a log follow another. Any thread may call; the writer lock orders the processes.
+    """Orders the changes of a log one after another. Any thread may call; the writer lock orders the processes.
 
     Invariant: a change that fails in the middle leaves `writing` set in the index, and the next process that takes the
     lock recovers the log before it appends.
@@ -47,6 +47,7 @@ class Commit:
     ) -> None:
         self.files, self._clock, self._background = files, clock, background
         self._durability, self._exclusive = durability, exclusive
+        self._is_synced = durability.mode == "commit"
         self._max_block_count = max_block_count
         self.pid = os.getpid()
         self._held: Lock | None = None
@@ -55,7 +56,7 @@ class Commit:
         """Whether the fast path of `Appender.put` may use the writer as it is."""
         self._closed_because = ""
         self._has_failed = False
-        """Whether that was because of a failed sync."""
+        """Whether puts are refused because a sync failed."""
         self._is_torn = False
         self._has_written = False
         self.has_sync_due = False
@@ -64,22 +65,34 @@ class Commit:
         """Held while the background syncs, so that `close` waits for the sync and then has the index to itself."""
         self._view = LogView(files)
         self.writer = QueueWriter(files, block_size, self._make_durable)
-        if durability.mode == "commit":
-            # After each sync the first store to a page of the map takes a fault, which costs more than a write.
+        if self._is_synced:
+            # After each sync the first store to a page of the map takes a page fault, which costs more than a write.
             self.writer.stores_through_map = False
         self.group = GroupCommit(self._commit)
         self.recovery: Recovery | None = None
 
-    # --- Groups ---
+    # --- Puts ---
 
-    def _commit(self, group: Sequence[Ticket]) -> None:
+    def settle(self, tickets: Sequence[Ticket]) -> None:
+        """Returns when each ticket, at least one, has its receipt or its error. With `commit` they join a group."""
+        if self._is_synced:
+            self.group.settle(tickets)
+        else:
+            self._commit(tickets)
+
+    def _commit(self, tickets: Sequence[Ticket]) -> None:
+        """Lays the records of all tickets, syncs them if durability is `commit`, and publishes them.
+
+        A ticket whose records do not fit gets its own error. If it is larger than a block, its first records may have
+        been laid when the disk was full: they are whole, and are published.
+        """
         with self.changing() as writer:
-            now_us = self._clock.now_ns() // 1000
-            writer.lay_group(group, now_us)
-            if writer.block is not None:
+            writer.lay_group(tickets, self._clock.now_ns() // 1000)
+            if self._is_synced and writer.block is not None:
                 self.sync_up_to(writer.block, writer.number)
-            # Only now may readers see the group: the sync above is what the published end promises.
+            # Only now may readers see the records: the sync above is what the published end promises.
             writer.publish()
+        self.schedule_sync()
 
     def tear(self) -> None:
         """Notes that a change broke off in the middle, so that the next one recovers the log first."""
@@ -218,7 +231,7 @@ class Commit:
 
     def _make_durable(self, sealed: Block, number: int) -> None:
         """Called for a sealed block. With durability `commit` it is on disk when this returns, else soon."""
-        if self._durability.mode == "commit":
+        if self._is_synced:
             self.sync_up_to(sealed, number)
         else:
             self._has_sealed = True

@@ -1,4 +1,4 @@
-"""When a put is done."""
+"""Durability: when a put returns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ INTERVAL_S_MAX: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """When a put is done: `commit` after its sync, `interval` with a sync `interval_s` later at most, `os` without."""
+    """When a put returns: `commit` after its sync, `interval` at most `interval_s` before it, `os` without any sync."""
 
     mode: Literal["commit", "interval", "os"]
     interval_s: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Durability:
-        """`commit`, `os`, or `interval:50ms` (also `interval:2s`)."""
+        """Parses `commit`, `os`, or `interval:50ms` (also `interval:2s`)."""
         if text in ("commit", "os"):
             return cls("commit" if text == "commit" else "os")
         match = re.fullmatch(r"interval:(\d+(?:\.\d+)?)(ms|s)", text)

@@ -51,13 +51,8 @@ class GroupCommit:
 
     @property
     def waiting_count(self) -> int:
-        """The count of puts that wait to be part of a commit."""
+        """How many puts wait to be part of a commit."""
         return len(self._forming.tickets)
-
-    def put(self, batch: Sequence[Packed]) -> Receipt:
-        ticket = Ticket(batch)
-        self.settle([ticket])
-        return ticket.result()
 
     def settle(self, tickets: Sequence[Ticket]) -> None:
         """Returns when all tickets, at least one, have been committed or have failed."""

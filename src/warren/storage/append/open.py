@@ -1,4 +1,4 @@
-"""What lies in a directory, and making a log of it if nothing does."""
+"""Opening a log: what a directory holds, and creating a log if it holds none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_options(version: int, block_size: int, max_block_count: int, compressi
 
 
 def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
-    """Make sure that `files` has an index to open, or blocks to make one from; a new log if there is nothing."""
+    """Makes sure that `files` has an index, or blocks to rebuild one from. Creates a new log if there is neither."""
     filesystem, directory = files.filesystem, files.directory
     if files.has_index():
         return
@@ -45,7 +45,7 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
     strangers = [name for name in filesystem.names(directory) if name not in NATIVE_NAMES]
     versions = files.block_versions()
     if files.has_index():
-        # Another process made the log while we looked.
+        # Another process has created the log in the meantime.
         return
     if versions:
         files.format = FORMATS[max(versions)]
@@ -58,7 +58,7 @@ def find_log(files: LogFiles, version: int, max_block_count: int) -> None:
 def _create(files: LogFiles, version: int, max_block_count: int) -> None:
     lock, deadline = files.lock(), files.clock.steady_s() + LOCK_WAIT_S_MAX
     while not lock.try_acquire():
-        # Another process makes the same log right now, or has made it and writes.
+        # Another process is creating the same log right now, or has created it and writes.
         if files.has_index():
             return
         if files.clock.steady_s() > deadline:
@@ -82,7 +82,7 @@ def _create(files: LogFiles, version: int, max_block_count: int) -> None:
 
 
 def is_usable(files: LogFiles) -> bool:
-    """Whether the log can be used as it lies; False if it must be recovered first."""
+    """Returns whether the log can be used as it is, without a recovery."""
     if not files.has_index():
         return False
     try:
@@ -93,7 +93,10 @@ def is_usable(files: LogFiles) -> bool:
 
 
 def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
-    """Whether nothing stands behind the end that the index knows: it costs the same for any log."""
+    """Returns whether nothing stands behind the end that the index gives.
+
+    The cost does not depend on the log's size.
+    """
     start, count = index.block_range()
     if not count:
         return index.message_count == 0
@@ -105,18 +108,18 @@ def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
     file = files.filesystem.open(path, writable=False)
     behind = file.read(end, RECORD_HEAD_V1.size)
     if files.format.has_meta_data:
-        # An end word stands behind a block that was sealed just before a crash.
+        # A block that was sealed just before a crash has an end word there.
         behind = behind[: SIZE_WORD.size] if behind[: SIZE_WORD.size] != SIZE_WORD.pack(END_OF_BLOCK) else b""
     return file.size() >= end and not any(behind)
 
 
 def check_index(files: LogFiles) -> None:
-    """Raises CorruptRecord if a log that may not be written has an index that cannot be believed."""
+    """Raises CorruptRecord if the log may not be written and its index cannot be trusted."""
     index = files.index()
     if not index.is_credible():
-        raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing makes it anew")
+        raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing rebuilds it")
 
 
 def settle(files: LogFiles, commit: Commit, *, force: bool) -> None:
-    """Recover what has to be recovered, before anybody reads or writes."""
+    """Recovers the log if needed, before any read or write."""
     commit.open(lambda: is_usable(files), force=force)

@@ -1,11 +1,13 @@
-"""After a crash: where the log really ends, decided by checksums alone, and everything derived made anew.
+"""Recovery after a crash: finds the true end of the log, and rebuilds everything that is derived from the records.
 
-Two things can have happened. A process died while it held the writer lock, and another process has had the log open all
+There are two cases. Either a process died while it held the writer lock, and another process has had the log open all
 the time: then the system still has every byte, the published end is right, and what lies behind it was never
-acknowledged. Or no living process can vouch for the log: then any page that was not synced may be lost on its own, that
-of the published end too, and the log goes as far as its records check. Both end the same way: the last block is cut
-there, the space behind is cleared and synced (a whole record behind a torn one must never come back), and a new index
-is put in place. Only the holder of the writer lock may recover.
+acknowledged. Or no living process can vouch for the log: then any page that was not synced may be lost, also that of
+the published end, and the log goes as far as its records match their checksums.
+
+Both end the same way. The last block is cut at the end, and the space behind it is cleared and synced, because a whole
+record behind a torn one must never come back. Then a new index replaces the old one. Only the holder of the writer lock
+may recover.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ MAX_BLOCK_COUNT_DEFAULT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What recovering found and did. `cut_bytes` counts what was not free behind the last whole record.
+    """The result of a recovery. `cut_bytes` counts the bytes behind the last whole record that were not zero.
 
-    A repair does not delete the blocks it removes: they stay under their name with `.cut` behind it.
+    A repair does not delete the blocks that it removes, but appends `.cut` to their names.
     """
 
     message_count: int
@@ -55,7 +57,7 @@ class Recovery:
 
 @dataclass(slots=True, kw_only=True)
 class _BlockFile:
-    """One block file, and what is known of it so far."""
+    """One block file, and what its header and the old index say of it."""
 
     base_offset: int
     number: int
@@ -77,12 +79,15 @@ class _Plan:
 def recover(
     files: LogFiles, index: Index | None, *, max_block_count: int, force: bool = False
 ) -> tuple[Index, Recovery]:
-    """Make the log whole. Damage below what is known to be on disk is CorruptRecord, unless `force` cuts there."""
+    """Makes the log whole.
+
+    Raises CorruptRecord if messages that were on disk are damaged, unless `force` cuts there.
+    """
     return _Recoverer(files, index, max_block_count, force=force).run()
 
 
 class _Recoverer:
-    """One recovery, from the files that are there to the index that describes them."""
+    """One recovery: reads the files that exist, and writes the index that describes them."""
 
     def __init__(self, files: LogFiles, index: Index | None, max_block_count: int, *, force: bool) -> None:
         self._files, self._force = files, force
@@ -91,7 +96,7 @@ class _Recoverer:
         self._extension = index.extension() if index else {}
         self._first_kept = index.first_kept if index else 0
         self._index = index if index is not None and index.is_credible() and not force else None
-        # If the log was open all the time, the published end is the truth; else all that counts is what was synced.
+        # If a process had the log open all the time, the published end is right. Otherwise only synced messages count.
         self._end_known: int | None = None
         self._floor, self._rewrites = 0, False
         self._recovered_us = index.recovered_us if index is not None else 0
@@ -101,15 +106,16 @@ class _Recoverer:
             if files.is_vouched_by_anyone(self._index):
                 self._end_known, self._rewrites = self._floor, is_failed
             else:
-                # Before a restart of the machine a sync may have failed: then the system calls pages clean that it
-                # could not write, and only storing them again brings them to the disk.
+                # A sync may have failed since the machine started. Then the system takes pages for clean that it could
+                # not write, and only storing them again brings them to the disk.
                 self._rewrites = self._index.boot_id == files.filesystem.boot_id()
             if self._end_known is None or is_failed:
                 self._floor = min(self._index.synced, self._floor)
         if self._end_known is None:
             self._recovered_us = max(files.now_us(), self._recovered_us + 1)
         self._old = _slots_by_base(self._index)
-        # The numbers of the blocks are taken from any index that has them: the files of version 1 do not tell.
+        # Taken even from an index that cannot be trusted, because the files of version 1 do not hold their block
+        # numbers.
         self._numbers = {base: number for base, (number, _) in _slots_by_base(index).items()}
         self._leftovers: list[str] = []
         self._retired: list[str] = []
@@ -129,7 +135,7 @@ class _Recoverer:
         end_block = start + max(len(plan.slots) - 1, 0)
         take_readers_back(self._files, ReaderCursor(plan.number, end_block, plan.end))
         index = self._write_index(Blocks(start=start, slots=plan.slots), plan.number)
-        # Only behind a durable index: an older one, which still lists these blocks, would miss them.
+        # Removed only after the new index is durable, because the old one still lists these blocks and would miss them.
         for path in self._retired:
             self._take_away(path)
         self._files.filesystem.sync_directory(self._files.directory)
@@ -143,7 +149,7 @@ class _Recoverer:
         return index, report
 
     def _take_away(self, path: str) -> None:
-        """Remove a block that is no part of the log; one that a repair gives up is only put aside."""
+        """Removes a block that is not part of the log. A repair only renames it."""
         if self._force:
             self._files.filesystem.replace(path, path + ".cut")
         else:
@@ -151,7 +157,7 @@ class _Recoverer:
         self._removed.append(path)
 
     def _plan(self, block_files: Sequence[_BlockFile]) -> _Plan:
-        """How far the log goes: the blocks that stay, and where the last of them is cut."""
+        """Decides how far the log goes: which blocks stay, and where the last of them is cut."""
         plan = _Plan(number=block_files[0].base_number if block_files else 0)
         first_walked = self._first_to_walk(block_files)
         for place, block_file in enumerate(block_files):
@@ -163,7 +169,7 @@ class _Recoverer:
                 plan.slots.append(self._sealed_slot(block_file, block_files[place + 1]))
                 plan.number = plan.slots[-1].end_number
                 if self._index is None or plan.number > self._index.synced:
-                    # Sealed by a writer that was killed before its sync: the new index will say that it is on disk.
+                    # A writer sealed it and was killed before its sync, but the new index will say that it is on disk.
                     self._files.filesystem.open(self._path(block_file), writable=True).sync()
                 continue
             timestamp = plan.slots[-1].updated if plan.slots else 0
@@ -175,24 +181,24 @@ class _Recoverer:
         return plan
 
     def _refuse_to_lose(self, plan: _Plan, block_files: Sequence[_BlockFile]) -> None:
-        """Raises CorruptRecord if cutting would take what was on disk, and not only what a crash left half done."""
+        """Raises CorruptRecord if the cut would lose messages that were on disk, and not only an unfinished append."""
         if self._force:
             return
         path = plan.last.path if plan.last is not None else self._files.directory
         if plan.number < self._floor:
             raise CorruptRecord(path, plan.end, f"the log ends at message {plan.number}; {self._floor} were on disk")
         if self._index is None and len(plan.slots) < len(block_files):
-            raise CorruptRecord(path, plan.end, "the next block does not follow, and no index tells why")
+            raise CorruptRecord(path, plan.end, "the next block does not follow this one, and there is no index")
 
     # --- Which blocks there are ---
 
     def _find_blocks(self) -> list[_BlockFile]:
-        """The block files from the first live one on, each with the head it can show."""
+        """Returns the block files from the first live one on, in order."""
         version = self._files.format.version
         names = self._files.filesystem.names(self._files.directory)
         bases = [base for name in names if (base := paths.block_base_offset(name, version)) is not None]
         first_live = min(self._old) if self._old else 0
-        # A block of version 1 whose first record is lost does not even tell its number: nothing can follow it.
+        # If the first record of a version 1 block is lost, its number is unknown, so no block can follow it.
         is_cut_by_gap = not self._files.format.has_meta_data and self._index is not None
         block_files: list[_BlockFile] = []
         for base_offset in sorted(bases):
@@ -204,9 +210,10 @@ class _Recoverer:
             elif (described := self._describe(base_offset, path, block_files)) is not None:
                 block_files.append(described)
             else:
-                # The crash cut its making short.
+                # A crash interrupted the creation of the block.
                 self._leftovers.append(path)
-        # A block that came after the last sync of the index may be gone with nothing lost that was promised.
+        # If a block was created after the last sync of the index, it may be missing without any loss of synced
+        # messages.
         missing = [base for base in self._old if base not in bases and self._was_on_disk(base, block_files)]
         if missing and not self._force:
             path = paths.block_path(self._files.directory, missing[0], version)
@@ -214,17 +221,17 @@ class _Recoverer:
         return block_files
 
     def _was_on_disk(self, base_offset: int, block_files: Sequence[_BlockFile]) -> bool:
-        """Whether a block that is missing held messages below the floor.
+        """Returns whether a missing block held messages below the floor.
 
-        The index of version 1 has no numbers: there the first number of a later block tells. If there is no later
-        one, the log ends before the missing block, and whether that is too early is seen then.
+        The index of version 1 has no numbers, so there the first number of a later block decides. If there is no later
+        block, the log ends before the missing one, and `_refuse_to_lose` checks whether that is too early.
         """
         if self._files.format.has_meta_data:
             return self._old[base_offset][1].base_number < self._floor
         return any(later.base_offset > base_offset and later.base_number <= self._floor for later in block_files)
 
     def _describe(self, base_offset: int, path: str, before: Sequence[_BlockFile]) -> _BlockFile | None:
-        """Returns what the head of a block file says; None if it was never written, or not all of it."""
+        """Returns what the header of a block file says, or None if the header was never written, or only in part."""
         number = self._numbers.get(base_offset, before[-1].number + 1 if before else 0)
         _, slot = self._old.get(base_offset, (number, _EMPTY_SLOT))
         file = self._files.filesystem.open(path, writable=False)
@@ -242,14 +249,14 @@ class _Recoverer:
             return _BlockFile(base_offset=base_offset, number=header.block, base_number=header.base_number, slot=slot)
         if base_offset in self._old:
             return _BlockFile(base_offset=base_offset, number=number, base_number=slot.base_number, slot=slot)
-        raise CorruptRecord(path, 0, "the header of the block does not check")
+        raise CorruptRecord(path, 0, "the header of the block does not match its checksum")
 
     def _is_torn(self, file: File, *, is_first: bool) -> bool:
-        """Whether a crash tore the first bytes of a block that the index does not name.
+        """Returns whether a crash tore the first bytes of a block that the index does not name.
 
-        The index names a block, durably, before the block takes its first record: so this one holds none. Without an
-        index the same bytes may be all that is left of a block with records: that is damage, and a repair puts the
-        block aside, but not the first one: the numbers would start again at 0.
+        The index names a block, durably, before the block gets its first record. So this block holds none. Without an
+        index the same bytes may be the rest of a block with records. That is damage: a repair renames the block, but
+        never the first one, because the numbers would start again at 0.
         """
         if self._index is None and (is_first or not self._force):
             return False
@@ -257,14 +264,14 @@ class _Recoverer:
         return size >= SIZE_WORD.size and is_cut_short(file.map(size, writable=False))
 
     def _first_number(self, path: str, base_offset: int) -> int:
-        """Version 1 has no headers: the first record of a block tells its number."""
+        """Returns the number in the first record of a block, because version 1 has no block headers."""
         file = self._files.filesystem.open(path, writable=False)
         head = file.read(0, RECORD_HEAD_V1.size)
         number = RecordHeadV1._make(RECORD_HEAD_V1.unpack(head)).number if len(head) == RECORD_HEAD_V1.size else 0
         return number if base_offset else 0
 
     def _first_to_walk(self, block_files: Sequence[_BlockFile]) -> int:
-        """The place of the first block that may hold what was not synced; the ones before it are taken as they are."""
+        """Returns the place of the first block that may hold unsynced messages. The blocks before it are trusted."""
         if self._force or not block_files:
             return 0
         if self._index is None:
@@ -275,7 +282,10 @@ class _Recoverer:
         return 0
 
     def _first_unsealed(self, block_files: Sequence[_BlockFile]) -> int:
-        """Without an index: the first block that is not as long as its end word and the next block's name say."""
+        """Returns the place of the first block that was not sealed: its size, or its end word, does not fit.
+
+        For a log without an index: the name of the next block says where this one should end.
+        """
         tail = end_of_block(self._files.format)
         for place, (block_file, following) in enumerate(pairwise(block_files)):
             end = following.base_offset - block_file.base_offset
@@ -291,7 +301,7 @@ class _Recoverer:
         )
 
     def _sealed_slot(self, block_file: _BlockFile, following: _BlockFile) -> Slot:
-        """The slot of a block that lies wholly below the floor."""
+        """Returns the slot of a block whose messages are all below the floor."""
         block = self._open(block_file) if not self._is_trusted(block_file, following) else None
         if block is None:
             if self._files.format.has_meta_data:
@@ -320,7 +330,7 @@ class _Recoverer:
         return slot.base_number == block_file.base_number and slot.end_number == following.base_number
 
     def _follows(self, plan: _Plan, following: _BlockFile) -> bool:
-        """Whether a block starts where the ones before it end."""
+        """Returns whether a block starts where the blocks before it end."""
         if plan.slots[-1].end_offset != following.base_offset:
             return False
         return not self._files.format.has_meta_data or plan.number == following.base_number
@@ -331,9 +341,9 @@ class _Recoverer:
     # --- How far they go ---
 
     def _walk_block(self, block_file: _BlockFile, timestamp: int) -> tuple[Block, Slot, int]:
-        """Every record of a block up to the first that does not check, entered anew in the block's index.
+        """Walks the records of a block up to the first that does not check, and rebuilds the block's index from them.
 
-        `timestamp` is the last one before it: time goes on from there even if the block is empty.
+        `timestamp` is the last one before this block: timestamps go on from there even if the block is empty.
         """
         block = self._open(block_file)
         position, number = self._start_of_walk(block)
@@ -360,7 +370,7 @@ class _Recoverer:
         return block, slot, number
 
     def _start_of_walk(self, block: Block) -> tuple[int, int]:
-        """The last record at or below the floor that an index entry leads to and that checks; else the first."""
+        """Returns where the walk starts: the last indexed record below the floor if it checks, else the first."""
         size = block.mapped_size
         if block.index is not None and self._floor > block.base_number:
             place = (self._floor - 1 - block.base_number) // INDEX_SPACING
@@ -375,7 +385,7 @@ class _Recoverer:
         return block.start, block.base_number
 
     def _records(self, block: Block, position: int, number: int) -> Iterator[DiskMessage]:
-        """Checked records from `position` on, as long as each follows the one before."""
+        """Yields checked records from `position` on, as long as each follows the one before."""
         format, limit, timestamp = self._files.format, block.mapped_size, 0
         while position < limit and (self._end_known is None or number < self._end_known):
             try:
@@ -408,7 +418,7 @@ class _Recoverer:
     # --- What is done about it ---
 
     def _cut(self, block: Block, end: int) -> int:
-        """Clear and sync everything behind `end`; how many bytes of it were not free."""
+        """Clears and syncs everything behind `end`. Returns how many bytes of it were in use."""
         size = block.file.size()
         behind = block.view[end:size].rstrip(b"\0")
         used = 0 if behind == end_of_block(self._files.format).rstrip(b"\0") else len(behind)
@@ -417,7 +427,7 @@ class _Recoverer:
         return used
 
     def _seal(self, block: Block, end: int) -> None:
-        """The roll got as far as the next block: finish it."""
+        """Finishes a roll that a crash interrupted after it made the next block."""
         tail = end_of_block(self._files.format)
         block.file.write(end, tail)
         block.file.truncate(end + len(tail))
@@ -433,7 +443,7 @@ class _Recoverer:
             blocks=blocks,
             message_count=message_count,
             flag=self._flag,
-            # What was deleted may have been lost as well: then what comes next gets these numbers.
+            # Deleted messages may be lost as well. Then new messages get their numbers, and are not deleted.
             extension=with_first(self._extension, min(self._first_kept, message_count)),
             recovered_us=self._recovered_us,
             synced=message_count,
@@ -447,9 +457,10 @@ _EMPTY_SLOT = Slot(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _slots_by_base(index: Index | None) -> dict[int, tuple[int, Slot]]:
-    """Block number and slot by base offset, as far as the old index can be believed.
+    """Returns block number and slot by base offset, as far as the old index can be trusted.
 
-    A power cut may have kept the count of the blocks and lost the slot of the last: bases go up from slot to slot.
+    Stops at the first base offset that does not increase, because a power cut may keep the block count and lose the
+    last slot.
     """
     if index is None:
         return {}

@@ -1,4 +1,4 @@
-"""Retiring: messages leave the log at its start, and the log knows so before a file goes."""
+"""Retiring: removes messages from the start of the log. The index changes durably before a file is removed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from warren.storage.read.log_view import LogView
 def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exactly: bool, rolls: bool) -> None:
     """Removes the blocks whose messages all come before `before`.
 
-    With `exactly`, the messages before it that are left in the first block are deleted as well: no reader sees them any
-    more, and their bytes go with the block, when all of it is behind. With `rolls` the last block is ended first, if it
-    has messages: it can go like any other, and new messages go to the next one.
+    With `exactly` it also deletes the messages before `before` that are left in the first block: no reader sees them
+    any more, and their bytes go when the whole block is retired. With `rolls` it first ends the last block, if that has
+    messages, so that it can be removed as well; new messages go to the next block.
     """
     if (exactly or rolls) and not files.format.retires_exactly:
         raise UnsupportedByVersion("deleting messages within a block, or the last block", files.format.version)
@@ -28,12 +28,12 @@ def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exact
     if not view.sealed_before(before)[1] and not (exactly and before > view.first) and not rolls:
         return
     if not files.format.has_meta_data:
-        # The first record of the first block is what tells the numbers of all: it must not be lost.
+        # In version 1 the first record of the first block gives the numbers of all the others, so it must not be lost.
         commit.sync()
     with commit.changing() as writer:
         if rolls:
-            # A writer in another process takes the log for unchanged if its end is the same, and would go on in the
-            # block that was ended: only a new index makes it look. It comes first, since there may be no room for it.
+            # A writer in another process takes a log with the same end for unchanged, and would go on in the block that
+            # was ended: only a new index stops it. The index is rewritten first, because there may be no room for it.
             writer.move_to(files.rewrite_index(writer.index))
             writer.roll()
         _remove_blocks(files, view, writer, before)
@@ -41,13 +41,13 @@ def retire(files: LogFiles, view: LogView, commit: Commit, before: int, *, exact
         if exactly and before > view.first:
             writer.move_to(files.rewrite_index(writer.index, first_kept=before))
     if rolls:
-        # A block that was ended, and is kept, is soon on disk, as it is when it is full.
+        # A block that was ended and is kept is soon synced, like one that is full.
         commit.sync_later()
 
 
 def remove_index(files: LogFiles, commit: Commit, clock: Clock) -> None:
     """Removes the index, so that every process that has the log open gets NotALog from now on."""
-    # The bell of a log that is gone cannot be rung.
+    # The bell of a removed log cannot be rung.
     with suppress(NotALog), commit.changing() as writer:
         files.filesystem.remove(paths.index_path(files.directory))
         files.filesystem.sync_directory(files.directory)
@@ -61,7 +61,7 @@ def _remove_blocks(files: LogFiles, view: LogView, writer: QueueWriter, before: 
     if slots:
         _, count = index.block_range()
         index.put_block_range(start + len(slots), count - len(slots))
-        # Durable before a file goes: recovery must know that these blocks are not missing but retired.
+        # Durable before a file is removed, because recovery must know that these blocks are retired and not missing.
         index.sync()
         files.forget_blocks(range(start, start + len(slots)))
         for slot in slots:

@@ -1,4 +1,4 @@
-"""QueueWriter: lays records into the last block, grows it, rolls to the next, and publishes what it laid."""
+"""QueueWriter: writes records into the last block, grows it, starts the next one, and publishes the new end."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ PREALLOCATE_STEP_MAX: Final = 8 << 20
 
 NEVER: Final = 1 << 63
 PARTS_EACH: Final = 3
-"""Of a record that is laid with others: head, payload and padding."""
+"""The parts of a record that is stored together with others: head, payload and padding."""
 WRITE_SIZE_MIN: Final = 16 << 10
-"""From this size on a record is written, not stored through the map: new pages are cheaper by the dozen."""
+"""Records of this size or more are written with a system call, because page faults on many new pages cost more."""
 
 
 class QueueWriter:
-    """The place of the next record. Only the holder of the writer lock uses it, after `catch_up`.
+    """The position of the next record. Only the holder of the writer lock uses it, after `catch_up`.
 
-    Invariant: everything below `position` in `block` was laid by a holder of the lock, and everything behind it up to
-    the end of the file is zero. What is laid is not published, and what is published is never laid again.
-    `make_durable` is called with a block that was sealed and the number up to which it reaches.
+    Invariant: everything below `position` in `block` was written by a holder of the lock, and everything behind it up
+    to the end of the file is zero. To lay a record is to write it behind the published end, where no reader sees it;
+    `publish` moves the end. Calls `make_durable` with each block that it seals and the number at which the block ends.
     """
 
     def __init__(self, files: LogFiles, block_size: int, make_durable: Callable[[Block, int], None]) -> None:
@@ -51,12 +51,15 @@ class QueueWriter:
         self._block_size = block_size
         self.record_size_max = record_size_max(files.format, block_size)
         self.stores_through_map = True
-        """Whether small records are stored through the map; else they are written like large ones."""
+        """Whether small records are stored through the map.
+
+        If not, they are written with a system call like large ones.
+        """
         self._index: Index | None = None
         self.block: Block | None = None
         self.number = -1
         self.position = 0
-        # The block and the index as the shortest append sees them: kept in step with `block` and `index`.
+        # Copies of fields of `block` and `index` for the fast path of `Appender.put`. They change together with those.
         self.base_offset = 0
         self.view: mmap
         self.words: memoryview = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
@@ -67,7 +70,7 @@ class QueueWriter:
 
     @property
     def index(self) -> Index:
-        """The index that the writer stands in."""
+        """The index that the writer works in."""
         assert self._index is not None, "catch_up comes first"
         return self._index
 
@@ -103,13 +106,13 @@ class QueueWriter:
         slot_word = self.index.slot_position(block.number) // 8
         self.word_end_offset = slot_word + SLOT_WORD_END_OFFSET
         self.word_updated = slot_word + SLOT_WORD_UPDATED
-        # Sealing needs room for its end word behind the last record.
+        # The end word of a sealed block needs room behind the last record.
         self.room_end = min(size, self._block_size) - ALIGNMENT
 
     # --- Laying records ---
 
     def lay_group(self, group: Sequence[Ticket], timestamp: int) -> None:
-        """Lays the records of each ticket, and settles it with its receipt or with its own error."""
+        """Lays the records of each ticket, and settles the ticket with its receipt or its own error."""
         place = 0
         while place < len(group):
             run_count = self._lay_run(group[place:], timestamp) if len(group) > 1 else 0
@@ -199,9 +202,9 @@ class QueueWriter:
         return Receipt(number, offset, timestamp, "")
 
     def _store(self, block: Block, position: int, data: bytes) -> None:
-        """Store a whole record."""
+        """Stores a whole record."""
         if not self._format.has_meta_data:
-            # Without a checksum nothing tells a record that is half stored, but that its start comes last.
+            # Version 1 has no checksums. A half-stored record is recognized by its start, which is stored last.
             start = RECORD_START_V1.size
             self._store_bytes(block, position + start, data[start:])
             data = data[:start]
@@ -214,7 +217,10 @@ class QueueWriter:
             block.file.write(position, data)
 
     def lay_entry(self, size: int) -> bool:
-        """Enters the next record, a single one of `size` bytes, into the block's index. Returns False without room."""
+        """Adds an index entry for the next record, a single one of `size` bytes.
+
+        Returns False if there is no room for both.
+        """
         block = self.block
         if block is None or block.index is None:
             return False
@@ -226,10 +232,11 @@ class QueueWriter:
         return True
 
     def _lay_entries(self, block: Block, index: BlockIndex, count: int) -> None:
-        """Enter a record of `count` messages that comes next, behind the index messages that its entries need."""
+        """Writes the index messages and entries that the next record, of `count` messages, needs."""
         needed = index.size_needed(self.number, count)
         if needed:
-            # Zeros over zeros: storing to pages of the map that were never written takes a hundred times as long.
+            # Writes zeros over zeros: storing to pages of the map that were never written takes a hundred times as
+            # long.
             block.file.write(self.position, bytes(needed))
         self.position = index.lay(self.number, count, self.position)
         self.next_due = index.note(self.number, count, self.position)
@@ -239,20 +246,20 @@ class QueueWriter:
         self.index.put_slot(block.number, slot._replace(first_timestamp=timestamp))
 
     def let_go(self) -> None:
-        """Drops every file; `catch_up` comes before the next use."""
+        """Drops every file. `catch_up` must come before the next use."""
         self.block, self.number, self.next_due, self.room_end = None, -1, NEVER, 0
         self._index = None
         self.view = mmap(-1, 1)
         self.words = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
 
     def move_to(self, index: Index) -> None:
-        """The index was rewritten under the lock; the blocks are the same."""
+        """Goes on in an index that was rewritten under the lock. The blocks are the same."""
         self._index = index
         if self.block is not None:
             self._see_room(self.block)
 
     def publish(self) -> None:
-        """Lets readers see what was laid."""
+        """Lets readers see the records that were laid."""
         if self.block is not None:
             end_offset = self.block.base_offset + self.position
             self.index.publish(self.block.number, end_offset, self.last_timestamp, self.number)
@@ -289,10 +296,10 @@ class QueueWriter:
         self.room_end = new_size - ALIGNMENT
 
     def roll(self) -> None:
-        """Start the next block and seal the last one. StorageFull leaves the log as it was.
+        """Starts the next block and seals the last one. If it raises StorageFull, nothing has changed.
 
-        A writer in another process takes a log of the same end for unchanged, and goes on in the block that it knows:
-        so the block is cut only when there is room for the next one.
+        The block is truncated only after the next one exists, because a writer in another process takes a log with the
+        same end for unchanged, and goes on in the block that it knows.
         """
         block = self.block
         if block is None:
@@ -306,11 +313,11 @@ class QueueWriter:
         self._begin(following, slot)
 
     def _seal(self, block: Block) -> None:
-        """Cut the block to its length and make all of it durable. Sealing a block twice does no harm."""
+        """Truncates the block to its length and makes all of it durable. Sealing a block twice does no harm."""
         end = end_of_block(self._format)
         block.file.write(self.position, end)
         block.file.truncate(self.position + len(end))
-        # Until there is a next block nothing more may be stored: the map reaches behind the end of the file.
+        # Nothing more may be stored until there is a next block, because the map is longer than the file now.
         self.room_end = 0
         self._make_durable(block, self.number)
         slot = self.index.slot(block.number)
@@ -323,7 +330,7 @@ class QueueWriter:
         self.index.put_slot(block.number, slot)
 
     def _make_block(self, number: int, base_offset: int, base_number: int) -> tuple[Block, Slot]:
-        """Returns a new block, durable under its name, of which the index does not speak yet; and the slot for it."""
+        """Returns a new block, durable under its name, and its slot. The index does not name the block yet."""
         _, count = self.index.block_range()
         if count == self.index.max_block_count:
             self.move_to(self._files.grow_index(self.index))
@@ -349,11 +356,11 @@ class QueueWriter:
             self._files.filesystem.remove(path)
 
     def _begin(self, block: Block, slot: Slot) -> None:
-        """Go on in a new block, and let the index speak of it."""
+        """Continues in a new block, and adds it to the index."""
         start, count = self.index.block_range()
         self.index.put_slot(block.number, slot)
         self.index.put_block_range(start if count else block.number, count + 1)
-        # What is on disk of the index bounds how much a recovery has to read.
+        # Synced, because a recovery reads all blocks from the last one that the index on disk names.
         self.index.sync()
         self._files.keep(block)
         self.block, self.position, self.last_timestamp = block, block.start, slot.created

@@ -1,1 +1,1 @@
-"""Arrow: records scanned as columns, and columns packed as records."""
+"""Arrow: scans records as columns, and packs columns as records."""

@@ -1,4 +1,4 @@
-"""Messages as Arrow arrays: over the mapped file if they lie side by side, gathered if they do not."""
+"""Messages as Arrow arrays: views of the mapped file if the pieces are adjacent, copies if they are not."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ SCHEMA: Final = pa.schema(
         ("body", pa.binary()),
     ]
 )
-"""What a scan gives. A key that is not there is null; what else is not there is what a Message has instead.
+"""The columns of a scan. A missing key is null; any other missing field has the default value of Message.
 
-A tag is a plain string, because that is what Spark takes without converting it.
+A tag is a plain string, because Spark takes that without converting it.
 """
 HEADER_HEAD: Final = fields_type(HEADER_SIZES, ("name_size", "value_size"))
 
 
 class RepeatedValue(NamedTuple):
-    """A value that `rows` messages one behind the other have."""
+    """One value that `rows` consecutive messages share."""
 
     value: Any
     rows: int
 
 
 ColumnPiece: TypeAlias = range | npt.NDArray[Any] | RepeatedValue | pa.Array
-"""A column of some messages: numbers in a row, any numbers, one value for all, or an array that is ready."""
+"""A column of some messages: consecutive numbers, any numbers, one value for all, or an array."""
 
 
 def joined(pieces: Sequence[ColumnPiece], kind: pa.DataType) -> pa.Array:
-    """One array of all the pieces of a column. Not copied if there is one piece, and that is an array."""
+    """Returns one array of all the pieces of a column. Does not copy if the only piece is an array."""
     if len(pieces) == 1:
         return as_array(pieces[0], kind)
     if all(isinstance(piece, RepeatedValue) for piece in pieces) and pa.types.is_primitive(kind):
@@ -59,7 +59,7 @@ def joined(pieces: Sequence[ColumnPiece], kind: pa.DataType) -> pa.Array:
 
 
 def _merged(pieces: Iterable[ColumnPiece]) -> list[ColumnPiece]:
-    """The same with fewer pieces: neighbours that continue one another are one."""
+    """Returns the same column in fewer pieces: neighbours that continue one another become one."""
     merged: list[ColumnPiece] = []
     for piece in pieces:
         last: ColumnPiece = merged[-1] if merged else None
@@ -73,7 +73,7 @@ def _merged(pieces: Iterable[ColumnPiece]) -> list[ColumnPiece]:
 
 
 def as_array(piece: ColumnPiece, kind: pa.DataType) -> pa.Array:
-    """The array of one piece. Not copied if it is one already."""
+    """Returns the array of one piece. Does not copy if it is one already."""
     if isinstance(piece, range):
         return fixed(np.arange(piece.start, piece.stop), kind)
     if isinstance(piece, np.ndarray):
@@ -93,7 +93,7 @@ def as_array(piece: ColumnPiece, kind: pa.DataType) -> pa.Array:
 
 
 def fixed(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Numbers of 8 bytes each."""
+    """Returns an array of numbers of 8 bytes each, without a copy."""
     values = np.ascontiguousarray(values, np.int64)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
 
@@ -102,18 +102,18 @@ def fixed(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 
 def cut(count: int, ends: Area | Ends, section: Area) -> pa.Array:
-    """The `count` pieces of `section`, back to back, that `ends` tells, after a 0: over the very bytes."""
+    """Returns the `count` adjacent pieces of `section` as an array over these bytes. `ends` starts with a 0."""
     return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(section)], 0)
 
 
 def gathered(blobs: Blobs) -> pa.Array:
-    """The pieces, copied side by side."""
+    """Returns an array with a copy of the pieces."""
     count, size = len(blobs.starts), blobs.size_of_all()
     if size is not None:
         data = blobs.windows(size) if size else b""
         ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
         return pa.Array.from_buffers(BINARY, count, [None, pa.py_buffer(ends), pa.py_buffer(data)], 0)
-    # What lies between two pieces is a piece too: every other one is taken.
+    # Makes an array over the whole area, in which the gaps between pieces are elements too, and takes every other one.
     edges = np.empty(2 * count + 1, np.int32)
     edges[:-1:2], edges[1::2] = blobs.starts, blobs.ends
     edges[-1] = edges[-2] if count else 0
@@ -123,12 +123,12 @@ def gathered(blobs: Blobs) -> pa.Array:
 
 
 def text(array: pa.Array) -> pa.Array:
-    """Returns the same as text. Raises ValueError if it is none."""
+    """Returns the array as text. Raises ValueError if it is not UTF-8."""
     return array.cast(pa.string())
 
 
 def with_nulls(array: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.Array:
-    """The same with nulls in the places where nothing is present."""
+    """Returns the array with nulls for messages that are not present."""
     if is_present.all():
         return array
     present = pa.py_buffer(np.packbits(is_present, bitorder="little"))
@@ -139,7 +139,14 @@ def with_nulls(array: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def headers_array(blobs: Blobs) -> pa.Array:
-    """Packed headers as maps; raises ValueError if they make no sense. All first ones are read at once, and so on."""
+    """Returns packed headers as maps. Raises ValueError if they make no sense.
+
+    Reads the first headers of all messages at once, then the second ones, and so on:
+
+        message 0: | name size, value size | name | value | name size, value size | …
+        message 1: | name size, value size | name | value |
+                     ^ step 0                              ^ step 1
+    """
     rows, cursors = np.arange(len(blobs.starts)), blobs.starts
     steps: list[HeaderStep] = []
     while len(left := np.flatnonzero(cursors < blobs.ends[rows])):
@@ -155,7 +162,7 @@ def headers_array(blobs: Blobs) -> pa.Array:
 
 
 class HeaderStep(NamedTuple):
-    """One header of each of some messages: which messages, and where names and values start and end."""
+    """One header of each message in `rows`: where its name starts, its value starts, and its value ends."""
 
     rows: npt.NDArray[np.intp]
     names_at: Positions

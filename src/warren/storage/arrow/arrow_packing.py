@@ -1,4 +1,4 @@
-"""Arrow record batches made into records without a Python loop over their rows: the same bytes that rows give."""
+"""Packs Arrow record batches into records without a Python loop over their rows. The bytes are those of `packing`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from warren.storage.format.packing import Offsets, Sections, check_marker, ends_
 from warren.storage.format.record import Packed, check_corr_offset, pack_headers
 
 GIVEN_BY_LOG: Final = frozenset({"number", "offset", "timestamp"})
-"""What a scan gives and the log that is appended to gives anew."""
+"""Columns that a scan returns and that the target log assigns itself."""
 HEADER_NAME_SIZE_MAX: Final = 255
 LARGE_BINARY: Final = pa.large_binary()
 NOTHING: Final = pa.scalar(b"", LARGE_BINARY)
 
 
 def pack_arrow(batch: pa.RecordBatch, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
-    """What `pack_batch` makes of the same messages. A column in which nothing stands is left out."""
+    """Yields the records that `pack_batch` yields for the same messages. Leaves out columns without values."""
     check_marker(marker)
     columns = ArrowColumns(batch)
 
@@ -48,12 +48,12 @@ def pack_arrow(batch: pa.RecordBatch, compression: int, record_size_max: int, ma
 
 
 def body_size_max(batch: pa.RecordBatch) -> int:
-    """Returns the size of the largest body. Raises BadInput if one is none."""
+    """Returns the size of the largest body. Raises BadInput if a body is null or of another type."""
     return int(np.diff(ArrowColumns(batch.select(["body"])).bodies.offsets).max(initial=0))
 
 
 def rows_of(batch: pa.RecordBatch) -> Batch:
-    """The same messages as Python values, for a log that takes no columns."""
+    """Returns the same messages as Python values, for a log that does not store columns."""
     columns = ArrowColumns(batch)
     headers = None if columns.headers is None else [_mapping(row) for row in columns.headers.to_pylist()]
     return Batch(
@@ -67,7 +67,7 @@ def rows_of(batch: pa.RecordBatch) -> Batch:
 
 
 class BytePieces(NamedTuple):
-    """An array of bytes: where each piece ends, and the bytes. A null is a piece of no bytes."""
+    """An array of bytes: where each piece ends, and the bytes. A null is an empty piece."""
 
     array: pa.Array
     offsets: Offsets
@@ -75,23 +75,23 @@ class BytePieces(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no piece has a byte."""
+        """Whether all pieces are empty."""
         return bool(self.offsets[0] == self.offsets[-1])
 
     def check_sizes(self, what: str, size_max: int, start: int, end: int) -> None:
-        """TooLarge for the first piece in these rows that is over the limit."""
+        """Raises TooLarge for the first piece in these rows that is over the limit."""
         sizes = np.diff(self.offsets[start : end + 1])
         if int(sizes.max(initial=0)) > size_max:
             raise TooLarge(what, int(sizes[np.argmax(sizes > size_max)]), size_max)
 
     def sections(self, kind: int, start: int, end: int) -> Sections:
-        """The ends of the pieces in these rows, and then, under the next kind, the pieces."""
+        """Returns a section of the ends of the pieces in these rows, and the section of the pieces behind it."""
         first, last = int(self.offsets[start]), int(self.offsets[end])
         return [(kind, ends_of(self.offsets, start, end).tobytes()), (kind + 1, self.data[first:last])]
 
 
 class ArrowColumns:
-    """The columns of a record batch, ready to be cut into the sections of records. What is not there is None."""
+    """The columns of a record batch, ready to be cut into the sections of records. A missing column is None."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         unknown = [name for name in batch.schema.names if name not in SCHEMA.names]
@@ -116,7 +116,7 @@ class ArrowColumns:
         self.corr_offsets = self._corr_offsets()
 
     def key_list(self) -> list[bytes | None]:
-        """The key of each message; None if it has none."""
+        """Returns the key of each message, or None for a message without one."""
         assert self.keys is not None
         keys = self.keys.array.cast(LARGE_BINARY).to_pylist()
         return [key if here else None for key, here in zip(keys, self.has_key.tolist(), strict=True)]
@@ -138,7 +138,7 @@ class ArrowColumns:
         if not pa.types.is_map(column.type):
             raise BadInput(f"column headers is {column.type}: expected a map of names to bytes")
         if column.null_count:
-            # A null may stand for pairs that lie there all the same.
+            # The pairs of a null may be in the array all the same.
             column = column.take(pa.array(np.arange(len(column))))
         offsets = _map_offsets(column)
         return None if offsets[0] == offsets[-1] else column
@@ -154,7 +154,10 @@ class ArrowColumns:
     # --- Sections ---
 
     def sections(self, start: int, end: int) -> Sections:
-        """The sections of a record of the rows from `start` up to `end`. Raises BadInput if one cannot be taken."""
+        """Returns the sections of a record of the rows from `start` up to `end`.
+
+        Raises BadInput if a value is not valid.
+        """
         sections = self.bodies.sections(SECTION_BODY_ENDS, start, end)
         assert sections[1][0] == SECTION_BODIES
         if self.tags is not None:
@@ -186,7 +189,7 @@ def _cast(name: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    """Whether such an array is ends and bytes."""
+    """Returns whether an array of this type consists of ends and bytes."""
     is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     return bool(pa.types.is_binary(kind) or pa.types.is_string(kind) or is_wide)
 
@@ -195,7 +198,7 @@ def _pieces(name: str, array: pa.Array) -> BytePieces:
     if not _is_bytes(array.type):
         array = _cast(name, array, LARGE_BINARY)
     if array.null_count:
-        # A null may stand for bytes that lie there all the same.
+        # The bytes of a null may be in the array all the same.
         array = pc.fill_null(array, "" if array.type in (pa.string(), pa.large_string()) else b"")
     is_wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     width = np.dtype(np.int64 if is_wide else np.int32)
@@ -207,7 +210,7 @@ def _pieces(name: str, array: pa.Array) -> BytePieces:
 
 
 def _text(name: str, array: pa.Array) -> pa.Array:
-    """The array as text, seen to be text: Arrow itself does not look."""
+    """Returns the array as text. Checks the UTF-8, because Arrow does not."""
     as_text = _cast(name, array, pa.large_string())
     try:
         return as_text.cast(LARGE_BINARY).cast(pa.large_string())
@@ -231,7 +234,7 @@ def _map_offsets(maps: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _header_sections(maps: pa.Array) -> Sections:
-    """All headers at once; one by one if a name stands twice in a message, or something cannot be taken."""
+    """Packs all headers at once; message by message if a name occurs twice in a message or a value is not valid."""
     offsets = _map_offsets(maps)
     first, last = int(offsets[0]), int(offsets[-1])
     names = _text("headers", maps.keys[first:last])
@@ -252,7 +255,7 @@ def _header_sections(maps: pa.Array) -> Sections:
 
 
 def _are_single(names: pa.Array, offsets: npt.NDArray[np.int32]) -> bool:
-    """Whether no message has a header twice."""
+    """Returns whether no message has two headers of the same name."""
     counts = np.diff(offsets)
     if counts.max(initial=0) < 2:
         return True

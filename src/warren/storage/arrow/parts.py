@@ -1,4 +1,4 @@
-"""What a scan is made of, each part ready to give its columns: a batch, a run of single records, or some records."""
+"""The parts of a scan, each with a method for every column: a batch, a run of single records, or a few records."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ LOOSE_SIZE_MAX: Final = 1 << 20
 
 
 class Part(Protocol):
-    """Messages in their order, and a method for each column of theirs: ValueError if bytes that check make no sense.
+    """Consecutive messages, with a method for each column. They raise ValueError if bytes that check make no sense.
 
-    `size` tells about how many bytes they take, `culprit` where the first record stands that makes no sense.
+    `size` is about how many bytes the messages take. `culprit` returns the position of the first record that makes no
+    sense.
     """
 
     @property
@@ -62,7 +63,7 @@ class Part(Protocol):
 
 
 class BatchPart:
-    """Some rows of a batch. Nothing of it is copied if the rows are neighbours and it is not compressed."""
+    """Some rows of a batch. Not copied if the rows are adjacent and the batch is not compressed."""
 
     def __init__(self, record: DiskMessage, columns: Columns, rows: RowSelection) -> None:
         self._record, self._columns, self._rows = record, columns, rows
@@ -129,7 +130,7 @@ class BatchPart:
 
 
 class BatchRunPart:
-    """A run of batches, copied into one piece."""
+    """A run of batches, whose columns are copied into one array each."""
 
     def __init__(self, run: BatchRun) -> None:
         self.run, self._count = run, len(run)
@@ -146,7 +147,7 @@ class BatchRunPart:
         return next((part.run.batches[0].position for part in parts if not _makes_sense(part)), 0)
 
     def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
-        """A value for each batch, as one for each row."""
+        """Returns the value of its batch for each row."""
         return np.repeat(np.array(values, np.int64), self.run.counts)
 
     def number(self) -> ColumnPiece:
@@ -180,16 +181,16 @@ class BatchRunPart:
         run = self.run
         sizes = run.ends[run.lasts]
         bases = np.cumsum(sizes, dtype=END) - sizes
-        # The end of one batch is the 0 of the next.
+        # The last end of a batch is also the 0 before the ends of the next one.
         ends = np.delete(run.ends + np.repeat(bases, run.counts + 1), run.lasts[:-1])
         bodies = b"".join([run.view[batch.bodies_at : batch.bodies_end] for batch in run.batches])
         return cut(self._count, ends, bodies)
 
 
 class SpacedPart(BatchRunPart):
-    """A run of batches whose bodies stay where they lie: between two batches stands a row that belongs to no message.
+    """A run of batches whose bodies are not copied: between two batches is a row that belongs to no message.
 
-    The body of such a row is all that lies between the two. `slices` tells which rows belong to messages.
+    The body of such a row is everything between the two batches. `slices` yields which rows belong to messages.
     """
 
     def __init__(self, run: BatchRun) -> None:
@@ -197,7 +198,7 @@ class SpacedPart(BatchRunPart):
         self._count += len(run.batches) - 1
 
     def slices(self) -> Iterator[tuple[int, int]]:
-        """Where the rows of each batch start, and how many they are."""
+        """Yields the first row and the number of rows of each batch."""
         return zip((self.run.lasts - self.run.counts).tolist(), self.run.counts.tolist(), strict=True)
 
     def _repeated(self, values: Sequence[int]) -> npt.NDArray[np.int64]:
@@ -223,7 +224,7 @@ class SpacedPart(BatchRunPart):
 
 
 class RunPart:
-    """A run of single records, or some of them."""
+    """A run of single records, or a selection of them."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -236,7 +237,7 @@ class RunPart:
         run = self._run
         if run.is_compressed:
             return int(run.body_sizes.sum())
-        # If some records were left out, the others have their share of the bytes from the first to the last.
+        # If some records were left out, assume that the others have an equal share of the bytes.
         numbers = run.field("number")
         return (run.end - int(run.positions[0])) * len(run) // int(numbers[-1] - numbers[0] + 1)
 
@@ -245,7 +246,7 @@ class RunPart:
         return next((int(row.positions[0]) for row in rows if not _makes_sense(RunPart(row))), 0)
 
     def passing(self, tag: TagFilter) -> RunPart | None:
-        """The records that pass the filter; None for none. Each tag is matched once."""
+        """Returns the records that pass the filter, or None if none does. Matches each tag once."""
         known = gathered(self._run.tags).dictionary_encode()
         passes = np.fromiter(map(tag.matches, text(known.dictionary).to_pylist()), bool, len(known.dictionary))
         rows = np.flatnonzero(passes[known.indices.to_numpy()])

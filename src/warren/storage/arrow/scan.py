@@ -1,4 +1,4 @@
-"""A range of a log as Arrow record batches, without a Python loop over its messages."""
+"""Scans a range of a log as Arrow record batches, without a Python loop over its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from warren.storage.read.walk import walk
 
 ALONE_ROWS_MIN: Final = 8192
 ALONE_SIZE_MIN: Final = 1 << 20
-"""A part with so many rows or bytes is a record batch by itself, and not copied; smaller ones are put together."""
+"""A part with this many rows or bytes becomes a record batch of its own, without a copy. Smaller ones are joined."""
 SIZE_TARGET: Final = 8 << 20
 
 
@@ -42,11 +42,11 @@ def scan(
     rows_min: int = SCAN_IN_PLACE_ROWS_MIN,
     skips: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages from `start` up to `end`, from the time `since` up to `until`, that pass the filter.
+    """Yields the messages from `start` up to `end`, from the time `since` up to `until`, that pass the filter.
 
-    Batches with fewer rows than `rows_min` are put together, which copies them; others are given as they lie. With
-    `skips`, batches without a tag that passes are not fetched, and so not checked: their tags are believed.
-    What lies past the end of the log is not there; what lies before its start was, and is NumberRetired.
+    Batches with fewer rows than `rows_min` are joined, which copies them; larger ones are not copied. With `skips`,
+    batches without a tag that passes are neither read nor checked; their tags are trusted. Stops at the end of the log.
+    Raises NumberRetired if `start` is before its first message.
     """
     schema = _picked_schema(columns)
     first, last_end = view.first, view.end
@@ -54,7 +54,7 @@ def scan(
     if start < first:
         raise NumberRetired(start, first)
     end = last_end if end is None else min(end, last_end)
-    # Times never decrease in a log: a range of time is a range of numbers, which the slots of the index help to find.
+    # Times never decrease in a log, so a range of time is a range of numbers. The slots of the index help to find it.
     if since is not None:
         start = max(start, view.find_time(microseconds(since)))
     if until is not None:
@@ -100,7 +100,7 @@ def _batches(
 
 
 def _alone_rows_min(part: Part, rows_min: int) -> int:
-    """How many rows make a part a record batch by itself: fewer if it need not be copied then."""
+    """Returns how many rows make a part a record batch of its own: fewer if it is then not copied."""
     return rows_min if isinstance(part, BatchPart | SpacedPart) else ALONE_ROWS_MIN
 
 
@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 
 class PendingParts:
-    """Parts that wait to become one record batch. Of a part that was added only the columns asked for are kept."""
+    """Parts that are going to be joined to one record batch. Keeps only the wanted columns of each part."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._names, self._kinds = schema, schema.names, schema.types
@@ -127,7 +127,7 @@ class PendingParts:
         return self._row_count >= SCAN_ROWS_DEFAULT or self._size >= SIZE_TARGET
 
     def alone(self, part: Part) -> pa.RecordBatch:
-        """A part that need not wait."""
+        """Returns a part as a record batch of its own."""
         arrays = [as_array(getattr(part, name)(), kind) for name, kind in zip(self._names, self._kinds, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -138,7 +138,7 @@ class PendingParts:
         self._size += part.size
 
     def take(self) -> pa.RecordBatch:
-        """Everything that was added, as one record batch."""
+        """Returns all added parts as one record batch."""
         arrays = list(map(joined, self._pieces, self._kinds))
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -147,7 +147,7 @@ class PendingParts:
 def _parts(
     view: LogView, stretch: Stretch, numbers: range, tag: TagFilter | None, rows_min: int, *, skips: bool
 ) -> Iterator[Part]:
-    """The parts of one block that hold the messages with these numbers: of those the ones that pass."""
+    """Yields the parts of one block with the messages of these numbers that pass the filter."""
     block, limit, _ = stretch
     runs = RunFinder(block, limit, numbers.stop, SIZE_TARGET)
     batches: BatchRunFinder | SkipFinder | None = BatchRunFinder(block, limit, numbers.stop) if tag is None else None
@@ -191,7 +191,7 @@ def _run_parts(run: Run, block: Block, tag: TagFilter | None) -> Iterator[Part]:
 
 
 def _batch_part(view: LogView, record: DiskMessage, block: Block, numbers: range, tag: TagFilter | None) -> Part | None:
-    """The rows of a batch that have these numbers and pass; None if there are none, or the batch cannot be read."""
+    """Returns the rows of a batch that have these numbers and pass, or None if there are none or it cannot be read."""
     row, row_end = max(0, numbers.start - record.number), min(record.message_count, numbers.stop - record.number)
     try:
         columns = columns_of(record)

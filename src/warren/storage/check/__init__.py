@@ -1,1 +1,1 @@
-"""Checks: what is in a log, and whether it is whole."""
+"""Checks: what a log contains, and whether it is whole."""

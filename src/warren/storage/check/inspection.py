@@ -1,4 +1,4 @@
-"""What a log looks like from outside: its index, blocks and readers, for people and for tools."""
+"""A description of a log: its index, blocks and readers, for people and for tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_NAMES: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockInfo:
-    """One block. `end_offset` is where its records end; `file_size` is None if the file is missing. Times are µs."""
+    """One block. Its records end at `end_offset`; `file_size` is None if the file is missing. Times are µs."""
 
     number: int
     path: str
@@ -37,9 +37,9 @@ class BlockInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogInfo:
-    """The index of a log, and what it speaks of. `writing` is the process in the middle of a change; 0 for none.
+    """The index of a log, its blocks and its readers. `writing` is the process that is changing the log, or 0.
 
-    `passed_over` is how often readers in this process passed over a batch because its records cannot be read.
+    `passed_over` counts how often readers of this process skipped a batch because its records cannot be read.
     """
 
     path: str
@@ -57,7 +57,7 @@ class LogInfo:
 
 
 def inspect(files: LogFiles, view: LogView) -> LogInfo:
-    """The log as it is now. Nothing is changed, and no record is read."""
+    """Returns a description of the log as it is now. Changes nothing, and reads no record."""
     index = files.index()
     slots, end = view.slots(), view.end
     blocks = [
@@ -96,7 +96,7 @@ def _file_size(files: LogFiles, path: str) -> int | None:
 
 
 def reader_names(files: LogFiles) -> list[str]:
-    """The names of a log's readers, sorted."""
+    """Returns the names of a log's readers, sorted."""
     directory = paths.readers_directory(files.directory)
     if not files.filesystem.exists(directory):
         return []

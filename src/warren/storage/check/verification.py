@@ -1,4 +1,4 @@
-"""Every byte of a log checked: each record's checksums, its place, its number, its time, and each block's header."""
+"""Checks every byte of a log: checksum, position, number and time of each record, and the header of each block."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from warren.storage.format.record import Damage, DiskMessage, Unreadable
 from warren.storage.read.log_view import LogView, Stretch
 
 UNREADABLE_SHOWN_MAX: Final = 100
-"""A verification names the places of at most so many batches that cannot be read."""
+"""A verification lists at most this many batches that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableBatch:
-    """A batch that is whole, and whose records cannot be read, because a Kafka client packed them so."""
+    """A batch that matches its checksum, but whose records a Kafka client packed so that they cannot be read."""
 
     path: str
     position: int
@@ -30,7 +30,7 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was found to be whole. Names the first of the batches that cannot be read."""
+    """The result of a verification without damage. Lists the first batches that cannot be read."""
 
     messages: int
     records: int
@@ -41,9 +41,9 @@ class Verified:
 
 
 def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Verified:
-    """Reads everything. Raises CorruptRecord at the first damage; calls `progress` with the count checked so far."""
+    """Reads the whole log. Raises CorruptRecord at the first damage. Calls `progress` with the count checked so far."""
     first, end, slots = view.first, view.end, view.slots().slots
-    # What is deleted of the first block is checked with it.
+    # Deleted messages of the first block are checked as well.
     start = slots[0].base_number if slots else first
     number, timestamp, records, blocks, size = start, 0, 0, 0, 0
     unreadable = _Unreadable()
@@ -63,7 +63,7 @@ def verify(view: LogView, progress: Callable[[int], None] | None = None) -> Veri
 
 
 class _Unreadable:
-    """The batches that cannot be read: how many, and the first ones."""
+    """Counts the batches that cannot be read, and keeps the first ones."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -91,10 +91,10 @@ def _verify_block(
     unreadable: _Unreadable,
     progress: Callable[[int], None] | None,
 ) -> tuple[int, int, int]:
-    """The number and time that the block ends with, and how many records it has."""
+    """Returns the end number and last timestamp of the block, and how many records it has."""
     block, limit, end_number = stretch
     if block.has_meta_data and BlockHeader.parse(block.view[:HEADER_SIZE_MAX]) is None:
-        raise CorruptRecord(block.path, 0, "the header of the block does not check")
+        raise CorruptRecord(block.path, 0, "the header of the block does not match its checksum")
     position, records = block.next_record(block.start, limit), 0
     while position < limit and number < end:
         record = block.read(position, limit)

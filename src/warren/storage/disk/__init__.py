@@ -1,1 +1,1 @@
-"""Files: the operating system, blocks, the index, and which of them a process keeps open."""
+"""Files: the operating system, blocks, the index, and the limit on how many of them a process keeps open."""

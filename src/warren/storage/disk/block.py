@@ -1,4 +1,4 @@
-"""Block: one file of records, and how a message is found in it."""
+"""Block: one file of records, and the search for a message in it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from warren.storage.format.versions import Format
 
 HEADER_SIZE_MAX = 1024
 FETCH_SIZE: Final = 1 << 20
-"""So much is asked for at once: of more, some systems would fetch only the start."""
+"""Records are fetched ahead in pieces of this size, because some systems fetch only the start of a larger one."""
 MAP_TRIES_MAX: Final = 100
-"""A block is cut once or twice in its life: so many tries to map it fail only if something else is wrong."""
+"""A block is truncated once or twice in its life. If this many tries to map it fail, something else is wrong."""
 VERIFIED_MAX: Final = 1024
-"""Of so many records a block remembers that they match their checksums: of a full block of batches of 64 KiB, all."""
+"""How many records a block remembers as verified: all records of a full block of 64 KiB batches."""
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
 
 
 class BlockHeader(NamedTuple):
-    """What the header message of a version 2 block says, in Text Wire."""
+    """The fields of the header message of a version 2 block, which is written in Text Wire."""
 
     format: int
     block: int
@@ -48,7 +48,7 @@ class BlockHeader(NamedTuple):
     index_count: int
 
     def to_bytes(self) -> bytes:
-        """The header message, its size word first, padded to where the index2index message starts."""
+        """Returns the header message, size word first, padded up to the start of the index2index message."""
         fields = ", ".join(f"{name}: {value}" for name, value in self._asdict().items())
         text = f"header: {{ {fields}, check: {crc32c(fields.encode()):08x} }}".encode()
         message = SIZE_WORD.pack(META_DATA | len(text)) + text
@@ -56,7 +56,7 @@ class BlockHeader(NamedTuple):
 
     @classmethod
     def parse(cls, message: bytes) -> BlockHeader | None:
-        """The header in the first bytes of a block; None if they hold none that checks."""
+        """Returns the header in the first bytes of a block, or None if there is none that matches its checksum."""
         (word,) = SIZE_WORD.unpack_from(message)
         text = message[SIZE_WORD.size : SIZE_WORD.size + (word & SIZE_MASK)].decode(errors="replace")
         match = re.fullmatch(r"header: \{ (.*), check: ([0-9a-f]{8}) \}", text)
@@ -67,14 +67,15 @@ class BlockHeader(NamedTuple):
 
 
 def first_bytes(header: BlockHeader) -> bytes:
-    """How a version 2 block starts: its header, and an empty index2index message."""
+    """Returns the first bytes of a version 2 block: its header, and an empty index2index message."""
     return header.to_bytes() + index2index_bytes(header.index_count)
 
 
 def is_cut_short(start: bytes | mmap) -> bool:
-    """Whether `start` holds a part of what `first_bytes` makes and nothing behind it: a crash cut the making short.
+    """Returns whether a crash interrupted the creation of the block.
 
-    Bytes are stored upwards, so the head of the index2index message comes last. A block with a record has that head.
+    Then `start` is a prefix of `first_bytes`, and nothing follows. The head of the index2index message is written last,
+    because bytes are stored in order. A block with a record always has that head.
     """
     (word,) = SIZE_WORD.unpack_from(start)
     header_end = aligned(SIZE_WORD.size + (word & SIZE_MASK))
@@ -88,7 +89,7 @@ def block_header(number: int, base_offset: int, base_number: int, created: int, 
 
 
 def record_size_max(format: Format, block_size: int) -> int:
-    """The largest record that fits an empty block."""
+    """Returns the size of the largest record that fits into an empty block."""
     if not format.has_meta_data:
         return block_size
     header = block_header(2**32, 2**63, 2**63, 2**63, block_size)
@@ -98,8 +99,8 @@ def record_size_max(format: Format, block_size: int) -> int:
 class Block:
     """Records from `base_offset` up to an end that the index knows. One writer; any number of readers.
 
-    Opening a block never changes it. Every position handed in comes with the limit up to which records stand; nothing
-    behind it is looked at.
+    Opening a block never changes it. Each method gets a `limit`, the position up to which records are published, and
+    reads nothing behind it.
     """
 
     def __init__(
@@ -116,13 +117,16 @@ class Block:
         self._known: list[int] = []
         self._verified: dict[int, int] = {}
         self.unreadable: set[tuple[int, int, int]] = set()
-        """Batches that readers pass over, by position, number and time: another record may come to stand there."""
+        """Batches that readers skip, by position, number and timestamp, because another record may replace one."""
 
     @classmethod
     def open(
         cls, file: File, format: Format, number: int, base_offset: int, base_number: int, *, writable: bool
     ) -> Block:
-        """A block whose slot is known. A header that does not check costs the index, not the records."""
+        """Opens a block whose slot is known.
+
+        If the header does not match its checksum, the block is read without its index.
+        """
         block = cls(file, format, number, base_offset, base_number, writable=writable)
         block.map()
         if format.has_meta_data:
@@ -132,12 +136,12 @@ class Block:
         return block
 
     def _see_base_number(self) -> None:
-        """Version 1 keeps no numbers in its index: the first record tells."""
+        """Reads the number of the first message from its record, because the index of version 1 keeps no numbers."""
         with suppress(Damage):
             self.base_number = self._format.read_stamp(self.view, 0, self.base_offset)[0]
 
     def map(self) -> None:
-        """See the file as long as it is now."""
+        """Maps the file in its present length."""
         size, view = self._mapped()
         self.view = view
         self.mapped_size = size
@@ -147,7 +151,7 @@ class Block:
             self.index.remap(self.view)
 
     def _mapped(self) -> tuple[int, mmap]:
-        """The size of the file, and a map of so many bytes."""
+        """Returns the size of the file and a map of that many bytes."""
         for _ in range(MAP_TRIES_MAX):
             size = self.file.size()
             if not size:
@@ -155,9 +159,10 @@ class Block:
             try:
                 return size, self.file.map(size, writable=self.writable)
             except ValueError:
-                # A writer in another process cut the block to its length in between: sealing it, or a recovery.
+                # A writer in another process truncated the block in between, because it sealed the block or recovered
+                # the log.
                 continue
-        raise CorruptRecord(self.path, 0, "the length of the block does not hold still")
+        raise CorruptRecord(self.path, 0, "the length of the block keeps changing")
 
     def _open_header(self) -> None:
         try:
@@ -174,19 +179,22 @@ class Block:
             self.index = BlockIndex(self.view, header_end, header.index_count, self.base_number)
 
     def let_pages_go(self) -> None:
-        """Give back the memory behind the map. What is read again comes from the file again."""
+        """Releases the memory behind the map. The next read loads the pages from the file again."""
         if hasattr(mmap_module, "MADV_DONTNEED"):
             self.view.madvise(mmap_module.MADV_DONTNEED)
         self._verified.clear()
 
     def will_need(self, start: int, end: int) -> None:
-        """Have the bytes from `start` up to `end` fetched if they are not in memory: these, and none around."""
+        """Prefetches the bytes from `start` up to `end`, and none around them."""
         if hasattr(mmap_module, "MADV_WILLNEED"):
             for step in range(start - start % mmap_module.PAGESIZE, end, FETCH_SIZE):
                 self.view.madvise(mmap_module.MADV_WILLNEED, step, min(FETCH_SIZE, end - step))
 
     def will_read(self, number: int, end: int, limit: int) -> None:
-        """Have the records fetched that hold the messages from `number` up to `end`. Damage is for who reads them."""
+        """Prefetches the records of messages `number` to `end`.
+
+        Does not raise on damage; the reader of the records does.
+        """
         with suppress(CorruptRecord, Damage):
             last = self.find(end - 1, limit)
             self.will_need(self.find(number, limit), self._format.next_blob(self.view, last, limit)[0])
@@ -196,13 +204,13 @@ class Block:
         return self._format.has_meta_data
 
     def corrupt(self, damage: Damage) -> CorruptRecord:
-        """The damage, with its place."""
+        """Returns the damage as a CorruptRecord with the path of this block."""
         return CorruptRecord(self.path, damage.position, damage.reason)
 
     # --- Finding ---
 
     def find(self, number: int, limit: int) -> int:
-        """The position of the record that holds message `number`, which lies below `limit`."""
+        """Returns the position of the record that holds message `number`, which lies below `limit`."""
         try:
             position = self.guess(number, limit)
             if position and position + RECORD_HEAD.size <= limit and self._holds(position, number):
@@ -212,14 +220,23 @@ class Block:
         return self._scan_to(number, limit)
 
     def _step(self, position: int, number: int, limit: int) -> int:
-        """From record to record, by their sizes alone, up to the one that should hold `number`; 0 if none can."""
+        """Steps from record to record up to the one that should hold `number`.
+
+        Returns its position, or 0 if there is none.
+
+        Reads only size words, numbers and counts, and checks nothing:
+
+            | size word | … | number | … | count | … payload | padding | size word | …
+            ^ position                                                 ^ position + size, on an 8-byte boundary
+        """
         view, unpack = self.view, STEP.unpack_from
         limit -= STEP.size
         if position > limit:
             return 0
         word, at, count = unpack(view, position)
         if count == 1:
-            # Records of one size are stepped over at once: the same size word stands in front of each of them.
+            # Records of equal size are skipped together: if the same size word stands at each step, all of them have
+            # that size.
             size = ((word & SIZE_MASK) + 11) & -8
             steps: int = number - at
             end: int = position + steps * size
@@ -241,7 +258,10 @@ class Block:
         return position
 
     def guess(self, number: int, limit: int) -> int:
-        """Where the record that holds `number` should stand, which is still to be checked; 0 if nothing says it."""
+        """Returns where the record that holds `number` should stand, or 0 if the index does not say.
+
+        The caller checks it.
+        """
         index = self.index
         hint = index.nearest(number, limit) if index is not None else 0
         return self._step(hint, number, limit) if hint else 0
@@ -251,7 +271,10 @@ class Block:
         return bool(at <= number < at + count)
 
     def _scan_to(self, number: int, limit: int) -> int:
-        """The same from the start of the block, each stamp checked: what is done when the index does not help."""
+        """Returns the same as `find`.
+
+        Walks from the start of the block and checks each stamp, if the index does not help.
+        """
         position, expected = self.start, self.base_number
         if self._known:
             known = min((number - self.base_number) // INDEX_SPACING, len(self._known) - 1)
@@ -273,12 +296,12 @@ class Block:
         raise CorruptRecord(self.path, position, f"message {number} should be in this block and is not")
 
     def _remember(self, number: int, position: int) -> None:
-        """Version 1 has no index messages: keep each 64th position that was seen."""
+        """Remembers every 64th position for the next search, because version 1 has no index messages."""
         if self.index is None and number - self.base_number == len(self._known) * INDEX_SPACING:
             self._known.append(position)
 
     def find_time(self, timestamp: int, limit: int, end_number: int) -> int:
-        """The number of the first message at or after `timestamp`; `end_number` if all are earlier."""
+        """Returns the number of the first message at or after `timestamp`, or `end_number` if all are earlier."""
         low, high = self.base_number, end_number
         while low < high:
             middle = (low + high) // 2
@@ -292,14 +315,15 @@ class Block:
             if self.base_number <= neighbour < end_number:
                 position = self.find(neighbour, limit)
                 number, at, count = self._stamp_at(position)
-                # The search believed counts that no stamp covers: the record behind tells whether they are right.
+                # The search used message counts, which no stamp covers. The number of the next record proves them right
+                # or wrong.
                 is_right = self._number_behind(position, limit, end_number) == number + count
                 if not is_right or (at < timestamp) != (neighbour < first):
                     raise self.corrupt(Damage(position, "a count on the way here misled the search by time"))
         return first
 
     def _number_behind(self, position: int, limit: int, end_number: int) -> int:
-        """The number with which the record behind the one at `position` starts."""
+        """Returns the number of the first message behind the record at `position`."""
         try:
             behind = self.next_record(self._format.next_blob(self.view, position, limit)[0], limit)
         except Damage as damage:
@@ -307,7 +331,7 @@ class Block:
         return end_number if behind >= limit else self._stamp_at(behind)[0]
 
     def _stamp_of(self, number: int, limit: int) -> tuple[int, int, int]:
-        """First number, timestamp and count of the record that holds `number`; only the count is not checked."""
+        """Returns first number, timestamp and count of the record that holds `number`. The count is not checked."""
         return self._stamp_at(self.find(number, limit))
 
     def _stamp_at(self, position: int) -> tuple[int, int, int]:
@@ -319,13 +343,14 @@ class Block:
     # --- Reading ---
 
     def is_verified(self, position: int, checksum: int) -> bool:
-        """Whether the record at `position`, which has this checksum, was seen to match it since the block is mapped."""
+        """Returns whether this checksum of the record at `position` was verified since the block was mapped."""
         return self._verified.get(position) == checksum
 
     def remember_verified(self, position: int, checksum: int) -> None:
-        """The record matches its checksum, and is on disk: it stays as it is while this block is the one to ask.
+        """Remembers that the record matches its checksum. The record must be on disk, because then it does not change.
 
-        Whatever is cut and written anew comes with a new index, and that with new blocks.
+        If a recovery cuts the log and writes other records there, it also replaces the index, and readers open new
+        blocks.
         """
         if len(self._verified) >= VERIFIED_MAX:
             with suppress(KeyError, StopIteration, RuntimeError):
@@ -333,21 +358,21 @@ class Block:
         self._verified[position] = checksum
 
     def read(self, position: int, limit: int) -> DiskMessage:
-        """The record at `position`, checked."""
+        """Returns the record at `position`. Raises CorruptRecord if it does not match its checksums."""
         try:
             return self._format.read_record(self.view, position, limit, self.base_offset)
         except Damage as damage:
             raise self.corrupt(damage) from damage
 
     def read_packed(self, position: int, limit: int) -> tuple[Packed, int, int]:
-        """The record at `position` as it was packed, checked; its first message's number, and where it ends."""
+        """Returns the checked record at `position` as it was packed, the number of its first message, and its end."""
         try:
             return read_packed(self.view, position, limit, self.base_offset)
         except Damage as damage:
             raise self.corrupt(damage) from damage
 
     def next_record(self, position: int, limit: int) -> int:
-        """The first position at or after `position` where a record stands; `limit` if none does."""
+        """Returns the position of the first record at or after `position`, or `limit` if there is none."""
         try:
             while position < limit:
                 end, is_data = self._format.next_blob(self.view, position, limit)
@@ -360,5 +385,5 @@ class Block:
 
 
 def end_of_block(format: Format) -> bytes:
-    """What stands behind the last record of a sealed block."""
+    """Returns the bytes that stand behind the last record of a sealed block."""
     return SIZE_WORD.pack(END_OF_BLOCK).ljust(ALIGNMENT, b"\0") if format.has_meta_data else b""

@@ -1,7 +1,11 @@
-"""The index2index and index messages of a version 2 block: any message in two page reads.
+"""The index2index and index messages of a version 2 block: they lead to any message in two page reads.
 
-Entry k of a block stands for the message `base_number + 64 k` and gives the position of the record that holds it.
-Entries are hints: a reader that follows one checks that the record there carries the number expected.
+    header | index2index: i0 i1 i2 … | index message 0: e0 e1 e2 … | records … | index message 1 | records …
+                          |   +-----------------------------------------------^
+                          +------------^
+
+Entry k of a block stands for the message `base_number + 64 k` and holds the position of the record with that message.
+Entries are hints: a reader that follows one checks that the record there has the expected number.
 """
 
 from __future__ import annotations
@@ -27,11 +31,11 @@ from warren.storage.format.layout import (
 )
 
 ENTRY_FIELDS: Final = np.dtype(INDEX_ENTRY.format[:2])
-"""Both fields of an entry are numbers of this kind."""
+"""The type of both fields of an entry."""
 
 
 def entries_per_message(block_size: int) -> int:
-    """How many entries an index message of a block has: few in a small block, 1,024 from 16 MiB on."""
+    """Returns how many entries an index message has: at least 8, and 1,024 in blocks of 16 MiB or more."""
     return max(8, min(1024, block_size >> 14))
 
 
@@ -40,13 +44,13 @@ def index_message_size(entry_count: int) -> int:
 
 
 def index2index_bytes(entry_count: int) -> bytes:
-    """An empty index2index message."""
+    """Returns an empty index2index message."""
     size = META_HEAD.size + entry_count * INDEX2INDEX_ENTRY.size
     return META_HEAD.pack(META_DATA | size - SIZE_WORD.size, LABEL_INDEX2INDEX).ljust(size, b"\0")
 
 
 class BlockIndex:
-    """The entries of one block, read and written in the mapped file. One writer; any number of readers."""
+    """Reads and writes the index entries of one block in its mapped file. One writer; any number of readers."""
 
     def __init__(self, view: mmap, index2index_at: int, entry_count: int, base_number: int) -> None:
         self._view, self._index2index_at = view, index2index_at
@@ -55,15 +59,15 @@ class BlockIndex:
         self._group_at = self._laid = 0
 
     def entry(self, place: int) -> IndexEntry:
-        """Entry number `place`; position 0 if there is none."""
+        """Returns entry number `place`. Its position is 0 if the entry does not exist."""
         at = self._entry_at(place)
         return IndexEntry._make(INDEX_ENTRY.unpack_from(self._view, at)) if at else IndexEntry(0, 0)
 
     def entries(self, start: int, end: int) -> npt.NDArray[np.int64]:
-        """Entries `start` up to `end`, or as many as there are, as rows of position and checksum: a copy."""
+        """Returns a copy of entries `start` up to `end`, or as many as exist, as rows of position and checksum."""
         parts = []
         while start < end and (at := self._entry_at(start)):
-            # The entries of one index message lie side by side.
+            # The entries of one index message are contiguous.
             part_end = min(end, (start // self._entry_count + 1) * self._entry_count)
             part = np.frombuffer(self._view, ENTRY_FIELDS, (part_end - start) * len(IndexEntry._fields), at)
             parts.append(part.astype(np.int64))
@@ -71,7 +75,7 @@ class BlockIndex:
         return np.concatenate(parts or [np.empty(0, np.int64)]).reshape(-1, len(IndexEntry._fields))
 
     def nearest(self, number: int, limit: int) -> int:
-        """The position, below `limit`, that the last entry at or before `number` gives; 0 for none."""
+        """Returns the position in the last entry at or before `number`, or 0 if there is none below `limit`."""
         at = self._entry_at((number - self._base_number) // INDEX_SPACING)
         if not at:
             return 0
@@ -79,7 +83,7 @@ class BlockIndex:
         return position if position < limit and not position & 7 else 0
 
     def _entry_at(self, place: int) -> int:
-        """Where an entry lies; 0 if its index message is not laid, or cannot be where index2index says."""
+        """Returns the position of an entry, or 0 if its index message does not exist or index2index is damaged."""
         message, within = divmod(place, self._entry_count)
         if message >= self._entry_count:
             return 0
@@ -94,15 +98,18 @@ class BlockIndex:
     # --- What the holder of the writer lock uses ---
 
     def remap(self, view: mmap) -> None:
-        """The block grew, and is mapped anew."""
+        """Uses a new map of the block, which has grown."""
         self._view = view
 
     def next_due(self, number: int) -> int:
-        """The first number at or after `number` that gets an entry."""
+        """Returns the first number at or after `number` that gets an entry."""
         return number + (self._base_number - number) % INDEX_SPACING
 
     def start_writing(self) -> None:
-        """Another process may have laid messages since: finds which exist, and takes no group for whole."""
+        """Counts the index messages that exist, because another process may have added some.
+
+        Forgets the current group.
+        """
         self._group_at = 0
         laid = 0
         while laid < self._entry_count and self._entry_at(laid * self._entry_count):
@@ -111,15 +118,15 @@ class BlockIndex:
 
     @property
     def _covered_end(self) -> int:
-        """The first number whose entry would need an index message that is not laid yet."""
+        """The first number whose entry needs an index message that does not exist yet."""
         return self._base_number + self._laid * self._entry_count * INDEX_SPACING
 
     def size_needed(self, number: int, count: int) -> int:
-        """How many bytes of index messages must be laid before the record of these messages."""
+        """Returns the size of the index messages that must be written before a record of these messages."""
         return self._missing(number + count) * aligned(index_message_size(self._entry_count))
 
     def _missing(self, end_number: int) -> int:
-        """How many index messages the entries below `end_number` still lack."""
+        """Returns how many more index messages the entries below `end_number` need."""
         beyond = end_number - self._covered_end
         if beyond <= 0:
             return 0
@@ -127,7 +134,10 @@ class BlockIndex:
         return min(needed, self._entry_count - self._laid)
 
     def lay(self, number: int, count: int, position: int) -> int:
-        """Lay down the index messages that these messages need, at `position`; where the record then goes."""
+        """Writes the index messages that these messages need, at `position`.
+
+        Returns the position of the record behind them.
+        """
         self._close_group(number, position)
         size = index_message_size(self._entry_count)
         for _ in range(self._missing(number + count)):
@@ -140,13 +150,16 @@ class BlockIndex:
         return position
 
     def note(self, number: int, count: int, position: int) -> int:
-        """Enter the record at `position` for each 64th message in it. The next number that needs an entry."""
+        """Writes an entry for each 64th message in the record at `position`.
+
+        Returns the next number that needs an entry.
+        """
         due = self.next_due(number)
         place = (due - self._base_number) // INDEX_SPACING
         place_end = (number + count - 1 - self._base_number) // INDEX_SPACING + 1
         self._group_at = position if count == 1 and due == number else 0
         while place < place_end:
-            # The entries of one index message lie side by side.
+            # The entries of one index message are contiguous.
             end = min(place_end, (place // self._entry_count + 1) * self._entry_count)
             at = self._entry_at(place)
             if at:
@@ -156,7 +169,7 @@ class BlockIndex:
         return self._base_number + place_end * INDEX_SPACING
 
     def adopt(self, position: int) -> None:
-        """An index message was found at `position`, behind all that index2index knows before it: enter it there."""
+        """Enters the index message that a recovery found at `position` into index2index."""
         for message in range(self._entry_count):
             at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
             (known,) = INDEX2INDEX_ENTRY.unpack_from(self._view, at)
@@ -165,11 +178,11 @@ class BlockIndex:
                 return
 
     def forget_group(self) -> None:
-        """Something other than single records came between: the group gets no checksum."""
+        """Ends the group without a checksum, because a record of several messages came into it."""
         self._group_at = 0
 
     def _close_group(self, number: int, end: int) -> None:
-        """Sixty-four single records stand behind the last entry: keep one checksum for all of them."""
+        """Stores one checksum for the 64 single records behind the last entry, if nothing else came between them."""
         group_at, self._group_at = self._group_at, 0
         at = self._entry_at((number - self._base_number) // INDEX_SPACING - 1) if group_at else 0
         if at and INDEX_ENTRY.unpack_from(self._view, at)[0] == group_at:

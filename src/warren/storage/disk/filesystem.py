@@ -1,8 +1,8 @@
-"""The seam to the operating system: files that are mapped, preallocated and synced, locks, and directories.
+"""The interface to the operating system: files that are mapped, preallocated and synced, locks, and directories.
 
-Everything the engine asks of a disk goes through `FileSystem`, so that a test can put one underneath that loses
-whatever was not synced. Nothing is durable before the `sync` that covers it returns: not bytes, not a length, and
-not a name in a directory. Errors of the system come out as `StorageFull` and `SyncFailed`, or as they are.
+The engine reaches the disk only through `FileSystem`, so that a test can replace it with one that loses whatever was
+not synced. Nothing is durable before the `sync` that covers it returns: not bytes, not a length, and not a name in a
+directory. A full disk raises StorageFull and a failed sync SyncFailed; other errors of the system pass unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -24,17 +24,17 @@ from warren.storage.format.layout import LOCK_REQUEST
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 GROUP: Final = 0o070
-"""The bits of the group. What is made in a directory that its owner has opened to a group is open to the group too."""
+"""The permission bits of the group. A file in a directory that is open to its group is open to the group too."""
 ZEROS: Final = bytes(1 << 16)
 FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):
-    """One open file. A map stays valid after `close`, and is given up with its last reference.
+    """One open file. A map stays valid after `close`, and is freed with its last reference.
 
-    `vouch` marks the file until this opening of it ends, with `close` or with the process. `is_vouched` tells whether
-    another opening, in this or any other process, holds such a mark; it is None if the system cannot tell. While a
-    process has a file open its file system cannot go away, so that nothing which the process saw is lost.
+    `vouch` marks the file until this opening of it ends, with `close` or with the process. `is_vouched` returns whether
+    another opening, in this or any other process, holds such a mark, or None if the system cannot tell. While a process
+    has a file open its file system cannot go away, so nothing that the process has seen is lost.
     """
 
     path: str
@@ -53,7 +53,7 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A lock between processes, freed by the death of its holder. `take` raises BlockingIOError if another has it."""
+    """A lock between processes, freed when its holder dies. `take` raises BlockingIOError if another process has it."""
 
     def take(self) -> None: ...
     def try_acquire(self) -> bool: ...
@@ -64,11 +64,10 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """What the engine needs of a disk.
+    """The file operations that the engine needs. If `is_read_only` is set, none of them changes anything.
 
     A new `boot_id` means that unsynced bytes may have been lost. The same one does not mean that they are there: a
-    snapshot that is mounted, or a disk that dropped out and came back, loses them without a restart of the machine.
-    One that `is_read_only` changes nothing, whatever it is asked for.
+    mounted snapshot, or a disk that dropped out and came back, loses them without a restart of the machine.
     """
 
     @property
@@ -96,7 +95,7 @@ def _full_disk_as_error(path: str, size: int) -> Iterator[None]:
 
 
 def _mode_in_its_directory(path: str, private: int) -> int:
-    """The mode of what is made at `path`: for its owner, and for the group as far as the directory is."""
+    """Returns the mode of a new file at `path`: `private`, and for the group what the directory allows the group."""
     return private | (os.stat(os.path.dirname(path) or ".").st_mode & GROUP & (private >> 3))
 
 
@@ -119,7 +118,7 @@ class SystemFile:
         return mmap.mmap(self._fd, length, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 
     def preallocate(self, size: int) -> None:
-        """Grow to `size` with space behind every byte: a mapped write to a hole on a full disk kills the process."""
+        """Grows the file and allocates every byte: a mapped store to a hole on a full disk kills the process."""
         start = self.size()
         with _full_disk_as_error(self.path, size - start):
             if hasattr(os, "posix_fallocate"):
@@ -134,7 +133,7 @@ class SystemFile:
         return os.pread(self._fd, size, position)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        # Without a context manager: this is called with every durable put, and one costs as much as the system call.
+        # No context manager here: this is called with every durable put, and one costs as much as the system call.
         try:
             while (written := os.pwrite(self._fd, data, position)) < len(data):
                 position, data = position + written, data[written:]
@@ -144,7 +143,7 @@ class SystemFile:
             raise
 
     def clear(self, start: int, end: int) -> None:
-        """Zeros from `start` to `end`."""
+        """Writes zeros from `start` to `end`."""
         for position in range(start, end, len(ZEROS)):
             self.write(position, ZEROS[: end - position])
 
@@ -155,7 +154,7 @@ class SystemFile:
             raise SyncFailed(self.path, os.strerror(error.errno or errno.EIO)) from error
 
     def vouch(self) -> None:
-        # A lock of the open file description, not of the process: closing another opening of the file leaves it alone.
+        # A lock of the open file description, not of the process: closing another opening of the file does not free it.
         with suppress(OSError):
             _lock_first_byte(self._fd, "F_OFD_SETLK", fcntl.F_RDLCK)
 
@@ -177,13 +176,16 @@ class SystemFile:
 
 
 class SystemLock:
-    """`flock` on a file that also notes the process id of a holder who keeps it."""
+    """`flock` on a file. The file also holds the process id of an exclusive holder."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, _mode_in_its_directory(path, PRIVATE_FILE))
-        # Taken and released with every append: bound here, so that no function of ours is called in between.
-        self.take: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.release: Callable[[], None] = functools.partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
+
+    def take(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def try_acquire(self) -> bool:
         try:
@@ -193,7 +195,7 @@ class SystemLock:
         return True
 
     def holder(self) -> int:
-        """The process id that was noted; 0 for none."""
+        """Returns the process id in the file, or 0 if there is none."""
         text = os.pread(self._fd, 20, 0).strip()
         return int(text) if text.isdigit() else 0
 
@@ -213,7 +215,7 @@ class SystemLock:
 
 
 class PickedFile(SystemFile):
-    """A file of which only what is touched is fetched: the system does not guess what will be read next."""
+    """A file without read-ahead: the system loads only the pages that are touched."""
 
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         mapped = super().map(length, writable=writable)
@@ -223,7 +225,7 @@ class PickedFile(SystemFile):
 
 
 class SystemFileSystem:
-    """The machine's own file systems."""
+    """The file systems of this machine."""
 
     is_read_only = False
 
@@ -240,9 +242,9 @@ class SystemFileSystem:
         return sorted(os.listdir(directory))
 
     def make_directory(self, path: str, *, is_private: bool = False) -> None:
-        """Makes the directory with all its parents, each of them durable. One that is there is left as it is.
+        """Makes the directory and its missing parents, each durable. Does not change a directory that exists.
 
-        With `is_private` its owner alone may enter it, whatever the group may do in the directory above.
+        With `is_private` only the owner may enter it, whatever the group may do in the directory above.
         """
         parent = os.path.dirname(os.path.abspath(path))
         if os.path.isdir(path):
@@ -258,7 +260,7 @@ class SystemFileSystem:
         os.remove(path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory that is empty."""
+        """Removes an empty directory."""
         os.rmdir(path)
 
     def replace(self, source: str, target: str) -> None:
@@ -278,18 +280,26 @@ class SystemFileSystem:
 
 
 class PickingFileSystem(SystemFileSystem):
-    """The same for a reader that picks a little out of much, and says itself what is worth fetching ahead."""
+    """Opens files without read-ahead, for a reader that reads small parts of a large log and prefetches them itself."""
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> PickedFile:
         return PickedFile(path, writable=writable, create=create)
 
 
 class ReadOnlyFile:
-    """A file that is looked at. It can be opened, and mapped, by a process that may only read it."""
+    """A file opened for reading only."""
 
     def __init__(self, file: File, root: str) -> None:
         self.path, self._file, self._root = file.path, file, root
-        self.size, self.read, self.close = file.size, file.read, file.close
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._file.read(position, size)
+
+    def close(self) -> None:
+        self._file.close()
 
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         return self._file.map(length, writable=False)
@@ -307,35 +317,35 @@ class ReadOnlyFile:
         raise ReadOnlyStore(self._root)
 
     def sync(self) -> None:
-        """What was not written need not be synced."""
+        """Does nothing, because nothing was written."""
 
     def vouch(self) -> None:
-        """Only a process that may write the file can know that it is whole."""
+        """Does nothing, because only a process that may write the file can know that it is whole."""
 
     def is_vouched(self) -> bool | None:
         return self._file.is_vouched()
 
 
 class ObservedLock:
-    """A lock that is looked at and never held, because a process that may only read must not block writers."""
+    """A lock that is tested and never taken, because a read-only process must not block writers."""
 
     def __init__(self, path: str, root: str) -> None:
         self._path, self._root = path, root
 
     def take(self) -> None:
-        """What is read is whole without it: every file is replaced, or grows, atomically."""
+        """Does nothing. A reader needs no lock, because every file is replaced, or grows, atomically."""
 
     def release(self) -> None:
-        """It was not taken."""
+        """Does nothing, because the lock was not taken."""
 
     def try_acquire(self) -> bool:
-        """Whether no process holds it. It is not held afterwards."""
+        """Returns whether no process holds the lock. The caller does not hold it afterwards."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return True
         except PermissionError:
-            # Its process removes it when it ends, so most likely that still lives.
+            # The holder removes its lock file when it ends, so it most likely still lives.
             return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -352,17 +362,25 @@ class ObservedLock:
         raise ReadOnlyStore(self._root)
 
     def close(self) -> None:
-        """No file is open."""
+        """Does nothing, because no file is open."""
 
 
 class ReadOnlyFileSystem:
-    """Another file system, of which the store at `root` is looked at. Raises ReadOnlyStore for every change."""
+    """A read-only view of another file system. Raises ReadOnlyStore for every change."""
 
     is_read_only = True
 
     def __init__(self, filesystem: FileSystem, root: str) -> None:
         self._filesystem, self._root = filesystem, root
-        self.exists, self.names, self.boot_id = filesystem.exists, filesystem.names, filesystem.boot_id
+
+    def exists(self, path: str) -> bool:
+        return self._filesystem.exists(path)
+
+    def names(self, directory: str) -> list[str]:
+        return self._filesystem.names(directory)
+
+    def boot_id(self) -> bytes:
+        return self._filesystem.boot_id()
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> ReadOnlyFile:
         try:
@@ -389,7 +407,7 @@ class ReadOnlyFileSystem:
         raise ReadOnlyStore(self._root)
 
     def sync_directory(self, path: str) -> None:
-        """What was not written need not be synced."""
+        """Does nothing, because nothing was written."""
 
 
 SYSTEM_FILE_SYSTEM: Final = SystemFileSystem()
@@ -397,7 +415,7 @@ PICKING_FILE_SYSTEM: Final = PickingFileSystem()
 
 
 def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:
-    """Put a file of `data` in the place of the one there is: wherever the power fails, it is the old or the new."""
+    """Replaces a file by one of `data`, atomically: after a power cut it is the old file or the new one."""
     new_path = path + ".new"
     file = filesystem.open(new_path, writable=True, create=True)
     file.truncate(0)
@@ -409,10 +427,10 @@ def replace_file(filesystem: FileSystem, path: str, data: bytes) -> None:
 
 
 def remove_tree(filesystem: FileSystem, path: str) -> None:
-    """Remove a directory with all that is in it; nothing if there is none.
+    """Removes a directory and everything in it. Does nothing if it does not exist.
 
-    FUSE and NFS keep a file that is still open or mapped under a hidden name, until it is closed. Then the directories
-    above it stay, and the next call for them removes them.
+    FUSE and NFS keep a file that is still open or mapped under a hidden name until it is closed. Then the directories
+    above it stay, and the next call removes them.
     """
     if not filesystem.exists(path):
         return
@@ -421,7 +439,7 @@ def remove_tree(filesystem: FileSystem, path: str) -> None:
         try:
             filesystem.remove(child)
         except (IsADirectoryError, PermissionError, FileNotFoundError):
-            # Linux says the first, macOS the second, and a simulated disk the third.
+            # Linux raises the first, macOS the second, and a simulated disk the third.
             remove_tree(filesystem, child)
     try:
         filesystem.remove_directory(path)
@@ -438,7 +456,7 @@ def _sync_descriptor(descriptor: int) -> None:
 
 
 def _lock_first_byte(descriptor: int, command: str, kind: int) -> int:
-    """Ask for a lock of the first byte, or whether one could be had; the kind that the system answers with.
+    """Sets or tests a lock of the first byte. Returns the kind of lock that the system answers with.
 
     Raises OSError if the operating system or the file system does not know locks of open file descriptions.
     """
@@ -452,7 +470,7 @@ def _lock_first_byte(descriptor: int, command: str, kind: int) -> int:
 
 @functools.cache
 def _boot_id() -> bytes:
-    """Sixteen bytes that differ from one start of the machine to the next."""
+    """Returns sixteen bytes that differ from one start of the machine to the next."""
     if sys.platform == "darwin":
         text = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, check=True).stdout.decode()
     else:

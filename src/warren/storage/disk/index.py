@@ -1,4 +1,4 @@
-"""Index: the mapped table of a log's blocks, with the published end. But for flag and extension it can be made anew."""
+"""Index: the mapped table of a log's blocks, with the published end. All but flag and extension can be rebuilt."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from warren.storage.format.record import text_bytes
 
 SNAPSHOT_TRIES_MAX: Final = 1000
 FIRST_KEY: Final = "warren.first"
-"""The pair of the extension that tells the first message that is not deleted, with a checksum of its own."""
+"""The extension key for the number of the first message that is not deleted. Its value has a checksum of its own."""
 
 
 def _same(value: int) -> int:
@@ -49,13 +49,13 @@ def _same(value: int) -> int:
 
 
 def _swapped(value: int) -> int:
-    """The number whose native bytes are `value` in big-endian order."""
+    """Returns `value` with its bytes in reverse order."""
     return int.from_bytes(value.to_bytes(8, "big"), "little")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFields:
-    """Where one version keeps what in its index. Times in version 1 are ms, in memory always µs."""
+    """The positions of the fields in the index of one version. Times are ms in a version 1 index, and µs in memory."""
 
     slot: Struct
     block_range: Struct
@@ -96,8 +96,8 @@ class Blocks:
 class Index:
     """The live blocks of a log, and how many messages it holds. One writer; any number of readers.
 
-    Invariant: whatever lies below `message_count` is in the blocks. That field is the published end: it changes by one
-    aligned store, after everything it promises, and readers believe nothing else.
+    Invariant: every message below `message_count` is in the blocks. That field is the published end. It changes by one
+    aligned store, after everything that it promises, and readers trust nothing else.
     """
 
     def __init__(self, file: File, *, writable: bool) -> None:
@@ -127,22 +127,22 @@ class Index:
         return self._order(value)
 
     def block_range(self) -> tuple[int, int]:
-        """The number of the first live block, and how many there are."""
+        """Returns the number of the first live block, and how many there are."""
         count, start = self._fields.block_range.unpack_from(self._map, BLOCK_RANGE_AT)
         return start, count
 
     def blocks(self) -> Blocks:
-        """The live blocks, all seen at one moment."""
+        """Returns the live blocks as they were at one moment."""
         for _ in range(SNAPSHOT_TRIES_MAX):
             start, count = self.block_range()
             if count <= self.max_block_count:
                 slots = [self.slot(number) for number in range(start, start + count)]
                 if self.block_range() == (start, count):
                     return Blocks(start=start, slots=slots)
-        raise CorruptRecord(self.path, BLOCK_RANGE_AT, "the range of blocks does not hold still or does not fit")
+        raise CorruptRecord(self.path, BLOCK_RANGE_AT, "the range of blocks keeps changing or does not fit")
 
     def slot(self, block_number: int) -> Slot:
-        """What is known of one block. Version 1 knows no numbers: they are 0 here."""
+        """Returns the slot of a block. The index of version 1 keeps no message numbers: they are 0 here."""
         values = self._fields.slot.unpack_from(self._map, self.slot_position(block_number))
         if self.version == 2:
             return Slot._make(values)
@@ -150,11 +150,11 @@ class Index:
         return Slot(old.base_offset, old.end_offset, old.created * us, old.updated * us, 0, 0, 0, 0)
 
     def end_offset(self, block_number: int) -> int:
-        """Where the records of a block end."""
+        """Returns the offset at which the records of a block end."""
         return self._order(self.words[self.slot_position(block_number) // 8 + SLOT_WORD_END_OFFSET])
 
     def slot_position(self, block_number: int) -> int:
-        """Where the slot of a block lies: block numbers wrap over the slots."""
+        """Returns the position of a block's slot. Block numbers wrap around the slots."""
         return INDEX_HEADER_SIZE + block_number % self.max_block_count * self._fields.slot.size
 
     @property
@@ -163,7 +163,7 @@ class Index:
         return value
 
     def extension(self) -> dict[str, str]:
-        """The key-value pairs. What does not parse is left out."""
+        """Returns the key-value pairs, and leaves out what does not parse."""
         pairs: dict[str, str] = {}
         position = self._fields.extension_at
         while position + layout.EXTENSION_SIZES.size < INDEX_STATE_AT:
@@ -179,7 +179,7 @@ class Index:
 
     @property
     def first_kept(self) -> int:
-        """The number below which messages are deleted, though their block may be there; 0 if none are."""
+        """The number below which messages are deleted, even if their block is still there; 0 if none are."""
         value = self.extension().get(FIRST_KEY, "")
         number = value.partition(" ")[0]
         return int(number) if number.isdecimal() and value == _first_value(int(number)) else 0
@@ -205,7 +205,7 @@ class Index:
 
     @property
     def writing(self) -> int:
-        """The process that is in the middle of changing the log, or died there; 0 for none."""
+        """The id of the process that is changing the log, or died while it did; 0 if there is none."""
         return self.words[WORD_WRITING]
 
     @writing.setter
@@ -227,19 +227,19 @@ class Index:
 
     @property
     def recovered_us(self) -> int:
-        """When the log was last recovered with no other process to vouch for it, in µs; 0 if never."""
+        """The time in µs of the last recovery for which no other process vouched; 0 if there was none."""
         return self.words[WORD_RECOVERED]
 
     def vouch(self) -> None:
-        """Mark the index, while this opening lasts, as that of a log which was whole and has been open since."""
+        """Marks the index, as long as this opening lasts, as that of a log that was whole and has been open since."""
         self._file.vouch()
 
     def is_vouched(self) -> bool | None:
-        """Whether another opening, in any process, marked the index; None if the system cannot tell."""
+        """Returns whether another opening, in any process, has marked the index; None if the system cannot tell."""
         return self._file.is_vouched()
 
     def is_clean(self) -> bool:
-        """Whether the log was closed as it should be, and not a byte of the index changed since."""
+        """Returns whether the log was closed properly and no byte of the index changed since."""
         return self.state == STATE_CLEAN and self.words[WORD_CHECKSUM] == self._checksum()
 
     def _checksum(self) -> int:
@@ -249,12 +249,15 @@ class Index:
     # --- What the holder of the writer lock uses ---
 
     def publish(self, block_number: int, end_offset: int, updated: int, message_count: int) -> None:
-        """Let readers see everything below `message_count`, which is in the blocks and as durable as was asked for."""
+        """Lets readers see everything below `message_count`.
+
+        The caller has stored it, and synced it if it must be durable.
+        """
         slot_word = self.slot_position(block_number) // 8
         self.words[slot_word + SLOT_WORD_END_OFFSET] = self._order(end_offset)
         self.words[slot_word + SLOT_WORD_UPDATED] = self._order(updated // self._fields.us_per_tick)
         at = self._fields.message_count_at
-        # Not by `pack_into`, which clears the bytes first: others would see a log that holds nothing.
+        # Not with `pack_into`, which clears the bytes first: another process would see an empty log.
         self._map[at : at + NATIVE_WORD.size] = NATIVE_WORD.pack(self._order(message_count))
 
     def put_slot(self, block_number: int, slot: Slot) -> None:
@@ -269,9 +272,10 @@ class Index:
         self._map[FLAG_AT : FLAG_AT + self._fields.flag.size] = self._fields.flag.pack(value)
 
     def open_for(self, boot_id: bytes, state: int) -> None:
-        """Notes the state durably, because the next process to open the log must know it before the first append."""
+        """Stores the state durably, because the next process to open the log must know it before the first append."""
         if state == STATE_CLEAN:
-            # First the rest of the index, then the word that vouches for it: a power cut must not tear them apart.
+            # The rest of the index goes to disk before the word that vouches for it, so that a power cut cannot
+            # separate them.
             self.sync()
         before = self.state, self.words[WORD_CHECKSUM]
         self._map[BOOT_ID_AT : BOOT_ID_AT + BOOT_ID_SIZE] = boot_id
@@ -279,12 +283,12 @@ class Index:
         try:
             self.sync()
         except SyncFailed:
-            # The system takes the page for written now: only another store makes it try again.
+            # After the failure the system takes the page for clean: only another store makes it write the page again.
             self.state, self.words[WORD_CHECKSUM] = before
             raise
 
     def is_credible(self) -> bool:
-        """Whether what the index says of the log can be believed: a closed one must match its checksum."""
+        """Returns whether the index can be trusted: one that was closed must match its checksum."""
         return self.is_clean() or self.state in (STATE_OPEN, STATE_REPLACED, STATE_FAILED)
 
     def sync(self) -> None:
@@ -296,7 +300,7 @@ class Index:
 
 
 def _version(path: str, head: bytes) -> int:
-    """1 is written big-endian, 2 little-endian."""
+    """Returns the version of an index. Version 1 stores it big-endian, version 2 little-endian."""
     if head == (1).to_bytes(4, "big"):
         return 1
     version = int.from_bytes(head, "little")
@@ -313,7 +317,7 @@ def _slot_bytes(fields: IndexFields, slot: Slot) -> bytes:
 
 
 def with_first(pairs: Mapping[str, str], number: int) -> dict[str, str]:
-    """The pairs of an extension, with the one that says that messages below `number` are deleted; without it for 0."""
+    """Returns the pairs with the one that says that messages below `number` are deleted; without it for 0."""
     others = {key: value for key, value in pairs.items() if key != FIRST_KEY}
     return {**others, FIRST_KEY: _first_value(number)} if number else others
 
@@ -323,7 +327,7 @@ def _first_value(number: int) -> str:
 
 
 def extension_bytes(extension: Mapping[str, str], version: int) -> bytes:
-    """Key-value pairs as they stand behind the header, or TooLarge."""
+    """Returns the pairs as they stand behind the header. Raises TooLarge if they do not fit there."""
     parts: list[bytes] = []
     for key, value in extension.items():
         key_data = text_bytes("extension key", key, 255)
@@ -352,7 +356,7 @@ def index_bytes(
     writing: int = 0,
     recovered_us: int = 0,
 ) -> bytes:
-    """A whole index file."""
+    """Returns the bytes of a whole index file."""
     fields = FIELDS[version]
     count = len(blocks.slots)
     if version == 2:

@@ -1,4 +1,7 @@
-"""The open files of one log: its index, the blocks in use, its lock. Given up at any time, and opened again on use."""
+"""The open files of one log: its index, the blocks in use, its lock.
+
+They may be closed at any time, and reopen on demand.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from warren.storage.format.versions import FORMATS, Format
 
 BLOCKS_OPEN_MAX: Final = 32
 READERS_SWEPT_FROM: Final = 16
-"""Of so many readers that are open it is looked for those that were removed."""
+"""When this many readers are open, drop those that another process has removed."""
 
 
 def _always() -> bool:
@@ -30,16 +33,17 @@ def _always() -> bool:
 
 
 class MappedFile(NamedTuple):
-    """A small file of its own, such as a reader's, and its map."""
+    """A small file, such as that of a reader, and its map."""
 
     file: File
     view: mmap
 
 
 class LogFiles:
-    """Opens what is asked for and keeps it. Any thread may read; who writes holds `mutex` and the lock.
+    """Opens files on demand and keeps them open. Any thread may read; a writer holds `mutex` and the lock.
 
-    `before_rest` is asked before the files are given up, with `mutex` held; `in_child` is called in a forked child.
+    Calls `before_rest` with `mutex` held before it closes the files, and keeps them open if that returns False. Calls
+    `in_child` in a forked child.
     """
 
     def __init__(self, directory: str, filesystem: FileSystem, clock: Clock, residents: Residents) -> None:
@@ -53,7 +57,7 @@ class LogFiles:
         self.format: Format = FORMATS[2]
         self._index: Index | None = None
         self.is_vouched = False
-        """Whether this opening saw the log whole, and has had its index open ever since, but for a rest."""
+        """Whether this process has seen the log whole, and its index was open ever since, except during a rest."""
         self._end_at_rest: int | None = None
         self._lock: Lock | None = None
         self._blocks: OrderedDict[int, Block] = OrderedDict()
@@ -72,7 +76,7 @@ class LogFiles:
     # --- The index ---
 
     def index(self) -> Index:
-        """The index, opened anew if it was replaced."""
+        """Returns the index. Opens it again if another process replaced it."""
         index = self._index
         if self.is_closed:
             raise LogClosed(self.directory, "close() was called")
@@ -81,7 +85,10 @@ class LogFiles:
         return index
 
     def see_version(self) -> None:
-        """Take the format from the index; from the blocks' names if the index is damaged and can be made anew."""
+        """Sets the format from the index.
+
+        If the index is damaged but can be rebuilt, sets it from the names of the blocks.
+        """
         try:
             self.index()
         except (CorruptRecord, NotALog):
@@ -91,7 +98,7 @@ class LogFiles:
             self.format = FORMATS[max(versions)]
 
     def block_versions(self) -> set[int]:
-        """The versions whose block files the directory holds."""
+        """Returns the versions of the block files in the directory."""
         names = self.filesystem.names(self.directory)
         return {number for number in FORMATS for name in names if paths.block_base_offset(name, number) is not None}
 
@@ -106,7 +113,7 @@ class LogFiles:
             raise NotALog(self.directory, "it has no index; opening it for writing makes one") from error
         index = Index(file, writable=self.writable)
         if self._end_at_rest is not None:
-            # A volume that was put back to an earlier state meanwhile would show an earlier end.
+            # If the volume was restored to an earlier state in the meantime, it shows an earlier end.
             self.is_vouched = index.message_count >= self._end_at_rest
             self._end_at_rest = None
         if self.is_vouched:
@@ -118,24 +125,25 @@ class LogFiles:
         return index
 
     def vouch(self) -> None:
-        """The log is whole: as long as its index stays open, its published end is known to be the true one."""
+        """Declares the log whole: as long as its index stays open, its published end is the true one."""
         if not self.is_vouched:
             self.index().vouch()
             self.is_vouched = True
 
     def is_vouched_by_anyone(self, index: Index) -> bool:
-        """Whether this or another process has had the log open since it was whole: then nothing of it can be lost."""
+        """Returns whether a process has had the log open since it was whole. If so, nothing of it can be lost."""
         return self.is_vouched or index.is_vouched() is True
 
     def replace_index(self, data: bytes) -> Index:
-        """Put a whole new index in the place of the one there is, atomically. The holder of the lock alone may."""
+        """Replaces the index atomically by one of these bytes. Only the holder of the lock may call this."""
         new_path, path = paths.new_index_path(self.directory), paths.index_path(self.directory)
         file = self.filesystem.open(new_path, writable=True, create=True)
         file.truncate(0)
         file.write(0, data)
         file.sync()
         if self._index is not None:
-            # Before the new one exists: a process that has the old one mapped looks for it from now on.
+            # Set before the new index exists, because a process that has the old one mapped looks for the new one from
+            # now on.
             self._index.state = STATE_REPLACED
         self.filesystem.replace(new_path, path)
         self.filesystem.sync_directory(self.directory)
@@ -145,7 +153,7 @@ class LogFiles:
         return self._open_index()
 
     def grow_index(self, index: Index) -> Index:
-        """The same index with twice the slots."""
+        """Rewrites the index with twice as many slots."""
         return self.rewrite_index(index, max_block_count=index.max_block_count * 2)
 
     def rewrite_index(
@@ -156,7 +164,7 @@ class LogFiles:
         extension: Mapping[str, str] | None = None,
         first_kept: int | None = None,
     ) -> Index:
-        """The same index, but for what is given. The blocks stay open."""
+        """Rewrites the index with the given fields changed. The blocks stay open."""
         pairs = index.extension() if extension is None else extension
         data = index_bytes(
             version=index.version,
@@ -168,7 +176,8 @@ class LogFiles:
             synced=index.synced,
             boot_id=index.boot_id,
             state=index.state,
-            # From its first moment on: a process that dies right after the replacement is in the middle of an append.
+            # Set from the start, because a process that dies right after the replacement dies in the middle of an
+            # append.
             writing=index.writing,
             recovered_us=index.recovered_us,
         )
@@ -180,7 +189,7 @@ class LogFiles:
     # --- The blocks ---
 
     def block(self, number: int, slot: Slot, *, writable: bool = False) -> Block:
-        """The block that `slot` speaks of, mapped at least up to the slot's end."""
+        """Returns the block of `slot`, mapped at least up to the end that the slot gives."""
         block = self._blocks.get(number)
         if block is None or (writable and not block.writable):
             block = self._open_block(number, slot, writable=writable)
@@ -195,7 +204,7 @@ class LogFiles:
         return block
 
     def open_block(self, number: int) -> Block | None:
-        """A block that is open already; None if it is not."""
+        """Returns the block if it is open, else None."""
         return self._blocks.get(number)
 
     def _open_block(self, number: int, slot: Slot, *, writable: bool) -> Block:
@@ -209,7 +218,7 @@ class LogFiles:
         return block
 
     def keep(self, block: Block) -> None:
-        """Keep `block` open, and let go of the one that was used least lately."""
+        """Keeps `block` open, and drops the least recently used block if too many are open."""
         self._blocks[block.number] = block
         self._blocks.move_to_end(block.number)
         if len(self._blocks) > BLOCKS_OPEN_MAX:
@@ -222,7 +231,7 @@ class LogFiles:
         self._residents.admit(self)
 
     def reader(self, path: str, size: int) -> MappedFile:
-        """The file of a reader, mapped."""
+        """Returns the mapped file of a reader."""
         mapped = self._readers.get(path)
         if mapped is None or mapped.view[READER_REMOVED_AT]:
             self._readers.pop(path, None)
@@ -235,7 +244,7 @@ class LogFiles:
         return mapped
 
     def _sweep_readers(self) -> None:
-        """If there are many, let go of those that any process has removed: next when there are twice as many."""
+        """Drops the readers that any process has removed, if many are open. The next sweep comes at twice as many."""
         if len(self._readers) >= self._readers_swept_at:
             for path, mapped in list(self._readers.items()):
                 if mapped.view[READER_REMOVED_AT]:
@@ -259,14 +268,17 @@ class LogFiles:
             raise LogClosed(self.directory, "it was opened with read_only=True")
 
     def lock(self) -> Lock:
-        """The writer lock's file. Keep a reference while the lock is held: with the last one it is freed."""
+        """Returns the writer lock.
+
+        The caller keeps a reference while it holds the lock: without one the lock is freed.
+        """
         if self._lock is None:
             self._lock = self.filesystem.lock(paths.lock_path(self.directory))
             self._residents.admit(self)
         return self._lock
 
     def rest(self) -> bool:
-        """Give up every file, unless a thread is writing right now."""
+        """Closes every file. Returns False, and keeps them, if a thread is writing or `before_rest` refuses."""
         if not self.mutex.acquire(blocking=False):
             return False
         try:
@@ -286,13 +298,16 @@ class LogFiles:
         self._readers.clear()
 
     def close(self) -> None:
-        """Give up every file, for good."""
+        """Closes every file for good."""
         self.is_closed = True
         self._drop()
         self._residents.leave(self)
 
     def after_fork(self) -> None:
-        """In a child: the files are opened anew, and the mutex may have been held by a thread of the parent."""
+        """Resets the child of a fork.
+
+        It reopens the files, and needs a new mutex: a thread of the parent may hold the old.
+        """
         self.mutex = threading.Lock()
         self.in_child()
         self._drop()

@@ -1,8 +1,8 @@
-"""Wakes readers that wait for the published end to move: at once on Linux, by looking every few ms elsewhere.
+"""Wakes readers that wait for the published end to move: at once on Linux, by polling every few ms elsewhere.
 
-The word that a sleeper sleeps on is half of MessageCount in the mapped index, so one mechanism serves the threads of
-one process and other processes alike. A reader that waits says until when; a writer rings only while that time has not
-passed, so that a waiter who was killed costs nothing for long.
+The word that a reader sleeps on is half of MessageCount in the mapped index, so one mechanism serves the threads of one
+process and other processes alike. A waiting reader stores the time until which it waits, and a writer rings only before
+that time. So a waiting process that is killed costs writers nothing after it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Final
 from warren.clock import Clock
 
 SLEEP_S_MAX: Final = 0.25
-"""The longest sleep at a stretch: signals are served between two of them, and a lost ring costs no more."""
+"""The longest single sleep. Signals are served between two sleeps, and a lost ring delays a reader by no more."""
 POLL_S: Final = 0.002
 FUTEX_NUMBERS: Final[Mapping[str, int]] = {"x86_64": 202, "aarch64": 98}
 FUTEX_WAIT_ANY_NUMBER: Final = 449
-"""`futex_waitv`, the same number on every machine; Linux has it since 5.16."""
+"""`futex_waitv` has this number on every machine. Linux has it since 5.16."""
 FUTEX_WAIT_ANY_MAX: Final = 128
 FUTEX_32_BITS: Final = 2
 CLOCK_MONOTONIC: Final = 1
@@ -47,7 +47,7 @@ class _Waiter(ctypes.Structure):
 
 @functools.cache
 def _futex() -> tuple[ctypes._FuncPointer, int] | None:
-    """The system call and its number; None if this machine has none that we know."""
+    """Returns the system call and its number, or None if this machine has none that we know."""
     number = FUTEX_NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
     if number is None:
         return None
@@ -60,15 +60,15 @@ class Bell:
     def __init__(self, view: mmap, position: int, clock: Clock, *, writable: bool) -> None:
         self._clock = clock
         self._futex = _futex() if writable else None
-        # Keeps the map alive and its address known; a map that cannot be written has no address for us.
+        # Keeps the map alive and its address valid. A read-only map has no address that ctypes can use.
         self._word = ctypes.c_uint32.from_buffer(view, position) if self._futex else None
 
     def value(self) -> int:
-        """What to hand to `sleep`: taken before looking whether there is reason to sleep."""
+        """Returns the value to pass to `sleep`. The caller takes it before it checks whether it has to sleep."""
         return self._word.value if self._word is not None else 0
 
     def sleep(self, value: int, seconds: float) -> None:
-        """Return when the word is no longer `value`, when it rings, or after `seconds`, whichever comes first."""
+        """Returns when the word is no longer `value`, when it rings, or after `seconds`, whichever comes first."""
         if self._futex is None or self._word is None:
             self._clock.sleep(min(POLL_S, seconds))
             return
@@ -78,20 +78,20 @@ class Bell:
         call(number, ctypes.byref(self._word), FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
 
     def waiter(self, value: int) -> _Waiter | None:
-        """For `sleep_on_any`; None if the system cannot sleep on the word."""
+        """Returns what `sleep_on_any` waits for, or None if the system cannot sleep on the word."""
         if self._word is None:
             return None
         return _Waiter(value, ctypes.addressof(self._word), FUTEX_32_BITS, 0)
 
     def ring(self) -> None:
-        """Wake everybody who sleeps on the word."""
+        """Wakes all threads and processes that sleep on the word."""
         if self._futex is not None and self._word is not None:
             call, number = self._futex
             call(number, ctypes.byref(self._word), FUTEX_WAKE, WAKE_ALL, None, None, 0)
 
 
 def sleep_on_any(bells: Sequence[tuple[Bell, int]], seconds: float, clock: Clock) -> None:
-    """Return when one of the words is no longer its value, when one rings, or after `seconds`."""
+    """Returns when one of the words has another value than given, when one rings, or after `seconds`."""
     waiters = [waiter for bell, value in bells if (waiter := bell.waiter(value)) is not None]
     futex = _futex()
     if futex is None or len(waiters) < len(bells) or not 0 < len(waiters) <= FUTEX_WAIT_ANY_MAX:

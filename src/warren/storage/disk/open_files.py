@@ -1,4 +1,4 @@
-"""How many files a process keeps open, over all of its logs: the limit is the process's, so this is too."""
+"""Keeps the process below its descriptor limit: when too many files are open, other logs close theirs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ DESCRIPTORS_PER_FILE: Final = 2
 
 
 class Resident(Protocol):
-    """Something that holds open files and can give them up, to open them again when it needs them."""
+    """An object with open files that it can close at any time, because it reopens them on demand."""
 
     @property
     def file_count(self) -> int:
-        """How many files it holds right now."""
+        """How many files are open now."""
         ...
 
     def rest(self) -> bool:
-        """Give up the files; False if they are in use."""
+        """Closes the files. Returns False, and keeps them, if they are in use."""
         ...
 
     def after_fork(self) -> None:
-        """This process is a child now: what the parent holds, it does not."""
+        """Resets the object in a forked child, which does not own the files and locks of its parent."""
         ...
 
 
@@ -39,32 +39,32 @@ class Failed(Protocol):
     def directory(self) -> str: ...
 
     def reopen(self) -> None:
-        """Recovers the log, so that it takes puts again. Raises SyncFailed if the disk still refuses."""
+        """Recovers the log, so that it accepts puts again. Raises SyncFailed if the disk still refuses."""
         ...
 
 
 class Residents:
-    """The logs that hold open files. The one that came first closes its files first. Any thread may call."""
+    """The logs with open files. The log that opened files first closes its files first. Any thread may call."""
 
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max
         self._everybody: weakref.WeakSet[Resident] = weakref.WeakSet()
         self.failed: weakref.WeakSet[Failed] = weakref.WeakSet()
-        """The logs of this process that take no puts since a sync failed."""
+        """The logs of this process that refuse puts because a sync failed."""
         self._reset()
 
     def _reset(self) -> None:
-        # A resident may be collected, and so leave, while this very thread holds the lock.
+        # Reentrant, because a resident may be garbage-collected, and so leave, while this thread holds the lock.
         self._lock = threading.RLock()
         self._order: OrderedDict[int, tuple[weakref.ref[Resident], int]] = OrderedDict()
         self._open = 0
 
     def register(self, resident: Resident) -> None:
-        """Registers `resident`: its `after_fork` is called in a forked child, whether it holds files or not."""
+        """Registers `resident`, so that its `after_fork` is called in a forked child even if it has no open files."""
         self._everybody.add(resident)
 
     def admit(self, resident: Resident) -> None:
-        """`resident` opened or gave up files; if there are too many in all, others give up theirs."""
+        """Counts the files of `resident` again. If the process has too many open, other residents close theirs."""
         key, count = id(resident), resident.file_count
         with self._lock:
             reference, count_before = self._order.get(key, (None, 0))
@@ -72,7 +72,7 @@ class Residents:
             self._order[key] = (reference, count)
             self._open += count - count_before
             excess = self._open - self._files_max
-            # Taken off in one go: a resident that is collected meanwhile leaves the order.
+            # Copied in one step, because a resident that is garbage-collected in between leaves the order.
             order = list(self._order.values()) if excess > 0 else []
             candidates = [known() for known, _ in order]
         for candidate in candidates:
@@ -82,7 +82,7 @@ class Residents:
                 self._take_out(id(candidate))
 
     def leave(self, resident: Resident) -> None:
-        """`resident` gave up all its files."""
+        """Notes that `resident` closed all its files."""
         self._take_out(id(resident))
 
     def _take_out(self, key: int) -> None:
@@ -91,7 +91,7 @@ class Residents:
             self._open -= count
 
     def after_fork(self) -> None:
-        """Every log of this process starts without files. Each is called, even if another one fails."""
+        """Resets every log of a forked child. Calls each of them even if another one fails."""
         self._reset()
         errors: list[BaseException] = []
         for resident in list(self._everybody):
@@ -105,7 +105,7 @@ class Residents:
 
 @functools.cache
 def process_residents() -> Residents:
-    """The residents of this process."""
+    """Returns the residents of this process."""
     soft_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     residents = Residents(max(16, min(FILES_MAX, soft_max // 2 // DESCRIPTORS_PER_FILE)))
     os.register_at_fork(after_in_child=residents.after_fork)

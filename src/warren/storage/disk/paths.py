@@ -1,4 +1,4 @@
-"""Every file name of a log, made and parsed in one place."""
+"""Every file name of a log, built and parsed in one place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def index_path(directory: str) -> str:
 
 
 def new_index_path(directory: str) -> str:
-    """Where an index is written before it takes its place."""
+    """Returns where a new index is written before it replaces the old one."""
     return os.path.join(directory, "index.new")
 
 
@@ -31,7 +31,7 @@ def block_path(directory: str, base_offset: int, version: int) -> str:
 
 
 def block_base_offset(name: str, version: int) -> int | None:
-    """The base offset in the name of a block file; None for any other name."""
+    """Returns the base offset in the name of a block file, or None for any other name."""
     match = re.fullmatch(r"(\d{20})" + re.escape(BLOCK_SUFFIXES[version]), name)
     return int(match[1]) if match else None
 
@@ -41,7 +41,7 @@ def readers_directory(directory: str) -> str:
 
 
 def reader_path(directory: str, name: str) -> str:
-    """The file of the reader `name`. A name is letters, digits, `.`, `_` and `-`, and does not start with a dot."""
+    """Returns the path of the reader `name`. Raises BadInput if a file cannot have that name."""
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name) or len(name) > READER_NAME_SIZE_MAX:
         raise BadInput(
             f"reader name {name!r}: use 1 to {READER_NAME_SIZE_MAX} letters, digits, '.', '_' or '-', "
@@ -51,5 +51,5 @@ def reader_path(directory: str, name: str) -> str:
 
 
 def reader_name(name: str) -> str | None:
-    """The reader whose file is called `name`; None for any other file."""
+    """Returns the name of the reader whose file is called `name`, or None for any other file."""
     return name[: -len(READER_SUFFIX)] if name.endswith(READER_SUFFIX) else None

@@ -1,1 +1,1 @@
-"""Bytes: how messages, batches and records look on disk and in memory, without any file."""
+"""Bytes: the layout of messages, batches and records on disk and in memory, without any file."""

@@ -15,7 +15,7 @@ BITS: Final = 32
 
 
 class ChecksumChange(NamedTuple):
-    """What becomes of a checksum when something is done to it that is linear: of each of its bytes by itself."""
+    """A linear change of a checksum, as a table for each of its four bytes."""
 
     low: array[int]
     middle: array[int]
@@ -28,7 +28,7 @@ class ChecksumChange(NamedTuple):
 
 
 def crc32c_joined(first: int, second: int, second_size: int) -> int:
-    """The checksum of two pieces one behind the other, of those of the pieces: without a look at their bytes."""
+    """Returns the checksum of two adjacent pieces from the checksums of both, without reading their bytes."""
     doublings, left = 0, second_size
     while left:
         if left & 1:
@@ -39,7 +39,7 @@ def crc32c_joined(first: int, second: int, second_size: int) -> int:
 
 @cache
 def _zeros_behind(doublings: int) -> ChecksumChange:
-    """What becomes of a checksum when 2 ** `doublings` bytes of zeros come behind its piece."""
+    """Returns how a checksum changes when 2 ** `doublings` zero bytes follow its piece."""
     if doublings:
         half = _zeros_behind(doublings - 1)
         return _change([half.of(half.of(1 << bit)) for bit in range(BITS)])
@@ -53,7 +53,7 @@ def _zeros_behind(doublings: int) -> ChecksumChange:
 
 
 def _change(columns: list[int]) -> ChecksumChange:
-    """Of what becomes of each bit, what becomes of each byte."""
+    """Returns the tables of a change from the value that each single bit becomes."""
 
     def table(start: int) -> array[int]:
         changed = array("I", [0])

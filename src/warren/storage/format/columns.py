@@ -1,4 +1,4 @@
-"""The body of a record that holds a batch: a table of sections, then one column a section."""
+"""The body of a record that holds a batch: a table of sections, then one column per section."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CORR_OFFSET: Final = np.dtype("<i8")
 
 
 class Batch(NamedTuple):
-    """What `append_many` was given: as many of each as there are bodies, or None."""
+    """The arguments of `append_many`: each column has one value for each body, or is None."""
 
     bodies: Sequence[bytes]
     tags: Sequence[str] | None = None
@@ -56,7 +56,7 @@ class Batch(NamedTuple):
                 raise BadInput(f"{name} has {len(column)} entries for {len(self.bodies)} bodies")
 
     def part(self, start: int, end: int) -> Batch:
-        """The messages from `start` up to `end`."""
+        """Returns the messages from `start` up to `end`."""
         if start == 0 and end == len(self.bodies):
             return self
         parts: list[Any] = [None if column is None else column[start:end] for column in self]
@@ -64,9 +64,9 @@ class Batch(NamedTuple):
 
 
 class Columns:
-    """The columns of `count` messages in a row: sections of bytes, made into Python values on request.
+    """The columns of `count` consecutive messages: sections of bytes, converted to Python values on request.
 
-    Those of one batch are views of `area`, which may lie in a mapped file: only what a method gives is copied.
+    The sections of a batch are views of `area`, which may lie in a mapped file. Only what a method returns is copied.
     """
 
     def __init__(self, area: bytes | memoryview, count: int) -> None:
@@ -85,53 +85,56 @@ class Columns:
         return len(self._area)
 
     def section(self, kind: int) -> bytes | memoryview:
-        """The bytes of a section; none if it is missing."""
+        """Returns the bytes of a section; empty if it is missing."""
         start, end = self._sections.get(kind, (0, 0))
         return self._area[start:end]
 
     def array(self, kind: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """A section of one number for each message, as a view."""
+        """Returns a section of one number for each message, as a view."""
         return _numbers_in(self.section(kind), kind, dtype, self.count)
 
     def ends(self, kind: int) -> Ends:
-        """The section of ends `kind`, after a 0, never decreasing; the last is the size of the section behind it."""
+        """Returns the section of ends `kind`, with a 0 first.
+
+        They never decrease, and the last is the size of the next section.
+        """
         ends = _numbers_in(self.section(kind), kind, END, self.count + 1)
         if ends[0] or ends[-1] != len(self.section(kind + 1)) or np.count_nonzero(ends[1:] < ends[:-1]):
-            raise Damage(0, f"section {kind} does not cut section {kind + 1} into pieces")
+            raise Damage(0, f"section {kind} does not divide section {kind + 1}")
         return ends
 
     def blobs(self, kind: int, rows: RowSelection = ALL_ROWS) -> Blobs:
-        """The pieces that the section of ends `kind` cuts out of the section behind it."""
+        """Returns the pieces of the section behind `kind`, divided by the section of ends `kind`."""
         ends = self.ends(kind).astype(np.int64)
         return Blobs(self.section(kind + 1), ends[:-1][rows], ends[1:][rows])
 
     def texts(self, kind: int, rows: RowSelection) -> list[str]:
-        """The same as text."""
+        """Returns the same pieces as text."""
         try:
             return list(map(bytes.decode, self.blobs(kind, rows).to_list()))
         except ValueError as error:
             raise Damage(0, str(error)) from error
 
     def tags(self) -> list[str]:
-        """The dictionary of tags."""
+        """Returns the dictionary of tags."""
         return unpack_tags(self.section(SECTION_TAGS))
 
     def tag_codes(self, tag_count: int) -> npt.NDArray[Any]:
-        """For each message the place of its tag in the dictionary, which has `tag_count` tags."""
+        """Returns for each message the place of its tag in the dictionary, which has `tag_count` tags."""
         codes = self.array(SECTION_TAG_CODES, TAG_CODE)
         if int(codes.max()) >= tag_count:
-            raise Damage(0, f"a code for a tag that is none of {tag_count}")
+            raise Damage(0, f"a tag code that is not below {tag_count}")
         return codes
 
     def keys_present(self) -> npt.NDArray[np.bool_] | None:
-        """Which messages have a key; None if all have."""
+        """Returns which messages have a key, or None if all have one."""
         if SECTION_KEY_PRESENT not in self:
             return None
         present: npt.NDArray[np.bool_] = self.array(SECTION_KEY_PRESENT, PRESENT) != 0
         return present
 
     def keys(self, rows: RowSelection) -> list[bytes | None]:
-        """The key of each message; None if it has none."""
+        """Returns the key of each message, or None for a message without one."""
         keys: list[bytes | None] = list(self.blobs(SECTION_KEY_ENDS, rows).to_list())
         present = self.keys_present()
         if present is not None:
@@ -139,14 +142,14 @@ class Columns:
         return keys
 
     def headers(self, rows: RowSelection) -> list[Mapping[str, bytes]]:
-        """The headers of each message."""
+        """Returns the headers of each message."""
         try:
             return list(map(unpack_headers, self.blobs(SECTION_HEADERS_ENDS, rows).to_list()))
         except ValueError as error:
             raise Damage(0, str(error)) from error
 
     def corr_offsets(self) -> npt.NDArray[np.int64]:
-        """The offset of the message that each one answers."""
+        """Returns for each message the offset of the message that it answers."""
         return self.array(SECTION_CORR_OFFSETS, CORR_OFFSET)
 
 
@@ -157,7 +160,7 @@ def _numbers_in(section: bytes | memoryview, kind: int, dtype: np.dtype[Any], co
 
 
 def unpack_tags(section: bytes | memoryview) -> list[str]:
-    """The tags of a dictionary, each after its size."""
+    """Returns the tags of a dictionary, in which each stands behind its size."""
     data, tags, position = bytes(section), [], 0
     while position < len(data):
         tag_at = position + 1
@@ -169,7 +172,7 @@ def unpack_tags(section: bytes | memoryview) -> list[str]:
 
 
 def decoded(data: bytes | memoryview) -> str:
-    """Returns the text. Raises Damage if it is none."""
+    """Returns the text. Raises Damage if it is not UTF-8."""
     try:
         return str(data, "utf-8")
     except ValueError as error:
@@ -177,7 +180,7 @@ def decoded(data: bytes | memoryview) -> str:
 
 
 def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
-    """Where each section lies, all of them within the area."""
+    """Returns where each section lies. Raises Damage if one does not lie within the area."""
     if len(area) < COLUMNS_HEAD.size:
         raise Damage(0, "no table of sections")
     section_count, _ = COLUMNS_HEAD.unpack_from(area)
@@ -194,9 +197,9 @@ def _read_table(area: bytes | memoryview) -> dict[int, tuple[int, int]]:
 
 
 def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter | None) -> RowSelection | None:
-    """Which of the rows pass the filter; None for none. A tag that many messages have is matched once.
+    """Returns which of the rows pass the filter, or None if none does. Matches a tag that many messages have once.
 
-    `shared_tag` is what all have if each has none of its own.
+    `shared_tag` is the tag of all messages if the batch has no tags for single ones.
     """
     if tag is None:
         return rows
@@ -212,7 +215,7 @@ def passing_rows(columns: Columns, shared_tag: str, rows: slice, tag: TagFilter 
 
 
 def messages(record: DiskMessage, columns: Columns, rows: RowSelection, *, topic: str, partition: int) -> list[Message]:
-    """The messages in the given rows of a batch."""
+    """Returns the messages in the given rows of a batch."""
     every = range(record.number, record.number + record.message_count)
     numbers: Iterable[int] = every[rows] if isinstance(rows, slice) else (rows + record.number).tolist()
     ids: Iterable[str] = repeat(record.id)
@@ -246,5 +249,5 @@ def messages(record: DiskMessage, columns: Columns, rows: RowSelection, *, topic
         bodies,
         repeat(0),
     )
-    # `tuple.__new__` over a zip of columns makes a Message in a third of the time that calling Message takes.
+    # `tuple.__new__` over a zip of columns makes a Message in a third of the time of a call of Message.
     return list(map(tuple.__new__, repeat(Message), fields))

@@ -1,4 +1,4 @@
-"""Bodies made smaller and large again. What a compressed body unpacks to is bounded before memory is taken."""
+"""Compresses and decompresses bodies. The size that a body unpacks to is checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from warren.storage.format.limits import RAW_SIZE_MAX
 
 
 def compression_code(name: str) -> int:
-    """The number that stands for `name` in a record."""
+    """Returns the number that stands for `name` in a record."""
     if name not in COMPRESSIONS:
         raise BadInput(f"compression {name!r}: expected one of {', '.join(COMPRESSIONS)}")
     return COMPRESSIONS.index(name)
 
 
 def compress(data: bytes, code: int) -> bytes | None:
-    """The raw size and the compressed bytes; None if that would not be smaller."""
-    # Imported here: most logs are not compressed, and PyArrow takes longer to import than a log to open.
+    """Returns the raw size and the compressed bytes, or None if that would not be smaller."""
+    # Imported here, because most logs are not compressed, and importing PyArrow takes longer than opening a log.
     import pyarrow
 
     packed: bytes = pyarrow.compress(data, codec=COMPRESSIONS[code], asbytes=True)
@@ -26,7 +26,7 @@ def compress(data: bytes, code: int) -> bytes | None:
 
 
 def decompress(data: bytes | memoryview, code: int) -> bytes:
-    """What was compressed. Raises ValueError if the bytes are not what `compress` makes."""
+    """Returns the decompressed bytes. Raises ValueError if `compress` cannot have made `data`."""
     import pyarrow
 
     if code >= len(COMPRESSIONS) or len(data) < RAW_SIZE.size:
@@ -36,7 +36,7 @@ def decompress(data: bytes | memoryview, code: int) -> bytes:
         raise ValueError(f"{raw_size} bytes when unpacked, over the limit of {RAW_SIZE_MAX}")
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data[RAW_SIZE.size :]), COMPRESSIONS[code])
-        # One byte more than promised: the packer may have promised too little, or too much.
+        # Reads one byte more than the record says, to find out whether it says too little.
         raw: bytes = stream.read(raw_size + 1)
     except OSError as error:
         raise ValueError(f"cannot be unpacked: {error}") from error

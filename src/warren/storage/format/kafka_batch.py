@@ -1,4 +1,4 @@
-"""A Kafka record batch as the body of a record: stored as a client sent it, and taken out again the same."""
+"""A Kafka record batch as the body of a record: stored as a client sent it, and returned the same."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ from warren.storage.format.record import Packed
 
 Area = bytes | bytearray | memoryview
 GZIP_WINDOW: Final = 31
-"""What tells zlib that the bytes are those of gzip."""
+"""Makes zlib expect the gzip format."""
 SNAPPY_SIZE_BYTES_MAX: Final = 5
 SNAPPY_RATIO_MAX: Final = 22
-"""Three bytes of snappy stand for 64 at most."""
+"""Three bytes of snappy unpack to at most 64."""
 RATIOS_MAX: Final[Mapping[str, int]] = {"none": 1, "gzip": 1032, "snappy": SNAPPY_RATIO_MAX, "lz4": 255}
-"""How many bytes one stands for at most: two bits of deflate stand for 258, and a byte of a length in lz4 for 255."""
+"""How many bytes one byte unpacks to at most: two bits of deflate to 258, and a length byte of lz4 to 255."""
 ZSTD_BLOCK_SIZE_MAX: Final = 128 << 10
-"""What one compressed block of zstd unpacks to at most."""
+"""The largest size that one compressed block of zstd unpacks to."""
 ZSTD_BLOCKS_MAX: Final = 4096
-"""After so many blocks it is quicker to unpack them than to look at each."""
+"""With more blocks than this it is faster to unpack them than to read the head of each."""
 UNPACKED_SIZE_FIRST: Final = 64 << 10
 UNPACKED_RATIO: Final = 4
 UNPACKED_STEP_MAX: Final = 4 << 20
-"""A first guess of how much compressed bytes unpack to."""
+"""Content is unpacked in pieces: the two above estimate the size of the first one, and this is the largest."""
 
 
 class UnpacksToMore(ValueError):
-    """There is more in a batch than its reader wants to have in memory."""
+    """A batch unpacks to more bytes than its reader allows."""
 
 
 def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"", head: KafkaBatchHead | None = None) -> Packed:
-    """A record of a batch that was checked before, ready to be stamped. Its base offset is that of the stamp.
+    """Returns a record, ready to be stamped, of a batch that was checked before. Its base offset is that of the stamp.
 
-    `head` is that of the batch, if it is at hand.
+    `head` is the head of the batch, if the caller has it.
     """
     if len(marker) > MARKER_SIZE_MAX:
         raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
@@ -80,10 +80,14 @@ def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"", head: Ka
 
 
 def pack_kafka_in_place(area: memoryview, batch_at: int, head: KafkaBatchHead) -> Packed:
-    """The same without a copy, for a batch in memory that only the caller uses, with the bytes before it.
+    """Does what `pack_kafka` does without a copy, for a batch in memory that only the caller uses.
 
-    The area is written to: it has room for the head of a payload before `batch_at`. The batch is not looked at again:
-    most of it is what the checksum in its head is of.
+    Writes the head of the payload over the bytes before `batch_at`. Does not read the whole batch again, because the
+    checksum in its head already covers all from `attributes` on:
+
+        | …                  | base offset, length, epoch | magic, checksum | attributes … records |
+        ^ payload_at         ^ batch_at                                     ^ checked_at
+          PAYLOAD_HEAD         KAFKA_BATCH_START             crc32c up to here is joined with that of the head
     """
     payload_at = batch_at - PAYLOAD_HEAD.size
     head_bytes = PAYLOAD_HEAD.pack(head.record_count, NO_CORR_OFFSET, CODEC_KAFKA, 0, 0, 0, NO_KEY, 0)
@@ -96,22 +100,25 @@ def pack_kafka_in_place(area: memoryview, batch_at: int, head: KafkaBatchHead) -
 
 
 def numbered(batch: memoryview, number: int) -> tuple[bytes, memoryview]:
-    """The batch with `number` as its base offset: its first bytes, and the others, which are not copied."""
+    """Returns the batch with `number` as its base offset: its first bytes, and the others, which are not copied."""
     _, length, leader_epoch = KAFKA_BATCH_START.unpack_from(batch)
     return KAFKA_BATCH_START.pack(number, length, leader_epoch), batch[KAFKA_BATCH_START.size :]
 
 
 def records_of(batch: Area, count: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
-    """The records of a batch, one behind the other, unpacked. Raises ValueError if they are not there.
+    """Returns the unpacked records of a batch, one behind the other. Raises ValueError if they cannot be unpacked.
 
-    Raises UnpacksToMore if they are more than `size_max` bytes, of which no more than those were taken from memory.
+    Raises UnpacksToMore if they have more than `size_max` bytes, and allocates no more memory than that.
     """
     head = head_of(batch, count)
     return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION, size_max)
 
 
 def head_of(batch: Area, count: int) -> KafkaBatchHead:
-    """The head of a batch of `count` records. Raises ValueError if it does not fit: the broker stores no such batch."""
+    """Returns the head of a batch of `count` records.
+
+    Raises ValueError if it does not fit: the broker stores no such batch.
+    """
     if len(batch) < KAFKA_BATCH_HEAD.size:
         raise ValueError("no head of a Kafka batch")
     head = KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(batch))
@@ -123,7 +130,10 @@ def head_of(batch: Area, count: int) -> KafkaBatchHead:
 
 
 def decompress(data: memoryview, code: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
-    """What a client compressed. Raises ValueError if it cannot have, UnpacksToMore if there is too much of it."""
+    """Returns the decompressed bytes.
+
+    Raises ValueError if `data` is damaged, UnpacksToMore if they exceed `size_max`.
+    """
     if code >= len(KAFKA_COMPRESSIONS):
         raise ValueError(f"unknown compression {code}")
     name = KAFKA_COMPRESSIONS[code]
@@ -139,17 +149,21 @@ def decompress(data: memoryview, code: int, size_max: int = RAW_SIZE_MAX) -> byt
 
 
 def unpacked_size_bound(data: memoryview, code: int) -> int | None:
-    """A number of bytes that compressed records do not exceed when unpacked; None if only unpacking tells.
+    """Returns an upper bound of the unpacked size of compressed records, or None if only unpacking finds one.
 
-    Costs about a microsecond. It believes no size that the client wrote: each codec has a largest ratio, and of zstd,
-    which has none to speak of, the heads of the blocks are walked.
+    Costs about a microsecond. It trusts no size that the client wrote: each codec has a largest ratio, except zstd, for
+    which the heads of its blocks are read.
     """
     name = KAFKA_COMPRESSIONS[code]
     return _zstd_size_bound(data) if name == "zstd" else len(data) * RATIOS_MAX[name]
 
 
 def _zstd_size_bound(data: memoryview) -> int | None:
-    """The same for one frame of zstd (RFC 8878, 3.1.1); None for whatever else the bytes are."""
+    """Returns the bound for one frame of zstd (RFC 8878, 3.1.1), or None for any other bytes.
+
+    | magic, descriptor | window, dictionary id, content size | block head | block | block head | block … | checksum
+    ^ ZSTD_HEAD           (each may be missing)               ^ position                         (may be missing)
+    """
     if len(data) < ZSTD_HEAD.size:
         return None
     magic, descriptor = ZSTD_HEAD.unpack_from(data)
@@ -157,7 +171,7 @@ def _zstd_size_bound(data: memoryview) -> int | None:
         return None
     is_single = descriptor >> 5 & 1
     position = ZSTD_HEAD.size + (not is_single) + ZSTD_DICTIONARY_SIZES[descriptor & 3]
-    # A size of 0 bytes is one of 1 byte if the frame is in one piece.
+    # A content size of 0 bytes means one byte if the frame has a single segment.
     position += ZSTD_CONTENT_SIZES[descriptor >> 6] or is_single
     bound = 0
     for _ in range(ZSTD_BLOCKS_MAX):
@@ -177,7 +191,7 @@ def _unzip(data: memoryview, size_max: int) -> bytes | memoryview:
     unpacker, room = zlib.decompressobj(GZIP_WINDOW), size_max + 1
     raw, rest = bytearray(), data
     try:
-        # Grown in place: pieces that are joined at the end would take twice the memory.
+        # Grown in place, because joining pieces at the end would take twice the memory.
         while len(raw) < room and (piece := unpacker.decompress(rest, min(room - len(raw), UNPACKED_STEP_MAX))):
             raw += piece
             rest = memoryview(unpacker.unconsumed_tail)
@@ -189,14 +203,14 @@ def _unzip(data: memoryview, size_max: int) -> bytes | memoryview:
 
 
 def _unframe(data: memoryview, name: str, size_max: int) -> bytes | memoryview:
-    """What lies in a frame of lz4 or zstd."""
-    # Imported here: PyArrow takes longer to import than a log to open.
+    """Returns the content of a frame of lz4 or zstd."""
+    # Imported here, because importing PyArrow takes longer than opening a log.
     import pyarrow
 
     room, step = size_max + 1, UNPACKED_SIZE_FIRST + len(data) * UNPACKED_RATIO
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data), name)
-        # The format does not say how large the data is, and a buffer takes all of its memory when it is made.
+        # The format does not say how large the content is, and a buffer allocates all of its memory when it is made.
         first: bytes = stream.read(min(step, room, UNPACKED_STEP_MAX))
         piece: bytes = stream.read(min(2 * step, room - len(first), UNPACKED_STEP_MAX))
         if not piece:
@@ -213,7 +227,7 @@ def _unframe(data: memoryview, name: str, size_max: int) -> bytes | memoryview:
 
 
 def _unsnap(data: memoryview, size_max: int) -> bytes:
-    """What snappy packed, in one piece, or in pieces as Kafka's Java client lays them."""
+    """Returns what snappy packed, in one piece, or in several as Kafka's Java client writes them."""
     if len(data) < XERIAL_HEAD.size or bytes(data[: len(XERIAL_NAME)]) != XERIAL_NAME:
         return _unsnap_piece(data, size_max)
     pieces, position, room = [], XERIAL_HEAD.size, size_max

@@ -1,4 +1,4 @@
-"""The messages of a Kafka batch as the columns of a batch of Warren's own: every reader takes them for one."""
+"""The messages of a Kafka batch as the columns of one of Warren's own batches: a reader reads both alike."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ CORR_OFFSET_DIGITS_MAX: Final = 19
 
 
 def columns_of(record: DiskMessage) -> Columns:
-    """The columns of a record that holds a batch, whatever its codec. Raises Damage if they make no sense.
+    """Returns the columns of a record that holds a batch, whatever its codec. Raises Damage if they make no sense.
 
-    Raises Unreadable if a Kafka client put what no reader can take apart.
+    Raises Unreadable if they are a Kafka batch that no reader can unpack.
     """
     if record.codec == CODEC_KAFKA:
         if record.id or record.tag or record.key is not None:
@@ -54,7 +54,7 @@ def columns_of(record: DiskMessage) -> Columns:
 
 
 class KafkaColumns(Columns):
-    """The columns of a Kafka batch. Keys and bodies stay where they lie until a caller wants them side by side."""
+    """The columns of a Kafka batch. Keys and bodies are copied together only when a caller needs them adjacent."""
 
     def __init__(self, batch: bytes | memoryview, count: int) -> None:
         self.count = count
@@ -84,13 +84,13 @@ class KafkaColumns(Columns):
         return len(self._area)
 
     def section(self, kind: int) -> bytes | memoryview:
-        """The bytes of a section, made when asked for."""
+        """Returns the bytes of a section, which is made on request."""
         if kind in (SECTION_BODIES, SECTION_KEYS):
             return _side_by_side(self._blobs[kind - 1])
         return self._made.get(kind, b"")
 
     def ends(self, kind: int) -> Ends:
-        """Where the pieces of the next section end, after a 0."""
+        """Returns where the pieces of the next section end, with a 0 first."""
         if kind not in self._blobs:
             return super().ends(kind)
         _, starts, ends = self._blobs[kind]
@@ -99,12 +99,12 @@ class KafkaColumns(Columns):
         return new_ends
 
     def blobs(self, kind: int, rows: RowSelection = ALL_ROWS) -> Blobs:
-        """The keys, bodies and so on of these rows, where they lie."""
+        """Returns the pieces of these rows, such as keys or bodies, without a copy."""
         return self._blobs[kind].picked(rows) if kind in self._blobs else super().blobs(kind, rows)
 
 
 def _blobs(area: bytes | memoryview, starts: Positions, ends: Positions) -> Blobs:
-    """The pieces; a null is an empty one where the one before it ends, so that all lie in order."""
+    """Returns the pieces. A null becomes an empty piece at the end of the one before, so that all are in order."""
     if int(starts.min()) < 0:
         last = np.maximum.accumulate(ends)
         is_null = starts < 0
@@ -139,11 +139,11 @@ NO_FIELDS: Final = _HeaderFields(b"", b"", NO_CORR_OFFSET, b"")
 
 
 def _made_of_headers(data: bytes, places: RecordPlaces) -> dict[int, bytes | memoryview]:
-    """The sections of tags, ids, corr_offsets and headers that the headers of the messages tell."""
+    """Returns the sections of tags, ids, corr_offsets and headers, made from the headers of the messages."""
     count = len(places.ends)
     fields_of_rows = [NO_FIELDS] * count
     tags = {b"": 0}
-    # Many messages of a batch have the same headers: each is read once.
+    # Many messages of a batch have the same headers: equal ones are parsed once.
     known: dict[tuple[int, bool, bytes], _HeaderFields] = {}
     rows = np.flatnonzero((places.header_counts > 0) | (places.value_starts < 0))
     columns = (places.headers_at, places.header_counts, places.ends, places.value_starts)
@@ -186,7 +186,11 @@ def _ends(pieces: list[bytes]) -> bytes:
 
 
 def _read_headers(data: bytes, position: int, count: int, end: int) -> dict[bytes, bytes]:
-    """The headers of one message: of those with the same name the last, in the place of the first."""
+    """Returns the headers of one message. If a name occurs twice, the last value counts, at the place of the first:
+
+    | name size (varint) | name | value size (varint, -1 for null) | value | name size | …
+    ^ position                                                             ^ end, after `count` headers
+    """
     headers: dict[bytes, bytes] = {}
     for _ in range(count):
         name_size, position = read_varint(data, position)
@@ -203,7 +207,7 @@ def _read_headers(data: bytes, position: int, count: int, end: int) -> dict[byte
 
 
 def _text(headers: dict[bytes, bytes], name: bytes, size_max: int) -> bytes:
-    """The value of a header, taken out of the others if it is text within the limit; else nothing."""
+    """Removes a header and returns its value, if that is text within the limit. Otherwise returns no bytes."""
     value = headers.get(name, b"")
     if not value or len(value) > size_max:
         return b""
@@ -238,7 +242,10 @@ def _corr_offset(headers: dict[bytes, bytes]) -> int:
 
 
 def _pack_headers(headers: dict[bytes, bytes]) -> bytes:
-    """As in the head of a single record. What has no place there is left out, and it is said how much was."""
+    """Returns the headers as in the head of a single record.
+
+    Leaves out what does not fit, and adds how many were left out.
+    """
     fitting = {
         name: value
         for name, value in headers.items()

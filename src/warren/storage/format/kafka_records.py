@@ -1,4 +1,10 @@
-"""Where the parts of each record of a Kafka batch lie: all at once if there are many, else one by one."""
+"""Finds the parts of each record of a Kafka batch: with numpy for all records if there are many, else one by one.
+
+    | length | attributes | timestamp delta | offset delta | key size, key | value size, value | header count, headers |
+      varint   1 byte       varint            varint         varint          varint              varint
+
+`length` counts what follows it. A size of -1 is a null key or value. `kafka_columns` reads the headers.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +17,19 @@ from warren.storage.format.slices import Positions
 
 ByteArray = npt.NDArray[np.uint8]
 TOGETHER_MIN: Final = 48
-"""From so many records on it pays to look at them all at once."""
+"""With this many records or more, numpy is faster than a loop."""
 EVEN_MIN: Final = 16
-"""If fewer records in a row are of one size, each is stepped over by itself."""
+"""If fewer consecutive records than this have one size, a loop steps over the rest."""
 VARINT_BITS_MAX: Final = 63
 VARINT_SIZE_MAX: Final = 10
 VARINT_MASK: Final = (1 << 64) - 1
 
 
 class RecordPlaces(NamedTuple):
-    """Of each record: where key and value start and end, and its headers, which reach to its end.
+    """For each record: where key and value start and end, where its headers start, and where it ends.
 
-    A key or value that is null starts and ends at −1. Everything lies within the record, and the records, which are
-    numbered from 0 on, lie one behind the other up to the end of the area.
+    A null key or value starts and ends at −1. All parts lie within the record. The records are numbered from 0 on, and
+    follow each other without gaps up to the end of the area.
     """
 
     key_starts: Positions
@@ -36,7 +42,7 @@ class RecordPlaces(NamedTuple):
 
 
 def find_places(area: bytes | memoryview, count: int) -> RecordPlaces:
-    """Where the parts of the `count` records in `area` lie. Raises ValueError if they do not fit together."""
+    """Returns where the parts of the `count` records in `area` lie. Raises ValueError if they do not fit together."""
     if count > len(area):
         raise ValueError(f"{count} records in {len(area)} bytes")
     try:
@@ -49,7 +55,7 @@ def find_places(area: bytes | memoryview, count: int) -> RecordPlaces:
 
 
 def places_one_by_one(area: bytes | memoryview, count: int) -> RecordPlaces:
-    """The same by a loop over the records."""
+    """Does what `find_places` does, with a loop over the records."""
     data = bytes(area)
     rows, position = [], 0
     for number in range(count):
@@ -74,7 +80,7 @@ def places_one_by_one(area: bytes | memoryview, count: int) -> RecordPlaces:
 
 
 def _piece(data: bytes, position: int) -> tuple[int, int, int]:
-    """Where a key or value starts and ends, and where what follows it starts."""
+    """Returns the start and the end of a key or value, and the position behind it."""
     size, position = read_varint(data, position)
     if size < 0:
         return -1, -1, position
@@ -82,7 +88,7 @@ def _piece(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A signed varint, and where what follows it starts. Raises IndexError or ValueError if there is none."""
+    """Returns a signed varint and the position behind it. Raises IndexError or ValueError if there is none."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -103,14 +109,14 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def places_together(area: bytes | memoryview, count: int) -> RecordPlaces:
-    """The same by a few operations on all records."""
+    """Does what `find_places` does, with a few numpy operations on all records."""
     data: ByteArray = np.frombuffer(area, np.uint8)
     starts = _starts(data, count)
     lengths, positions = _read_varints(data, starts)
     ends = positions + lengths
     expected = np.append(starts[1:], len(data))
     if (lengths < 1).any() or (ends != expected).any():
-        raise ValueError("records that do not lie one behind the other")
+        raise ValueError("records that do not follow each other")
     _, positions = _read_varints(data, positions + 1)
     deltas, positions = _read_varints(data, positions)
     if (deltas != np.arange(count)).any():
@@ -125,7 +131,7 @@ def places_together(area: bytes | memoryview, count: int) -> RecordPlaces:
 
 
 def _starts(data: ByteArray, count: int) -> Positions:
-    """Where the records start; the last one may end anywhere."""
+    """Returns where the records start. Does not check where the last one ends."""
     starts = np.empty(count, np.int64)
     place = position = 0
     while place < count:
@@ -142,7 +148,12 @@ def _starts(data: ByteArray, count: int) -> Positions:
 
 
 def _count_even(data: ByteArray, position: int, step: int, size: int, count_max: int) -> int:
-    """How many records in a row, from the first on, have the same size as the first: it stands before each of them."""
+    """Returns how many consecutive records, from the first on, have its size. They have the same length before them:
+
+    | length | record …           | length | record …           | length | record …
+    ^ position                    ^ position + step             ^ position + 2 × step
+      size bytes, compared byte by byte with those of the first record
+    """
     count = min(count_max, (len(data) - position - size) // step + 1)
     if count < 1:
         raise IndexError(position)
@@ -181,7 +192,10 @@ def _pieces(data: ByteArray, positions: Positions) -> tuple[Positions, Positions
 
 
 def _read_varints(data: ByteArray, positions: Positions) -> tuple[Positions, Positions]:
-    """The signed varints at these positions, and where what follows each starts."""
+    """Returns the signed varints at these positions, and the positions behind them.
+
+    Each step reads one byte of all varints that have not ended.
+    """
     read = _take(data, positions)
     values = read.astype(np.int64) & 0x7F
     behind = positions + 1
@@ -200,7 +214,7 @@ def _read_varints(data: ByteArray, positions: Positions) -> tuple[Positions, Pos
 
 
 def _take(data: ByteArray, positions: Positions) -> ByteArray:
-    """The bytes at these positions; raises IndexError if there is none."""
+    """Returns the bytes at these positions. Raises IndexError if one is outside of the data."""
     if len(positions) and (int(positions.max()) >= len(data) or int(positions.min()) < 0):
         raise IndexError("a position outside of the batch")
     taken: ByteArray = data[positions]

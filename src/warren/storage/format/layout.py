@@ -1,7 +1,7 @@
 """Every struct on disk, declared once, beside the tuple it unpacks to.
 
 To change one: raise the version, keep the old declaration for its readers, and add a file written by the old code to
-the tests. `docs/formats.md` shows the same tables to people, and a test compares the two.
+the tests. `docs/formats.md` shows the same tables, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NOT_READY: Final = 1 << 31
 END_OF_BLOCK: Final = NOT_READY | META_DATA
 ALIGNMENT: Final = 8
 PADDING: Final = tuple(bytes(count) for count in range(ALIGNMENT))
-"""So many zeros, by their number."""
+"""`PADDING[n]` is n zero bytes."""
 
 
 def aligned(position: int) -> int:
-    """The first 8-byte boundary at or after `position`."""
+    """Returns the first 8-byte boundary at or after `position`."""
     return (position + 7) & -8
 
 
@@ -56,10 +56,10 @@ class IndexHeader(NamedTuple):
 class IndexState(NamedTuple):
     """The last 64 bytes of the header in both versions: how the log was left, in native byte order.
 
-    `state` is one of the STATE values; `checksum` covers a cleanly closed index; `synced` is the number below which
-    every message is on disk; `writing` is the process in the middle of an append; `waiting` is the time in µs until
-    which a reader waits to be woken; `boot_id` tells the start of the machine that the rest belongs to; `recovered` is
-    the time in µs of the last recovery at which no other process had the log open: what was not synced may be lost.
+    `state` is one of the STATE values. `checksum` covers a cleanly closed index. Every message below the number
+    `synced` is on disk. `writing` is the process in the middle of an append. `waiting` is the time in µs until which a
+    reader waits to be woken. `boot_id` identifies the start of the machine that the rest belongs to. `recovered` is the
+    time in µs of the last recovery at which no other process had the log open: unsynced messages may be lost.
     """
 
     state: int
@@ -72,7 +72,7 @@ class IndexState(NamedTuple):
 
 
 class SlotV1(NamedTuple):
-    """What a version 1 index knows of one block."""
+    """The fields of a block in a version 1 index."""
 
     base_offset: int
     end_offset: int
@@ -81,7 +81,7 @@ class SlotV1(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What a version 2 index knows of one block. `end_number` and `last_timestamp` hold for sealed blocks."""
+    """The fields of a block in a version 2 index. `end_number` and `last_timestamp` are set for sealed blocks."""
 
     base_offset: int
     end_offset: int
@@ -120,7 +120,7 @@ STATE_OPEN: Final = 2
 STATE_REPLACED: Final = 3
 STATE_FAILED: Final = 4
 
-# The same fields as 8-byte words of the mapped header: for the stores that must be one store.
+# The same fields as 8-byte words of the mapped header, for stores that must be atomic.
 WORD_MESSAGE_COUNT: Final = MESSAGE_COUNT_AT // 8
 WORD_STATE: Final = INDEX_STATE_AT // 8
 WORD_CHECKSUM: Final = WORD_STATE + 1
@@ -131,13 +131,16 @@ WORD_RECOVERED: Final = WORD_STATE + 7
 BOOT_ID_AT: Final = INDEX_STATE_AT + 40
 BOOT_ID_SIZE: Final = 16
 MESSAGE_COUNT_LOW_AT: Final = 24
-"""The half of MessageCount that changes with every append, in both versions: what a waiting process sleeps on."""
+"""The position of the half of MessageCount that changes with every append, in both versions.
+
+Waiting processes sleep on it.
+"""
 
 # --- Record ------------------------------------------------------------------------------------------------------
 
 
 class RecordHeadV1(NamedTuple):
-    """DiskMessage of version 1. Id and tag are one length byte and then the text, zero-padded."""
+    """The head of a record of version 1. Id and tag are one length byte and then the text, zero-padded."""
 
     offset: int
     timestamp: int
@@ -149,7 +152,7 @@ class RecordHeadV1(NamedTuple):
 
 
 class RecordHead(NamedTuple):
-    """DiskMessage of version 2, up to the id."""
+    """The head of a record of version 2, up to the id."""
 
     size_word: int
     checksum: int
@@ -169,18 +172,18 @@ class RecordHead(NamedTuple):
 
 RECORD_HEAD_V1: Final = Struct(">QQ40sqQ128sI")
 RECORD_START_V1: Final = Struct(">QQ")
-"""Offset and time, with which a record of version 1 starts. Stored last: a record without them is unfinished."""
+"""Offset and time, the first fields of a version 1 record. Stored last: a record without them is unfinished."""
 RECORD_HEAD: Final = Struct("<IIQQQIIqBBBBHH")
 STAMP: Final = Struct("<QQQ")
 STAMP_AT: Final = 8
 STAMP_END: Final = 32
 STAMPED: Final = Struct("<II24sI")
-"""Size word, checksum, stamp, stamp checksum: what the writer puts before a packed payload."""
+"""Size word, checksum, stamp, stamp checksum: the bytes that the writer puts before a packed payload."""
 PAYLOAD_AT: Final = 36
 PAYLOAD_HEAD: Final = Struct("<IqBBBBHH")
-"""The rest of the head, from the count on: what the packer of the record knows."""
+"""The rest of the head, from the count on. The packer of the record writes it."""
 RAW_SIZE: Final = Struct("<I")
-"""Stands before a compressed body: how long it is when unpacked."""
+"""The unpacked size, before a compressed body."""
 HEADER_SIZES: Final = Struct("<BH")
 """Name size and value size, before each header."""
 
@@ -211,7 +214,7 @@ COLUMNS_HEAD: Final = Struct("<II")
 SECTION: Final = Struct("<II")
 PLAIN_TABLE: Final = Struct("<IIIIII")
 MARKED_TABLE: Final = Struct("<IIIIIIIIII")
-"""The table of a record with one message and a marker, and behind it where that message's body starts and ends."""
+"""The table of a record with one message and a marker, and behind it the start and the end of the body."""
 SECTION_BODY_ENDS: Final = 1
 SECTION_BODIES: Final = 2
 SECTION_TAG_CODES: Final = 3
@@ -227,7 +230,7 @@ SECTION_CORR_OFFSETS: Final = 12
 SECTION_MARKER: Final = 13
 SECTION_COUNT_MAX: Final = 16
 PIECE: Final = Struct("<II")
-"""Two ends that stand side by side in a section of ends: where one piece starts, and where it ends."""
+"""Two neighbouring ends in a section of ends: where one piece starts, and where it ends."""
 PIECE_STEP: Final = PIECE.size // 2
 
 
@@ -237,7 +240,7 @@ PIECE_STEP: Final = PIECE.size // 2
 class KafkaBatchHead(NamedTuple):
     """The head of a Kafka record batch, version 2. Its records follow, compressed or not.
 
-    `batch_length` counts what follows it, and `checksum` is the CRC-32C of all from `attributes` on.
+    `batch_length` counts the bytes behind itself, and `checksum` is the CRC-32C of all from `attributes` on.
     """
 
     base_offset: int
@@ -257,7 +260,7 @@ class KafkaBatchHead(NamedTuple):
 
 KAFKA_BATCH_HEAD: Final = Struct(">qiibIhiqqqhii")
 KAFKA_BATCH_START: Final = Struct(">qii")
-"""Base offset, length and leader epoch: what a store or a sender of a batch may change; no checksum covers them."""
+"""Base offset, length and leader epoch. A broker or a sender may change them, because no checksum covers them."""
 KAFKA_LENGTH_END: Final = 12
 KAFKA_CHECKED_AT: Final = 21
 KAFKA_MAGIC: Final = 2
@@ -266,23 +269,23 @@ KAFKA_TRANSACTIONAL: Final = 0x10
 KAFKA_CONTROL: Final = 0x20
 KAFKA_COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 XERIAL_HEAD: Final = Struct(">8sii")
-"""What snappy's bytes start with if they come in pieces: a name, and two versions."""
+"""The start of snappy's bytes if they come in pieces: a name, and two versions."""
 XERIAL_NAME: Final = b"\x82SNAPPY\0"
 XERIAL_SIZE: Final = Struct(">i")
 ZSTD_HEAD: Final = Struct("<IB")
-"""What a frame of zstd starts with (RFC 8878, 3.1.1): a magic number, and a byte that says what follows."""
+"""The start of a frame of zstd (RFC 8878, 3.1.1): a magic number, and a byte that describes the following fields."""
 ZSTD_MAGIC: Final = 0xFD2FB528
 ZSTD_DICTIONARY_SIZES: Final = (0, 1, 2, 4)
 ZSTD_CONTENT_SIZES: Final = (0, 2, 4, 8)
-"""How many bytes the id of a dictionary and the size of the content take, by two bits of that byte each."""
+"""The sizes of the dictionary id and of the content size, each selected by two bits of that byte."""
 ZSTD_CHECKED: Final = 0x04
 ZSTD_BLOCK_HEAD_SIZE: Final = 3
 ZSTD_REPEATED: Final = 1
 ZSTD_COMPRESSED: Final = 2
-"""The kinds of a block that take fewer bytes than they stand for."""
+"""The kinds of a block that take fewer bytes than they unpack to."""
 
 STEP: Final = Struct("<I12xQ12xI")
-"""Size word, number and count alone: what stepping from record to record needs of a head."""
+"""Size word, number and count: the fields of a head that are needed to step from record to record."""
 
 # --- Index messages within a block -------------------------------------------------------------------------------
 
@@ -295,9 +298,9 @@ class MetaHead(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """Where the record with one 64th message starts, and the CRC-32C from there to the end of the 64th single record.
+    """Where the record of each 64th message starts, and the CRC-32C of it and the 63 single records behind it.
 
-    `checksum` is 0 if it was not taken; then each record of the group is checked by itself.
+    `checksum` is 0 if there is none; then each record of the group is checked by itself.
     """
 
     position: int
@@ -314,7 +317,7 @@ LABEL_INDEX: Final = b"idx\0"
 
 
 class ReaderPositionV1(NamedTuple):
-    """A reader's file in version 1: where it stands, and its filter."""
+    """The file of a reader in version 1: its position and its filter."""
 
     block_number: int
     offset: int
@@ -322,9 +325,9 @@ class ReaderPositionV1(NamedTuple):
 
 
 class ReaderIntentV1(NamedTuple):
-    """What a reader of version 1 is about to become, behind what the document lays out. It counts while it checks.
+    """The next position and filter of a version 1 reader, stored behind the fields of the zbus document.
 
-    `checksum` is 0 if nothing is under way.
+    It counts if its checksum is right. `checksum` is 0 if no change is under way.
     """
 
     block_number: int
@@ -334,9 +337,9 @@ class ReaderIntentV1(NamedTuple):
 
 
 class ReaderPosition(NamedTuple):
-    """Where a reader of version 2 stands. Its file has two of these, written in turn: the later one that checks counts.
+    """The position of a version 2 reader. Its file has two of these, written in turn: the later one that checks counts.
 
-    `number` is what a reader goes by; block and offset tell where that message was.
+    `number` is the position; block and offset are where that message was.
     """
 
     block_number: int
@@ -347,7 +350,7 @@ class ReaderPosition(NamedTuple):
 
 
 class ReaderFilter(NamedTuple):
-    """The filter of a reader of version 2. There are two of these too, written in turn."""
+    """The filter of a version 2 reader. Its file has two of these too, written in turn."""
 
     tag_size: int
     checksum: int
@@ -362,7 +365,7 @@ READER_INTENT_V1_CHECKSUM: Final = slice(396, 400)
 READER_CHECKSUM_V1: Final = Struct(">I")
 READER: Final = Struct("<QQQQQ")
 READER_BEYOND: Final = (1 << 64) - 1
-"""Instead of a block: the number was given by a client, and lay behind the end of the log."""
+"""Stands in place of a block number if a client committed a number behind the end of the log."""
 READER_PLACES: Final = (0, 64)
 READER_CHECKSUM: Final = slice(32, 40)
 READER_FILTER: Final = Struct("<IIQ128s")
@@ -371,7 +374,7 @@ READER_FILTER_CHECKSUM: Final = slice(4, 8)
 READER_FILE_SIZE: Final = 512
 """One sector: the disk writes it whole or not at all."""
 READER_REMOVED_AT: Final = 511
-"""Not 0 if the file was removed: a process that has it mapped looks for the file that may stand in its place."""
+"""Not 0 if the file was removed. A process that has it mapped then opens the file that may have replaced it."""
 
 # --- Queue file: the single-file queue of BunnyMQ, big-endian ------------------------------------------------------
 
@@ -384,26 +387,26 @@ class QueuePointers(NamedTuple):
 
 
 class QueueRecordHead(NamedTuple):
-    """What stands before each body in a file without delays: its length."""
+    """The field before each body in a file without delays: the body's length."""
 
     length: int
 
 
 class DelayedRecordHead(NamedTuple):
-    """What stands before each body in a file with delays. `length` is that of all that follows it."""
+    """The fields before each body in a file with delays. `length` counts all bytes behind itself."""
 
     length: int
     expires_ms: int
 
 
 LOCK_REQUEST: Final = Struct("hhqqi4x")
-"""Not on disk: what the system call `fcntl` takes and answers for a lock of bytes of a file."""
+"""Not on disk: the argument and the result of the system call `fcntl` for a lock of bytes of a file."""
 QUEUE_POINTERS: Final = Struct(">ii")
 QUEUE_RECORDS_AT: Final = QUEUE_POINTERS.size
 QUEUE_RECORD_HEAD: Final = Struct(">i")
 DELAYED_RECORD_HEAD: Final = Struct(">iq")
 QUEUE_POINTER_MAX: Final = (1 << 31) - 1
-"""The largest position that a pointer holds, and so the end of the largest file."""
+"""The largest position in a pointer, and so the end of the largest file."""
 
 TABLES: Final[Mapping[str, tuple[Struct, type[tuple[object, ...]], int]]] = {
     "Index header, version 2": (INDEX_HEADER, IndexHeader, 0),

@@ -1,4 +1,4 @@
-"""The sizes of records, batches and blocks, in bytes: at least, at most and by default."""
+"""The sizes of records, batches and blocks in bytes: minima, maxima and defaults."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MARKER_SIZE_MAX: Final = 1024
 BATCH_COUNT_MAX: Final = 65_536
 BATCH_SIZE_TARGET: Final = 4 << 20
 RAW_SIZE_MAX: Final = 256 << 20
-"""What a compressed record may unpack to: checked before memory is taken."""
+"""The largest unpacked size of a compressed record, checked before memory is allocated."""
 SCAN_ROWS_DEFAULT: Final = 65_536
 SCAN_IN_PLACE_ROWS_MIN: Final = 512
-"""A batch of so many rows or more becomes a record batch of its own, because copying its bodies would cost more.
+"""A batch of this many rows becomes a record batch of its own, because copying its bodies would cost more.
 
-A caller for which small record batches cost more than that gives another number to `Log.scan`.
+A caller for which small record batches cost more passes another number to `Log.scan`.
 """

@@ -1,4 +1,4 @@
-"""Batches made into records: as few as hold the whole batch, each of a size that suits a reader."""
+"""Packs batches into records: as few as hold the whole batch, each of a size that suits a reader."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ from warren.storage.format.record import (
 from warren.storage.format.versions import Format
 
 Offsets = npt.NDArray[np.int64]
-"""Where pieces that stand back to back end, after a 0 or where the first one starts: what Arrow calls offsets."""
+"""Where adjacent pieces end, with the start of the first piece before them. Arrow calls these offsets."""
 Sections = list[tuple[int, bytes | memoryview]]
 """Kind and bytes of sections, in the order in which they stand in a record."""
 
 
 def check_marker(marker: bytes) -> None:
-    """Raises TooLarge if no record carries such a marker."""
+    """Raises TooLarge if the marker is too large for a record."""
     if len(marker) > MARKER_SIZE_MAX:
         raise TooLarge("marker", len(marker), MARKER_SIZE_MAX)
 
@@ -95,9 +95,9 @@ def _pack_row(format: Format, batch: Batch, row: int, tag: str) -> Packed:
 
 
 def repack(format: Format, records: Sequence[Packed]) -> list[Packed]:
-    """Returns packed records as a format without batches stores them: one for each message, markers left out.
+    """Returns packed records as a format without batches stores them: one for each message, without markers.
 
-    Raises UnsupportedByVersion if one is a Kafka batch, and BadInput if a message is not one that the format takes.
+    Raises UnsupportedByVersion for a Kafka batch, and BadInput for a message that the format does not store.
     """
     return [packed for record in records for packed in _repacked(format, record)]
 
@@ -125,7 +125,7 @@ def _repacked(format: Format, packed: Packed) -> Iterator[Packed]:
 
 
 def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, marker: bytes = b"") -> Iterator[Packed]:
-    """As few records as hold the whole batch, each with the marker. None is over the limit unless one message is."""
+    """Yields as few records as hold the batch, each with the marker. None exceeds the limit unless one message does."""
     try:
         offsets = _offsets(batch.bodies)
     except TypeError:
@@ -139,13 +139,13 @@ def pack_batch(batch: Batch, tag: str, compression: int, record_size_max: int, m
 
 
 def pack_parts(offsets: Offsets, record_size_max: int, pack: Callable[[int, int], Packed]) -> Iterator[Packed]:
-    """What `pack` makes of the rows from one place up to another, cut so that their bodies suit a record."""
+    """Yields what `pack` returns for ranges of rows, divided so that the bodies of each suit a record."""
     for start, end in _cut(offsets, record_size_max):
         yield from _pack_fitting(start, end, record_size_max, pack)
 
 
 def _pack_fitting(start: int, end: int, record_size_max: int, pack: Callable[[int, int], Packed]) -> Iterator[Packed]:
-    """One record, or more if keys, tags and headers make it too large. A single message is given as it is."""
+    """Yields one record, or more if keys, tags and headers make it too large. A single message is never divided."""
     packed = pack(start, end)
     middle = start + (end - start) // 2
     if record_size(packed) <= record_size_max or middle == start:
@@ -156,7 +156,7 @@ def _pack_fitting(start: int, end: int, record_size_max: int, pack: Callable[[in
 
 
 def _cut(offsets: Offsets, record_size_max: int) -> Iterator[tuple[int, int]]:
-    """From where to where rows go into a record each, by the sizes of their bodies."""
+    """Yields the ranges of rows for a record each, by the sizes of their bodies."""
     count, size_target = len(offsets) - 1, min(BATCH_SIZE_TARGET, record_size_max // 2)
     if 0 < count <= BATCH_COUNT_MAX and offsets[-1] - offsets[0] <= min(size_target, BODY_SIZE_MAX):
         yield 0, count
@@ -175,7 +175,7 @@ def _cut(offsets: Offsets, record_size_max: int) -> Iterator[tuple[int, int]]:
 def _offsets(parts: Sequence[bytes]) -> Offsets:
     count = len(parts)
     if count and len(parts[0]) == len(parts[count // 2]) == len(parts[-1]):
-        # All of one size, by the look of it: then there is nothing to add up.
+        # If all sizes are equal, no cumulative sum is needed.
         sizes = list(map(len, parts))
         if sizes.count(sizes[0]) == count and sizes[0]:
             return np.arange(0, sizes[0] * count + 1, sizes[0])
@@ -185,20 +185,20 @@ def _offsets(parts: Sequence[bytes]) -> Offsets:
 
 
 def ends_of(offsets: Offsets, start: int, end: int) -> Ends:
-    """The ends, as a record has them, of the pieces from `start` up to `end`."""
+    """Returns the ends of the pieces from `start` up to `end`, as a record stores them."""
     part = offsets[start : end + 1]
     return (part - part[0] if part[0] else part).astype(END)
 
 
 def pack_columns(batch: Batch, ends: Ends, tag: str = "", compression: int = 0, marker: bytes = b"") -> Packed:
-    """One record that holds the whole batch, ready to be stamped. `tag` is what all share."""
+    """Returns one record that holds the whole batch, ready to be stamped. All messages share `tag`."""
     try:
         bodies = b"".join(batch.bodies)
     except TypeError:
         check_bodies(batch.bodies)
         raise
     if len(bodies) != ends[-1]:
-        raise BadInput("every body is bytes, one by one: a memoryview of larger items is none")
+        raise BadInput("each body must be bytes; a memoryview must have items of one byte")
     sections: Sections = [(SECTION_BODY_ENDS, ends.tobytes()), (SECTION_BODIES, bodies)]
     if batch.tags is not None:
         sections += _tag_sections(batch.tags)
@@ -222,12 +222,12 @@ def _numbers(values: Sequence[int]) -> npt.NDArray[np.int64]:
 
 
 def _blob_sections(kind: int, parts: Sequence[bytes]) -> Sections:
-    """The ends of `parts`, and then, under the next kind, the parts."""
+    """Returns a section of the ends of `parts`, and the section of the parts behind it."""
     return [(kind, _offsets(parts).astype(END).tobytes()), (kind + 1, b"".join(parts))]
 
 
 def _tag_sections(tags: Sequence[str]) -> Sections:
-    """Each tag once, after its size, and for each message the place of its own."""
+    """Returns a section with each tag once, and a section with the place of its tag for each message."""
     dictionary = dict.fromkeys(tags)
     if len(dictionary) == len(tags):
         codes = np.arange(len(tags), dtype=np.uint16)
@@ -238,9 +238,9 @@ def _tag_sections(tags: Sequence[str]) -> Sections:
 
 
 def pack_tags(tags: Iterable[str]) -> bytes:
-    """The dictionary of tags: each after its size."""
+    """Returns the dictionary of tags: each behind its size."""
     try:
-        # Of ASCII the sizes in characters are those in bytes, and one join does it all.
+        # If the text is ASCII, sizes in characters are sizes in bytes, and one join builds all.
         text = "".join(chain.from_iterable(zip(map(chr, map(len, tags)), tags, strict=True)))
         if "".join(tags).isascii() and max(map(len, tags), default=0) <= TAG_SIZE_MAX:
             return text.encode("latin-1")
@@ -266,7 +266,7 @@ def _key_sections(keys: Sequence[bytes | None]) -> Sections:
 
 
 def pack_sections(sections: Sections, count: int, tag: str, compression: int, marker: bytes) -> Packed:
-    """One record of these sections, and that of the marker if there is one."""
+    """Returns one record of these sections, with a section of the marker if there is one."""
     tag_data = text_bytes("tag", tag, TAG_SIZE_MAX)
     if marker:
         sections = [*sections, (SECTION_MARKER, marker)]

@@ -34,12 +34,15 @@ from warren.storage.format.layout import (
 from warren.storage.format.limits import BODY_SIZE_MAX, HEADERS_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
 
 PLAIN_HEAD: Final = PAYLOAD_HEAD.pack(1, NO_CORR_OFFSET, CODEC_SINGLE, 0, 0, 0, NO_KEY, 0)
-"""The payload head of a single message that is nothing but a body."""
+"""The payload head of a single message with only a body."""
 COMPRESS_SIZE_MIN: Final = 128
 CODECS: Final = (CODEC_SINGLE, CODEC_COLUMNS, CODEC_KAFKA)
 NEW_TUPLE: Final = tuple.__new__
 UNPACK_HEAD: Final = RECORD_HEAD.unpack_from
-"""The fields of RecordHead, in its order, of the head at a position. For the two hottest loops; see `unpack_head`."""
+"""Returns the fields of RecordHead, in its order, of the head at a position.
+
+For the two hottest loops; see `unpack_head`.
+"""
 
 View = mmap | memoryview | bytes
 """Bytes that hold records: a mapped block, a view of one, or a copy."""
@@ -54,9 +57,9 @@ class Damage(Exception):
 
 
 class Unreadable(Damage):
-    """A record that checks, whose content a Kafka client packed in a way that no reader can take apart.
+    """A record that matches its checksums, but whose content, from a Kafka client, no reader can unpack.
 
-    Nothing on disk is damaged. All readers follow one rule: they pass over the record, count it, and go on behind its
+    Nothing on disk is damaged. All readers follow one rule: they skip the record, count it, and go on behind its
     numbers (decision 0027).
     """
 
@@ -70,10 +73,10 @@ class Packed(NamedTuple):
 
 
 class DiskMessage(NamedTuple):
-    """A record that was read and checked, with what it says of itself. `end` is where the next blob starts.
+    """A record that was read and checked, with its fields. `end` is where the next blob starts.
 
-    `body` is that of a single message. `area` holds the columns of a batch: in place, or unpacked if they
-    were compressed; or a Kafka batch as it lies, whose marker stands in the place of the headers.
+    `body` is that of a single message. `area` holds the columns of a batch, in the mapped file, or unpacked if they
+    were compressed. For a Kafka batch `area` is the batch as it was stored, and `headers` is its marker.
     """
 
     position: int
@@ -101,13 +104,13 @@ def check_body(body: bytes) -> None:
 
 
 def check_sequence(bodies: Sequence[bytes]) -> None:
-    """Raises BadInput if these are not several bodies, whatever each of them is."""
+    """Raises BadInput if `bodies` is not a sequence. Does not check each body."""
     if not hasattr(bodies, "__len__") or not hasattr(bodies, "__getitem__"):
         raise BadInput(f"bodies are a list or another sequence of bytes, not {type(bodies).__name__}")
 
 
 def check_bodies(bodies: Sequence[bytes]) -> None:
-    """Raises BadInput, naming the first, if one of these is no body."""
+    """Raises BadInput for the first body that is not valid."""
     check_sequence(bodies)
     for row, body in enumerate(bodies):
         if not isinstance(body, bytes | bytearray | memoryview):
@@ -115,7 +118,7 @@ def check_bodies(bodies: Sequence[bytes]) -> None:
 
 
 def text_bytes(what: str, text: str, size_max: int) -> bytes:
-    """Returns `text` in UTF-8. Raises BadInput if it is no text, and TooLarge if it is over `size_max` bytes."""
+    """Returns `text` in UTF-8. Raises BadInput if it is not text, and TooLarge if it is over `size_max` bytes."""
     if not isinstance(text, str):
         raise BadInput(f"{what} is a str, not {type(text).__name__}")
     try:
@@ -128,7 +131,7 @@ def text_bytes(what: str, text: str, size_max: int) -> bytes:
 
 
 def check_corr_offset(corr_offset: Any) -> int:
-    """Returns the offset. Raises BadInput if it cannot be one."""
+    """Returns the offset. Raises BadInput if it is not a valid one."""
     if not isinstance(corr_offset, int) or not NO_CORR_OFFSET <= corr_offset < 1 << 63:
         raise BadInput(f"corr_offset {corr_offset!r}: expected an offset, or {NO_CORR_OFFSET} for none")
     return corr_offset
@@ -211,12 +214,12 @@ def pack_single(
 
 
 def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
-    """Returns the record as it lies on disk."""
+    """Returns the record as it is stored on disk."""
     return stamp_head(packed, offset, number, timestamp) + packed.payload
 
 
 def stamp_head(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
-    """Returns the head that stands before the payload: for large records, which are not copied to join both."""
+    """Returns the head before the payload, for large records, whose payload is not copied."""
     payload, checksum, _ = packed
     stamped = STAMP.pack(offset, number, timestamp)
     return STAMPED.pack(len(payload) + PAYLOAD_AT - SIZE_WORD.size, checksum, stamped, crc32c(stamped))
@@ -259,7 +262,7 @@ def unpack_head(view: View, position: int) -> RecordHead:
 
 
 def check_stamp(head: RecordHead, view: View, position: int, base_offset: int) -> None:
-    """Raises Damage if the stamp in a head does not match its checksum, or is that of another place."""
+    """Raises Damage if the stamp in a head does not match its checksum, or belongs to another position."""
     if crc32c(view[position + STAMP_AT : position + STAMP_END]) != head.stamp_checksum:
         raise Damage(position, "the stamp does not match its checksum")
     if head.offset != base_offset + position:
@@ -267,9 +270,9 @@ def check_stamp(head: RecordHead, view: View, position: int, base_offset: int) -
 
 
 def read_head(view: View, position: int, base_offset: int) -> RecordHead:
-    """Returns the head of the record at `position`. Raises Damage if its stamp does not check or is of another place.
+    """Returns the head of the record at `position`. Checks its stamp, but neither the size word nor the payload.
 
-    Neither the size word nor the payload is checked.
+    Raises Damage if the stamp does not match its checksum or belongs to another position.
     """
     head = unpack_head(view, position)
     check_stamp(head, view, position, base_offset)
@@ -283,7 +286,7 @@ def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, i
 
 
 def read_record(view: View, position: int, limit: int, base_offset: int) -> DiskMessage:
-    """Returns the record at `position`. Raises Damage if one of its bytes does not check."""
+    """Returns the record at `position`. Raises Damage if a checksum does not match."""
     if position + RECORD_HEAD.size > limit:
         raise Damage(position, "a record's head would pass the end")
     head = unpack_head(view, position)
@@ -293,7 +296,7 @@ def read_record(view: View, position: int, limit: int, base_offset: int) -> Disk
     if size_word >= META_DATA or end > limit:
         raise Damage(position, f"size word {size_word:#010x} does not fit here")
     check_stamp(head, view, position, base_offset)
-    # A batch is large: it is checked where it lies, and stays there.
+    # A batch is large: it is checked in the mapped file, and not copied.
     payload = view[payload_at:payload_end] if head.codec == CODEC_SINGLE else memoryview(view)[payload_at:payload_end]
     if crc32c(payload) != head.checksum:
         raise Damage(position, "the payload does not match its checksum")
@@ -301,7 +304,7 @@ def read_record(view: View, position: int, limit: int, base_offset: int) -> Disk
 
 
 def read_unstored(packed: Packed) -> DiskMessage:
-    """Returns a packed record that is in no log, checked as `read_record` does: offset, number and time are 0."""
+    """Returns a packed record that is in no log, checked as in `read_record`. Its offset, number and time are 0."""
     data = stamp(packed, 0, 0, 0).ljust(record_size(packed), b"\0")
     return read_record(data, 0, len(data), 0)
 

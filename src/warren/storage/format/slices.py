@@ -1,4 +1,4 @@
-"""Many pieces of one area of bytes, known by where they start and end, cut out all at once."""
+"""Many pieces of one area of bytes, given by their starts and ends, and cut out all at once."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ import numpy.typing as npt
 Area = bytes | memoryview | mmap
 Positions = npt.NDArray[np.int64]
 RowSelection = slice | npt.NDArray[np.intp]
-"""Which of many: a slice of them, or their places."""
+"""A selection of rows: a slice, or an array of places."""
 
 SPARSE: Final = 4
-"""Pieces that make up less than this part of the bytes they lie in are copied one by one."""
+"""If the pieces are less than 1 / SPARSE of the bytes they lie in, they are copied one by one."""
 FIELD_KINDS: Final[Mapping[str, str]] = {"I": "<u4", "Q": "<i8", "q": "<i8", "B": "u1", "H": "<u2"}
 
 
 def fields_type(layout: Struct, names: Sequence[str]) -> np.dtype[Any]:
-    """A little-endian struct as NumPy sees it: for readers that look at many of them at once."""
+    """Returns a little-endian struct as a NumPy type, to read many at once."""
     return np.dtype([(name, FIELD_KINDS[kind]) for name, kind in zip(names, layout.format[1:], strict=True)])
 
 
 class Blobs(NamedTuple):
-    """Pieces of `area`, each from its start up to its end, in the order in which they lie there."""
+    """Pieces of `area`, each from its start up to its end, in the order in which they stand there."""
 
     area: Area
     starts: Positions
     ends: Positions
 
     def picked(self, rows: RowSelection) -> Blobs:
-        """Some of the pieces."""
+        """Returns the pieces of these rows."""
         return Blobs(self.area, self.starts[rows], self.ends[rows])
 
     def size_of_all(self) -> int | None:
-        """The size that all pieces have; None if they differ or there is none."""
+        """Returns the common size of all pieces, or None if they differ or there are none."""
         if not len(self.starts):
             return None
         sizes = self.ends - self.starts
@@ -45,16 +45,16 @@ class Blobs(NamedTuple):
         return size if (sizes == size).all() else None
 
     def windows(self, size: int) -> npt.NDArray[np.void]:
-        """Copies of the pieces, which are all of this size, above 0."""
+        """Returns copies of the pieces, which must all have this size, above 0."""
         count = len(self.area) - size + 1
         windows: npt.NDArray[np.void] = np.ndarray((count,), f"V{size}", self.area, 0, (1,))
         return windows[self.starts]
 
     def to_list(self) -> list[bytes]:
-        """The pieces as Python values."""
+        """Returns the pieces as Python values."""
         size = self.size_of_all()
         if size is not None:
-            # One call for all of them takes a fifth of the time that a slice for each takes.
+            # One call for all of them takes a fifth of the time of a slice for each.
             pieces: list[bytes] = self.windows(size).tolist() if size else [b""] * len(self.starts)
             return pieces
         if not len(self.starts):

@@ -1,4 +1,4 @@
-"""Tag filters: which tags a reader wants, written as `eu.*;us.#`."""
+"""Tag filters: expressions such as `eu.*;us.#` for the tags that a reader wants."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ TAGS_KEPT_MAX: Final = 1024
 
 
 class TagFilter:
-    """What `text` asks for. Immutable: any number of threads may share one.
+    """The filter that `text` describes. Immutable: any number of threads may share one.
 
-    Levels are split by `.`; `*` is one level, whatever it holds; `#` is the rest, be it nothing, and stands last;
-    `;` separates alternatives. A filter never matches the empty tag, which is that of an untagged message.
+    `.` separates levels. `*` matches any one level. `#` matches the rest, which may be empty, and must be last. `;`
+    separates alternatives. A filter never matches the empty tag, which is that of an untagged message.
     """
 
     __slots__ = ("_matches", "text")
 
     def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
         self.text: Final = text
-        # A log has few tags and many messages: the answer for a tag seen before costs one lookup.
+        # A log has few tags and many messages: the result for a tag seen before costs one lookup.
         self._matches: Final = lru_cache(TAGS_KEPT_MAX)(lambda tag: pattern.fullmatch(tag) is not None)
 
     @classmethod
     def parse(cls, text: str) -> TagFilter:
-        """The filter that `text` spells, or MalformedFilter with the reason."""
+        """Returns the filter of `text`. Raises MalformedFilter with the reason if it has none."""
         return _compile(text)
 
     def matches(self, tag: str) -> bool:
-        """Whether a message with this tag is wanted."""
+        """Returns whether a message with this tag passes."""
         return self._matches(tag)
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ def _compile(text: str) -> TagFilter:
 
 
 def _expression(text: str, alternative: str) -> str:
-    """The regular expression of one alternative of the filter `text`."""
+    """Returns the regular expression of one alternative of the filter `text`."""
     if not alternative:
         raise MalformedFilter(text, "an alternative is empty" if text else "it is empty")
     *parents, last = alternative.split(LEVEL_SEPARATOR)
@@ -77,7 +77,7 @@ def _expression(text: str, alternative: str) -> str:
 
 
 def _level(text: str, level: str) -> str:
-    """The regular expression of one level that is not `#`."""
+    """Returns the regular expression of one level other than `#`."""
     if not level:
         raise MalformedFilter(text, "a level is empty")
     if level == ONE_LEVEL:

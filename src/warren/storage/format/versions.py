@@ -1,4 +1,4 @@
-"""What differs between the versions of the format, in one table: how records are packed, stamped, found and read."""
+"""The differences between the versions of the format, in one table: how records are packed, stamped, found and read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSIONS: Final = (1, 2)
 
 
 class PackSingle(Protocol):
-    """Makes a record, still without its stamp, of one message."""
+    """Packs one message into a record without a stamp."""
 
     def __call__(
         self,
@@ -33,9 +33,9 @@ class PackSingle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One version of the format: its functions, and what it can do. Code outside of `storage` asks for the latter.
+    """One version of the format: its functions, and what it supports. Only the latter is used outside of `storage`.
 
-    Times are kept in ticks of `us_per_tick` µs.
+    Times are stored in ticks of `us_per_tick` µs.
     """
 
     version: int
@@ -50,7 +50,7 @@ class Format:
     has_batches: bool
     """Whether a record can hold many messages, as columns or as a Kafka batch, and is stored whole or not at all."""
     keeps_markers: bool
-    """Whether records carry a marker, by which a put of unknown outcome is found again."""
+    """Whether records have a marker, by which a put of unknown outcome is found again."""
     keeps_all_fields: bool
     """Whether messages keep keys and headers, and ids and tags up to their limits."""
     has_compression: bool
@@ -59,12 +59,12 @@ class Format:
     us_per_tick: int
 
     def check_batches(self, what: str) -> None:
-        """Raises UnsupportedByVersion if `what` needs batches and there are none."""
+        """Raises UnsupportedByVersion if the format has no batches, which `what` needs."""
         if not self.has_batches:
             raise UnsupportedByVersion(what, self.version)
 
     def check_headers(self, what: str) -> None:
-        """Raises UnsupportedByVersion if `what` has headers and messages keep none."""
+        """Raises UnsupportedByVersion if the format has no headers, which `what` needs."""
         if not self.keeps_all_fields:
             raise UnsupportedByVersion(what, self.version)
 

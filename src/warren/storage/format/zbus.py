@@ -1,4 +1,4 @@
-"""One DiskMessage of version 1, as the zbus document lays it out: big-endian, no checksum, the time in ms."""
+"""One record of version 1, as in the zbus document: big-endian, no checksum, the time in ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION: Final = 1
 
 
 def text_field(what: str, text: str, field_size: int) -> bytes:
-    """One length byte, the text, zeros up to the field's size."""
+    """Returns one length byte, the text, and zeros up to the field's size."""
     data = text_bytes(what, text, field_size - 1)
     return bytes((len(data),)) + data.ljust(field_size - 1, b"\0")
 
@@ -39,7 +39,7 @@ def pack_single(
     corr_offset: int = NO_CORR_OFFSET,
     compression: int = 0,
 ) -> Packed:
-    """One message. Its offset, time and number are filled in by `stamp`."""
+    """Packs one message. `stamp` fills in its offset, time and number."""
     check_body(body)
     check_corr_offset(corr_offset)
     for what, is_present in (("a key", key is not None), ("headers", headers), ("compression", compression)):
@@ -51,7 +51,7 @@ def pack_single(
 
 
 def stamp(packed: Packed, offset: int, number: int, timestamp: int) -> bytes:
-    """The record as it lies on disk."""
+    """Returns the record as it is stored on disk."""
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(packed.payload))
     head = head._replace(offset=offset, number=number, timestamp=timestamp // 1000)
     return RECORD_HEAD_V1.pack(*head) + packed.payload[RECORD_HEAD_V1.size :]
@@ -62,29 +62,37 @@ def record_size(packed: Packed) -> int:
 
 
 def next_blob(view: mmap, position: int, limit: int) -> tuple[int, bool]:
-    """Where the record after the one at `position` starts. Every blob of version 1 is data."""
+    """Returns where the next record starts, and True, because every blob of version 1 is data."""
+    return _read_head(view, position, limit)[1], True
+
+
+def _read_head(view: mmap, position: int, limit: int) -> tuple[RecordHeadV1, int]:
+    """Returns the head of the record at `position`, and where the record ends. Raises Damage if it passes `limit`."""
     if position + RECORD_HEAD_V1.size > limit:
         raise Damage(position, "a record's head would pass the end")
-    length = RECORD_HEAD_V1.unpack_from(view, position)[-1]
-    end = position + RECORD_HEAD_V1.size + length
+    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
+    end = position + RECORD_HEAD_V1.size + head.length
     if end > limit:
-        raise Damage(position, f"a body of {length} bytes does not fit here")
-    return end, True
+        raise Damage(position, f"a body of {head.length} bytes does not fit here")
+    return head, end
+
+
+def _check_offset(head: RecordHeadV1, position: int, base_offset: int) -> None:
+    if head.offset != base_offset + position:
+        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
 
 
 def read_stamp(view: mmap, position: int, base_offset: int) -> tuple[int, int, int]:
-    """Number, timestamp in µs and count of the record at `position`."""
+    """Returns number, timestamp in µs and count of the record at `position`."""
     head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
-    if head.offset != base_offset + position:
-        raise Damage(position, f"the record says offset {head.offset}, and stands at {base_offset + position}")
+    _check_offset(head, position, base_offset)
     return head.number, head.timestamp * 1000, 1
 
 
 def read_record(view: mmap, position: int, limit: int, base_offset: int) -> DiskMessage:
-    """The record at `position`. Its structure is checked; there is no checksum to check its bytes by."""
-    end, _ = next_blob(view, position, limit)
-    read_stamp(view, position, base_offset)
-    head = RecordHeadV1._make(RECORD_HEAD_V1.unpack_from(view, position))
+    """Returns the record at `position`. Checks its structure; version 1 has no checksums."""
+    head, end = _read_head(view, position, limit)
+    _check_offset(head, position, base_offset)
     try:
         id, tag = field_text(head.id), field_text(head.tag)
     except ValueError as error:

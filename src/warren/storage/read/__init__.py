@@ -1,1 +1,1 @@
-"""Reading: from a number to the record on disk, and from records to messages."""
+"""Reading: finds the record of a number on disk, and makes messages of records."""

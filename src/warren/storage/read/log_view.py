@@ -1,4 +1,4 @@
-"""What readers see of a log: every message from the first live block up to the published end. Reading by number."""
+"""The part of a log that readers see: every message from the first live block up to the published end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.storage.format.layout import WORD_MESSAGE_COUNT, Slot
 
 
 class Stretch(NamedTuple):
-    """A block, the position up to which it holds records, and the number of the message after the last of them."""
+    """A block, the position at which its records end, and the number of the message behind them."""
 
     block: Block
     limit: int
@@ -33,10 +33,10 @@ class LogView:
         self._base_numbers: list[int] = []
         self._last_number = -1
         self.passed_over = 0
-        """How often a reader passed over a batch that checks because what a client packed into it cannot be read."""
+        """How often a reader skipped a whole batch because its content, from a client, cannot be read."""
 
     def let_go(self) -> None:
-        """Hold no file any more."""
+        """Drops every file."""
         self._index = None
 
     @property
@@ -45,7 +45,7 @@ class LogView:
 
     @property
     def first(self) -> int:
-        """The number of the first message that is still there."""
+        """The number of the first message that is not retired."""
         index = self._look()
         return self._base_numbers[0] if self._base_numbers else index.message_count
 
@@ -60,13 +60,13 @@ class LogView:
         return self._files.index().synced
 
     def _look(self) -> Index:
-        """See which blocks there are now."""
+        """Returns the index, and reads the list of blocks again if it has changed."""
         index = self._files.index()
         words = index.words
         # BlockCount and BlockStart lie in the first two words of either version.
         if index is not self._index or words[0] != self._words[0] or words[1] != self._words[1]:
             seen = words[0], words[1]
-            # Taken before the slots: if the last block is empty, this is the number of its first message.
+            # Read before the slots: if the last block is empty, this is the number of its first message.
             end = index.message_count
             blocks = index.blocks()
             if index.version == 1:
@@ -77,20 +77,20 @@ class LogView:
                 slots = [slot._replace(base_number=number, end_number=end) for slot, number, end in known]
             else:
                 slots, numbers = list(blocks.slots), [slot.base_number for slot in blocks.slots]
-                # What is deleted of the first block is gone for every reader.
+                # Deleted messages of the first block are invisible to every reader.
                 numbers[:1] = [max(number, index.first_kept) for number in numbers[:1]]
             self._slots, self._base_numbers = slots, numbers
             self._index, self._range, self._words = index, (blocks.start, len(slots)), seen
         return index
 
     def _base_number(self, number: int, slot: Slot, end: int) -> int:
-        """Version 1 keeps no numbers in its slots: the first record of the block tells."""
+        """Returns the number of a block's first message. In version 1 it is read from the first record of the block."""
         if slot.end_offset == slot.base_offset:
             return end
         return self._files.block(number, slot).base_number
 
     def locate(self, number: int, end: int) -> Stretch:
-        """The block that holds message `number`, which lies below the published end `end`."""
+        """Returns the block that holds message `number`, which lies below the published end `end`."""
         index = self._look()
         start, count = self._range
         place = bisect_right(self._base_numbers, number) - 1
@@ -102,7 +102,10 @@ class LogView:
             return self._before_cut(start + place, number, error)
 
     def _before_cut(self, block_number: int, number: int, error: CorruptRecord) -> Stretch:
-        """Of a block that is shorter than its index says, the record that holds `number`; `error` if it has none."""
+        """Returns the record of `number` in a block that is shorter than its index says.
+
+        Raises `error` if it is lost.
+        """
         block = self._files.open_block(block_number)
         if block is None:
             raise error
@@ -113,9 +116,10 @@ class LogView:
         return Stretch(block, record.end, record.number + record.message_count)
 
     def quick(self, number: int) -> tuple[Block, int] | None:
-        """The block of message `number`, and the position up to which it holds records.
+        """Returns the block of message `number`, and the position at which its records end.
 
-        None if the message is not there, its block is not open, or is of version 1: ask `end` and `locate` then.
+        Returns None if the message does not exist, or its block is not open or of version 1: then the caller uses `end`
+        and `locate`.
         """
         index = self._look()
         if index.version == 1 or not 0 <= number < index.words[WORD_MESSAGE_COUNT]:
@@ -133,7 +137,7 @@ class LogView:
         return (block, limit) if limit <= block.mapped_size else None
 
     def _stretch(self, index: Index, start: int, place: int, *, is_last: bool, end: int) -> Stretch:
-        # The end of the last block moves; those of the others stand still.
+        # The end of the last block moves; those of the others are fixed.
         slot = index.slot(start + place) if is_last else self._slots[place]
         if index.version == 1:
             slot = slot._replace(base_number=self._base_numbers[place])
@@ -145,12 +149,12 @@ class LogView:
             raise
         left, self._last_number = self._last_number, block.number
         if block.number == left + 1 and (block_left := self._files.open_block(left)) is not None:
-            # A reader that goes on and on needs no more than the block it is in.
+            # A reader that goes forwards needs only the memory of the block it is in.
             block_left.let_pages_go()
         return Stretch(block, slot.end_offset - slot.base_offset, end if is_last else slot.end_number)
 
     def stretches(self, start: int, end: int) -> Iterator[tuple[Stretch, Slot]]:
-        """Every block that holds messages of the range, in order, with its slot."""
+        """Yields every block that holds messages of the range, in order, with its slot."""
         index = self._look()
         first_block, slots = self._range[0], self._slots
         for place, slot in enumerate(slots):
@@ -159,32 +163,32 @@ class LogView:
                 yield self._stretch(index, first_block, place, is_last=is_last, end=end), slot
 
     def slots(self) -> Blocks:
-        """The live blocks; in version 1 too with their numbers."""
+        """Returns the live blocks, with message numbers also in version 1."""
         self._look()
         return Blocks(start=self._range[0], slots=self._slots)
 
     @property
     def last_count(self) -> int:
-        """How many messages the last block has; 0 if there is none."""
+        """Returns how many messages the last block has; 0 if there is none."""
         index = self._look()
         return index.message_count - self._slots[-1].base_number if self._slots else 0
 
     def sealed_before(self, number: int) -> tuple[int, list[Slot]]:
-        """The first block's number, and the slots of the sealed blocks that hold nothing from `number` on."""
+        """Returns the first block's number, and the slots of sealed blocks that hold only messages before `number`."""
         self._look()
         slots = [slot for slot in self._slots[:-1] if slot.end_number <= number]
         return self._range[0], slots
 
     def number_at(self, block_number: int, position: int) -> int:
-        """The number of the message at a position of a block; that of the next block's first where this one ends.
+        """Returns the number of the message at a position of a block, or the end number if the position is its end.
 
-        0 if the block is not there.
+        Returns 0 if the block does not exist.
         """
         index = self._look()
         start, count = self._range
         place = block_number - start
         if not 0 <= place < count:
-            # Nothing is known of a block that does not exist: a reader that goes on from 0 gets an error.
+            # A reader that goes on from 0 gets NumberRetired, because nothing is known of a block that does not exist.
             return 0
         is_last = place == count - 1
         block, limit, end_number = self._stretch(index, start, place, is_last=is_last, end=self.end)
@@ -192,7 +196,7 @@ class LogView:
         return end_number if position >= limit else block.read(position, limit).number
 
     def find_time(self, timestamp: int) -> int:
-        """The number of the first message at or after `timestamp`; `end` if there is none."""
+        """Returns the number of the first message at or after `timestamp`, or `end` if there is none."""
         end = self.end
         index = self._look()
         low, high = 0, len(self._slots)

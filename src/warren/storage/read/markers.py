@@ -1,4 +1,4 @@
-"""Markers: bytes that a batch carries for its sender, who can look for a put of unknown outcome by them."""
+"""Markers: bytes that a batch carries for its sender, who can search for a put of unknown outcome by them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Marked(NamedTuple):
 
 
 def markers(view: LogView, start: int, other_than: bytes = b"") -> Iterator[Marked]:
-    """The marked records that hold messages from `start` up to the published end, in order.
+    """Yields the marked records that hold messages from `start` up to the published end, in order.
 
-    Those whose marker starts with `other_than` are stepped over.
+    Skips records whose marker starts with `other_than`.
     """
     number, end = max(start, view.first), view.end
     while number < end:
@@ -53,7 +53,7 @@ def _marker(record: DiskMessage, block: Block) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A record that is stepped over: where the next blob starts, and how many messages it holds."""
+    """A record that is skipped: where the next blob starts, and how many messages the record holds."""
 
     end: int
     message_count: int
@@ -63,9 +63,9 @@ class Passed:
 
 
 class Finder:
-    """What a walk that looks for markers need not look at one by one: runs of single records, and what is not wanted.
+    """Skips runs of single records and unwanted records while searching for markers.
 
-    What is stepped over has a stamp that checks, and follows the record before; what it holds is not looked at.
+    Checks that the stamp of a skipped record is right and follows the record before. Does not check its payload.
     """
 
     def __init__(self, block: Block, limit: int, end: int, other_than: bytes) -> None:
@@ -95,7 +95,7 @@ class Finder:
 
 
 def _peek(block: Block, position: int) -> tuple[bytes, int] | None:
-    """The marker of the batch at `position`, and how many messages it holds; None if it takes a closer look."""
+    """Returns marker and message count of the batch at `position`, or None if the batch must be read."""
     kafka = peek_marker(block.view, position)
     if kafka is not None:
         return kafka

@@ -1,4 +1,4 @@
-"""Messages by number, forwards: the one path that everything stands on that reads."""
+"""Reads messages by number, forwards. Every other way to read messages goes through this module."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RUN_SIZE_MIN: Final = 64 << 10
 RUN_SIZE_MAX: Final = 4 << 20
 BACKWARDS_STEP: Final = 256
 BACKWARDS_SIZE: Final = 1 << 20
-"""Going backwards, so many messages are read at once, or fewer of about so many bytes."""
+"""Going backwards, a page has at most BACKWARDS_STEP messages, and about this many bytes."""
 UNREADABLE_KNOWN_MAX: Final = 1000
-"""How many batches of a block that cannot be read are known, so that they are not taken apart again and again."""
+"""A block remembers at most this many batches that cannot be read, so that they are not unpacked again and again."""
 
 
 class Label(NamedTuple):
@@ -39,22 +39,22 @@ class Label(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Messages that were read, and the number to go on from: what lies between was looked at and left out."""
+    """Messages that were read, and the number to go on from. Messages in between did not pass the filter."""
 
     messages: list[Message]
     next_number: int
     scanned: int = 0
-    """About how many bytes were looked at, if that is limited."""
+    """About how many bytes were read, if that is limited."""
 
     def __bool__(self) -> bool:
-        """Whether there is a message."""
+        """Returns whether the page has a message."""
         return bool(self.messages)
 
 
 class ScanRoom:
-    """How many bytes a call may still look through with a filter, over several pages; None for any number.
+    """How many bytes a call may still search with a filter, over several pages; None for no limit.
 
-    A call that has used its room up may have left something unseen: the next call goes on from there.
+    If the limit is reached, messages may be left that were not searched. The next call goes on from there.
     """
 
     __slots__ = ("left",)
@@ -67,7 +67,7 @@ class ScanRoom:
         return self.left is not None and self.left <= 0
 
     def use(self, page: Page) -> None:
-        """Counts what was looked through for a page."""
+        """Subtracts the bytes that were searched for a page."""
         if self.left is not None:
             self.left -= page.scanned
 
@@ -82,10 +82,11 @@ def read(
     tag: TagFilter | None = None,
     scanned_max: int | None = None,
 ) -> Page:
-    """Up to `limit` messages from `number` on that pass the filter, of `bytes_max` bytes of bodies in all.
+    """Returns up to `limit` messages from `number` on that pass the filter, with at most `bytes_max` bytes of bodies.
 
-    At least one is given, however large, if there is one among the first `scanned_max` bytes, about. Past the published
-    end the page is empty. Without a filter numbers have gaps only if a batch was passed over that cannot be read.
+    Returns at least one message, however large, if one passes within the first `scanned_max` bytes, about. Past the
+    published end the page is empty. Without a filter numbers have gaps only where a batch that cannot be read was
+    skipped.
     """
     end, first = view.end, view.first
     if number < first:
@@ -99,22 +100,22 @@ def read(
 
 
 def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
-    """The messages before number `end`, down to the first."""
+    """Yields the messages before number `end`, down to the first."""
     step = 1
     while end > view.first:
         start = max(view.first, end - step)
         page = read(view, label, start, limit=end - start).messages
-        # Behind a batch that cannot be read a page goes on with messages that were given before.
+        # Behind a batch that cannot be read, a page goes on with messages that were yielded before.
         messages = [message for message in page if message.number < end]
         yield from reversed(messages)
-        # A log is read forwards: how large the next messages may be is known only by those that were met.
+        # A log is read forwards, so the size of the next page can only be estimated from the messages read so far.
         size = max(1, sum(len(message.body) for message in messages))
         step = max(1, min(2 * step, BACKWARDS_STEP, step * BACKWARDS_SIZE // size))
         end = start
 
 
 class Filling:
-    """A page that is being filled. It is full when no more messages are wanted, or the next one would be too much."""
+    """A page that is being filled. It is full when it has enough messages, or if the next one is too large for it."""
 
     def __init__(
         self,
@@ -128,11 +129,14 @@ class Filling:
         self._scanned_max, self.scanned = scanned_max, 0
         self.messages: list[Message] = []
         self.passed_over = 0
-        """How many records were passed over because what a client packed into them cannot be read."""
+        """How many records were skipped because their content, from a client, cannot be read."""
         self.is_full = limit <= 0
 
     def take_from(self, block: Block, limit: int, number: int, end: int) -> int:
-        """Take messages from `number` up to `end`, all in one block, while there is room; the number to go on from."""
+        """Adds messages from `number` up to `end`, all in one block, while there is room.
+
+        Returns the number to go on from.
+        """
         if self._tag is None:
             end = min(end, number + self._limit - len(self.messages))
         rooms = [room for room in (self._room, self._scanned_max) if room is not None]
@@ -149,7 +153,7 @@ class Filling:
         return number
 
     def _count_scanned(self, item: Run | DiskMessage, scanned_max: int) -> None:
-        """What was looked at counts, whether it passed the filter or not, as large as it is unpacked."""
+        """Counts the unpacked size of what was read, whether it passed the filter or not."""
         if isinstance(item, Run):
             self.scanned += item.end - int(item.positions[0])
         else:
@@ -163,7 +167,7 @@ class Filling:
             return self._take_whole_run(run)
         except ValueError:
             self._room, self.is_full = before
-        # One of them matches its checksums and makes no sense. Those before it do, and may be all that is wanted.
+        # A record matches its checksums, but its fields make no sense. The records before it are good, and may suffice.
         number = run.number
         for position in run.positions.tolist():
             number = self._take_record(block.read(position, limit), block, number, number + 1)
@@ -186,7 +190,7 @@ class Filling:
             return self._take_batch(record, block, number, end)
         except Unreadable:
             self.passed_over += 1
-            # Behind all of it, also if fewer messages are wanted: it may have a million numbers.
+            # Go on behind the whole record, even if fewer messages are wanted: it may have a million numbers.
             return record.number + record.message_count
         except (Damage, ValueError) as error:
             reason = error.reason if isinstance(error, Damage) else str(error)
@@ -212,7 +216,10 @@ class Filling:
         return record.number + 1
 
     def _fitting(self, count: int, sizes: Callable[[], npt.NDArray[Any]]) -> int:
-        """How many of the next `count` messages the page takes, by the sizes of their bodies: the first in any case."""
+        """Returns how many of the next `count` messages fit the page, by the sizes of their bodies.
+
+        The first always fits.
+        """
         fitting = min(count, self._limit - len(self.messages))
         if self._room is not None and fitting:
             ends = np.cumsum(sizes()[:fitting], dtype=np.int64)
@@ -226,7 +233,7 @@ class Filling:
 
 
 def _columns(record: DiskMessage, block: Block) -> columns.Columns:
-    """The columns of a batch. Raises Unreadable, at once if that was found out before."""
+    """Returns the columns of a batch. Raises Unreadable, at once if the batch was found to be unreadable before."""
     place = record.position, record.number, record.timestamp
     if place in block.unreadable:
         raise Unreadable(record.position, "known to be unreadable")
@@ -250,7 +257,7 @@ def _first(rows: RowSelection, count: int) -> RowSelection:
 
 
 def _row_behind(rows: RowSelection, count: int, end: int) -> int:
-    """The row to go on from when the first `count` of `rows`, which lie before `end`, were taken."""
+    """Returns the row to go on from after the first `count` of `rows`, which lie before `end`, were added."""
     if count == _count(rows, end):
         return end
     return rows.start + count if isinstance(rows, slice) else int(rows[count])
@@ -260,7 +267,7 @@ def _row_behind(rows: RowSelection, count: int, end: int) -> int:
 
 
 def single_message(record: DiskMessage, label: Label) -> Message:
-    """The message that is alone in its record; raises ValueError if its headers make no sense."""
+    """Returns the message of a record that holds one. Raises ValueError if its headers make no sense."""
     return Message(
         record.number,
         record.offset,
@@ -278,7 +285,7 @@ def single_message(record: DiskMessage, label: Label) -> Message:
 
 
 def _passing(run: Run, tag: TagFilter) -> npt.NDArray[np.intp]:
-    """Which records of the run pass the filter. Each tag is matched once; a record without one never passes."""
+    """Returns which records of the run pass the filter. Matches each tag once; a record without a tag never passes."""
     if not run.field("tag_size").any():
         return np.empty(0, np.intp)
     tags = run.tags.to_list()
@@ -287,7 +294,7 @@ def _passing(run: Run, tag: TagFilter) -> npt.NDArray[np.intp]:
 
 
 def _run_messages(run: Run, label: Label) -> list[Message]:
-    """The messages of a run; raises ValueError if one makes no sense."""
+    """Returns the messages of a run. Raises ValueError if one makes no sense."""
     ids: Iterable[str] = repeat("")
     if run.field("id_size").any():
         ids = map(bytes.decode, run.ids.to_list())

@@ -1,4 +1,4 @@
-"""Records as they lie in the files: Kafka batches to send on, and packed records to append to another log."""
+"""Reads records without unpacking them: Kafka batches to send on, and packed records to append to another log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from warren.storage.read.log_view import LogView
 
 
 class StoredRun(NamedTuple):
-    """Messages that lie one behind the other: those of one Kafka batch, or of records that hold none.
+    """Consecutive messages: those of one Kafka batch, or of several records that are not Kafka batches.
 
-    `batch` is the Kafka batch as it lies in the mapped file, checked; None if the messages have to be read instead.
-    `size` is how many bytes of the log they take.
+    `batch` is the checked Kafka batch in the mapped file, or None if the caller has to read the messages. `size` is how
+    many bytes of the log they take.
     """
 
     number: int
@@ -36,10 +36,10 @@ class StoredRun(NamedTuple):
 
 
 def read_stored(view: LogView, number: int, bytes_max: int) -> list[StoredRun]:
-    """Returns what holds the messages from `number` on: about `bytes_max` bytes in all, and at least one record.
+    """Returns the records that hold the messages from `number` on: about `bytes_max` bytes, and at least one record.
 
-    The first may hold messages before `number`. Returns nothing past the published end, and nothing behind damage.
-    Raises CorruptRecord if the damage comes first, and NumberRetired if `number` is before the first message.
+    The first record may hold messages before `number`. Returns nothing past the published end, and nothing behind
+    damage. Raises CorruptRecord if the damage comes first, and NumberRetired if `number` is before the first message.
     """
     end = view.end
     stored: list[StoredRun] = []
@@ -49,21 +49,30 @@ def read_stored(view: LogView, number: int, bytes_max: int) -> list[StoredRun]:
             filling = _Filling(block, limit, view.synced, stored)
             number, bytes_max = filling.take(number, min(end, end_number), bytes_max)
     except CorruptRecord:
-        # What comes before the damage is whole, and may be all that is wanted.
+        # The records before the damage are whole, and may be all that the caller wants.
         if not stored:
             raise
     return stored
 
 
 class _Filling:
-    """Takes records of one block."""
+    """Collects the records of one block."""
 
     def __init__(self, block: Block, limit: int, synced: int, stored: list[StoredRun]) -> None:
         self._block, self._limit, self._synced, self._stored = block, limit, synced, stored
         self._bytes = memoryview(block.view)
 
     def take(self, number: int, end: int, bytes_max: int) -> tuple[int, int]:
-        """Take records from the one that holds `number` on; the number to go on from, and how many bytes are left."""
+        """Collects records from the one that holds `number` on.
+
+        Returns the number to go on from, and how many bytes are left.
+
+        A Kafka batch is returned as it lies in the mapped block:
+
+            | head        | marker       | Kafka batch head | Kafka records | padding | next record …
+            ^ position    ^ RECORD_HEAD  ^ batch            (the payload ends here) ^ position + aligned(size)
+                            headers_size
+        """
         block, limit, first = self._block, self._limit, number
         position = block.find(number, limit)
         while number < end:
@@ -71,7 +80,7 @@ class _Filling:
             head, size = self._head(position)
             if head.number != number and not (head.number < number == first < head.number + head.message_count):
                 raise block.corrupt(Damage(position, f"message {head.number} where {number} should be"))
-            # One that alone is too much is taken if it is the first.
+            # A record that is too large by itself is taken only if it is the first.
             if self._stored and size > bytes_max:
                 return number, 0
             self._add(head, position, size)
@@ -79,7 +88,7 @@ class _Filling:
         return number, bytes_max
 
     def _head(self, position: int) -> tuple[RecordHead, int]:
-        """The head of the record that stands at `position` and fits there, its stamp checked; and its size."""
+        """Returns the head of the record at `position`, its stamp checked, and the size of the record."""
         try:
             head = read_head(self._block.view, position, self._block.base_offset)
         except Damage as damage:
@@ -93,7 +102,7 @@ class _Filling:
             batch = self._batch(head, position, position + size)
             self._stored.append(StoredRun(head.number, head.message_count, size, batch))
         elif self._stored and self._stored[-1].batch is None:
-            # The reader of these messages checks the rest of their records.
+            # Only the stamps were checked here. The reader of these messages checks the rest of their records.
             number, count, size_before, _ = self._stored[-1]
             self._stored[-1] = StoredRun(number, count + head.message_count, size_before + size, None)
         else:

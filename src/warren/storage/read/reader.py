@@ -46,7 +46,7 @@ UNFINISHED: Final = bytes(8)
 
 
 class ReaderCursor(NamedTuple):
-    """Where a reader stands: a message's number, the block it is in, and its position there."""
+    """The position of a reader: the number of a message, its block, and its position there."""
 
     number: int
     block_number: int
@@ -54,7 +54,7 @@ class ReaderCursor(NamedTuple):
 
 
 def find_standing(view: LogView, number: int) -> ReaderCursor:
-    """The block and position of message `number`; where the log ends for its end."""
+    """Returns the block and position of message `number`. If `number` is the end, returns the end of the last block."""
     end = view.end
     if number >= end > view.first:
         block, limit, _ = view.locate(end - 1, end)
@@ -66,7 +66,7 @@ def find_standing(view: LogView, number: int) -> ReaderCursor:
 
 
 class BlockRange(NamedTuple):
-    """A block, and the offsets between which it has records."""
+    """A block, and the offsets of its first record and of its end."""
 
     number: int
     base_offset: int
@@ -74,7 +74,7 @@ class BlockRange(NamedTuple):
 
 
 class Readable(Protocol):
-    """What a reader needs of its log."""
+    """The methods of a log that a reader needs."""
 
     @property
     def first(self) -> int: ...
@@ -89,10 +89,10 @@ class Readable(Protocol):
 
 
 class QueueReader:
-    """Reads a log from where it last committed, in order, what passes its filter. One thread at a time.
+    """Reads the messages that pass its filter, in order, from where it last committed. One thread at a time.
 
-    `read` moves the position in memory alone; `commit` makes it the place where the next QueueReader of that name
-    starts. A reader that fell behind what was retired gets NumberRetired, and decides itself where to go on.
+    `read` moves the position in memory alone; `commit` makes it the position at which the next QueueReader of that name
+    starts. A reader whose messages were retired gets NumberRetired, and its caller decides where to go on.
     """
 
     def __init__(self, log: Readable, name: str, store: ReaderFile) -> None:
@@ -104,32 +104,38 @@ class QueueReader:
 
     @property
     def position(self) -> int:
-        """The number of the message that is looked at next."""
+        """The number of the next message to read."""
         return self._position
 
     @property
     def tag(self) -> str | None:
-        """The filter; None if every message passes."""
+        """The filter, or None if every message passes."""
         return self._filter.text if self._filter else None
 
     def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
-        """Up to `limit` messages that pass the filter. If there is none yet, waits up to `wait` seconds for one."""
+        """Returns up to `limit` messages that pass the filter.
+
+        If there is none yet, waits up to `wait` seconds for one.
+        """
         page = self._log.read_page(self._position, limit=limit, tag=self._filter, wait=wait)
         self._position = page.next_number
         return page.messages
 
     def refresh(self) -> int:
-        """Go to where the name was last committed, by whatever process; the number that is."""
-        # Never behind the end: a log that is cut takes its readers back.
+        """Moves to the last committed position, by whichever process, and returns its number."""
+        # Never behind the end, because a recovery that cuts the log also moves its readers back.
         self._position = self._store.load(self._log)
         return self._position
 
     def commit(self) -> None:
-        """What was read up to here is done with. As durable as the log's own durability says."""
+        """Commits the position: everything read so far is done. As durable as the log's durability says."""
         self.commit_to(self._position)
 
     def commit_to(self, number: int, offset: int | None = None) -> None:
-        """Go to message `number`, and commit that. A caller that knows its offset passes it, and saves the search."""
+        """Moves to message `number`, and commits that.
+
+        A caller that knows its offset passes it, and saves the search.
+        """
         log = self._log
         log.check_writable()
         if offset is None:
@@ -143,23 +149,24 @@ class QueueReader:
         self._position = number
 
     def commit_beyond(self, number: int) -> None:
-        """Commit a number behind the end of the log: reading waits until there is such a message.
+        """Commits a number behind the end of the log: reading waits until such a message exists.
 
-        It stays also if the log is cut by a recovery. In a log of version 1, which stores no numbers, it is the end.
+        A recovery that cuts the log does not change it. In a log of version 1, which stores no numbers, the end is
+        committed instead.
         """
         self._log.check_writable()
         self._store.save_beyond(number, self._log)
         self._position = self._store.load(self._log)
 
     def filter_by(self, tag: str) -> None:
-        """Change the filter, for this and every later QueueReader of the name."""
+        """Changes the filter, for this and every later QueueReader of the name."""
         tag_filter = TagFilter.parse(tag)
         self._log.check_writable()
         self._store.save_filter(tag_filter.text)
         self._filter = tag_filter
 
     def seek(self, to: int | datetime | float | Edge) -> int:
-        """Go to a number, to the first message at or after a time, to START or to END; the number that is."""
+        """Moves to a number, to the first message at or after a time, to START or to END, and returns its number."""
         if isinstance(to, Edge):
             self._position = self._log.first if to is START else self._log.end
         elif isinstance(to, int):
@@ -173,7 +180,7 @@ class QueueReader:
 
 
 class ReaderFile(Protocol):
-    """The file behind a reader, in one version of the format."""
+    """The file of a reader, in one version of the format."""
 
     def load(self, log: Readable) -> int: ...
     def save(self, standing: ReaderCursor) -> None: ...
@@ -190,7 +197,7 @@ def check_filter(text: str, version: int) -> None:
 
 
 def new_reader_bytes(version: int, standing: ReaderCursor) -> bytes:
-    """A whole reader file, without a filter."""
+    """Returns the bytes of a new reader file, without a filter."""
     if version == 1:
         head = READER_V1.pack(standing.block_number, standing.position, text_field("tag filter", "", TAG_FIELD))
         return head.ljust(READER_FILE_SIZE, b"\0")
@@ -205,7 +212,7 @@ def _position_bytes(standing: ReaderCursor, sequence: int) -> bytes:
 
 
 def _position_checksum(fields: ReaderPosition) -> int:
-    """Never 0: that stands for an entry that is not finished."""
+    """Returns the checksum of a position. It is never 0, because 0 stands for an unfinished entry."""
     return crc32c(READER.pack(*fields._replace(checksum=0))) or 1
 
 
@@ -216,12 +223,12 @@ def _filter_bytes(text: str, sequence: int) -> bytes:
 
 
 def _filter_checksum(fields: ReaderFilter) -> int:
-    """Never 0: that stands for an entry that is not finished."""
+    """Returns the checksum of a filter. It is never 0, because 0 stands for an unfinished entry."""
     return crc32c(READER_FILTER.pack(*fields._replace(checksum=0))) or 1
 
 
 class ReaderFileV2:
-    """Two positions and two filters, written in turn: one of each is whole whenever the process may die."""
+    """Two positions and two filters, written in turn: one of each is whole whenever the process dies."""
 
     def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
         self._files, self._path, self._is_synced = files, path, is_synced
@@ -232,9 +239,9 @@ class ReaderFileV2:
         return self._files.reader(self._path, READER_FILE_SIZE)
 
     def _latest_position(self) -> tuple[int, ReaderPosition]:
-        """The later position, and which of the two it is."""
+        """Returns the later position, and which of the two it is."""
         view = self._mapped().view
-        # Checked once as long as they do not change, because a queue asks at every get.
+        # Checked only if the bytes changed, because a queue loads its position at every get.
         seen = view[:POSITIONS_END]
         if seen != self._seen:
             copies = [ReaderPosition._make(READER.unpack_from(seen, at)) for at in READER_PLACES]
@@ -245,7 +252,7 @@ class ReaderFileV2:
         return self._latest
 
     def _latest_filter(self) -> tuple[int, ReaderFilter]:
-        """The later filter, and which of the two it is."""
+        """Returns the later filter, and which of the two it is."""
         view = self._mapped().view
         copies = [ReaderFilter._make(READER_FILTER.unpack_from(view, at)) for at in READER_FILTER_PLACES]
         for at, fields in zip(READER_FILTER_PLACES, copies, strict=True):
@@ -254,13 +261,16 @@ class ReaderFileV2:
         return place, copies[place]
 
     def _check(self, position: int, checksum: int, expected: int) -> None:
-        """An entry whose checksum is 0 was never finished, and the other one counts. Any other must match."""
+        """Raises CorruptRecord if the checksum is wrong.
+
+        An entry with checksum 0 is unfinished, and the other one counts.
+        """
         if checksum not in (0, expected):
             raise CorruptRecord(self._path, position, "the entry of the reader does not match its checksum")
 
     def _later(self, sequences: Sequence[int]) -> int:
         if not any(sequences):
-            raise CorruptRecord(self._path, 0, "the reader has no entry that was finished")
+            raise CorruptRecord(self._path, 0, "the reader has no finished entry")
         return sequences.index(max(sequences))
 
     def load(self, log: Readable) -> int:
@@ -268,15 +278,15 @@ class ReaderFileV2:
 
     def save(self, standing: ReaderCursor) -> None:
         place, latest = self._latest_position()
-        # The second is seldom asked: only if the same number was behind the end before, or is now.
+        # The second condition rarely decides: only if the same number was behind the end before, or is now.
         if latest.number != standing.number or READER_BEYOND in (latest.block_number, standing.block_number):
             self._save(standing, 1 - place, latest.sequence + 1)
         elif self._is_synced:
-            # It may be there and not on disk: a process that was killed got no further than storing it.
+            # The same position may be stored but not on disk: a process may have been killed before its sync.
             self._mapped().file.sync()
 
     def _save(self, standing: ReaderCursor, place: int, sequence: int) -> None:
-        """As `_store` does, in fewer steps: a queue stores its position with every get."""
+        """Does what `_store` does, in fewer steps, because a queue stores its position with every get."""
         number, block_number, position = standing
         pack, at = READER.pack, READER_PLACES[place]
         checksum = crc32c(pack(block_number, position, number, sequence, 0)) or 1
@@ -289,7 +299,7 @@ class ReaderFileV2:
         view[checksum_at:end] = data[READER_CHECKSUM]
         if self._is_synced:
             mapped.file.sync()
-        # What is there now, if no other process stores at the same time: it need not be checked again.
+        # These are the bytes in the file now, unless another process stores at the same time. They need no check.
         seen = self._seen
         self._seen = seen[:at] + data if place else data + seen[len(data) :]
         self._latest = place, tuple.__new__(ReaderPosition, fields)
@@ -299,7 +309,7 @@ class ReaderFileV2:
             self.save(end)
 
     def is_beyond(self) -> bool:
-        """Whether the number was given by a client when the log was shorter than that."""
+        """Returns whether a client committed the number when the log was shorter than that."""
         return self._latest_position()[1].block_number == READER_BEYOND
 
     def save_beyond(self, number: int, log: Readable) -> None:
@@ -315,7 +325,7 @@ class ReaderFileV2:
         self._store(READER_FILTER_PLACES[1 - place], data, READER_FILTER_CHECKSUM)
 
     def _store(self, position: int, data: bytes, checksum: slice) -> None:
-        """Store an entry so that, wherever the process dies, it is the old one, unfinished, or the new one."""
+        """Stores an entry so that, whenever the process dies, it is the old one, unfinished, or the new one."""
         mapped, start, end = self._mapped(), position + checksum.start, position + checksum.stop
         view = mapped.view
         view[start:end] = bytes(end - start)
@@ -327,10 +337,10 @@ class ReaderFileV2:
 
 
 class ReaderFileV1:
-    """The reader of the zbus document: a block, a position in it, a filter.
+    """The reader of the zbus document: a block, a position in it, and a filter.
 
-    They change together, and no single store changes them all: what they become is stored behind them first. Of the two
-    one is whole whenever the process may die.
+    The fields change together, and no single store changes them all. So the new fields are first stored behind them, as
+    an intent. Whenever the process dies, either the fields or the intent are whole.
     """
 
     def __init__(self, files: LogFiles, path: str, *, is_synced: bool) -> None:
@@ -343,7 +353,7 @@ class ReaderFileV1:
         return self._intended() or ReaderPositionV1._make(READER_V1.unpack_from(self._mapped().view))
 
     def _intended(self) -> ReaderPositionV1 | None:
-        """Returns what a killed process had begun to store; None if there is nothing of the kind."""
+        """Returns the intent of a process that was killed while it stored the fields, or None if there is none."""
         *fields, checksum = READER_INTENT_V1.unpack_from(self._mapped().view, READER_INTENT_V1_AT)
         if not checksum:
             return None
@@ -379,10 +389,10 @@ class ReaderFileV1:
         self._store(self._fields()._replace(tag=text_field("tag filter", text, TAG_FIELD)))
 
     def _store(self, fields: ReaderPositionV1) -> None:
-        """Store the fields so that, wherever the process dies, they are the old ones or the new ones."""
+        """Stores the fields so that, whenever the process dies, they are the old ones or the new ones."""
         mapped, data = self._mapped(), READER_V1.pack(*fields)
         if (begun := self._intended()) is not None:
-            # The fields may be half stored: they must be whole before the intent that makes up for them goes.
+            # The fields may be half stored. They must be whole before the intent that repairs them is overwritten.
             self._finish(READER_V1.pack(*begun))
         mapped.view[READER_INTENT_V1_AT : READER_INTENT_V1_CHECKSUM.start] = data
         mapped.view[READER_INTENT_V1_CHECKSUM] = READER_CHECKSUM_V1.pack(_intent_checksum(data))
@@ -391,27 +401,27 @@ class ReaderFileV1:
             mapped.file.sync()
 
     def _finish(self, data: bytes) -> None:
-        """Store the fields, whose intent is there; then it is no longer needed."""
+        """Stores the fields, whose intent is in the file, and clears the intent."""
         view = self._mapped().view
         view[: READER_V1.size] = data
         view[READER_INTENT_V1_CHECKSUM] = bytes(READER_CHECKSUM_V1.size)
-        # Behind what the document lays out the file is left as zbus leaves it.
+        # The file then has zeros behind the fields of the document, as zbus leaves it.
         view[READER_INTENT_V1_AT : READER_INTENT_V1_CHECKSUM.start] = bytes(READER_V1.size)
 
 
 def _intent_checksum(data: bytes) -> int:
-    """Never 0: that stands for no intent."""
+    """Returns the checksum of an intent. It is never 0, because 0 stands for no intent."""
     return crc32c(data) or 1
 
 
 def write_reader(filesystem: FileSystem, path: str, data: bytes) -> None:
-    """Put a new reader file in its place, atomically."""
+    """Creates or replaces a reader file atomically."""
     filesystem.make_directory(os.path.dirname(path))
     replace_file(filesystem, path, data)
 
 
 def take_readers_back(files: LogFiles, end: ReaderCursor) -> None:
-    """The log was cut: no reader may stand behind its end, or it would pass over what comes there next."""
+    """Moves readers behind the new end of a log that was cut back to it, so that they do not miss new messages."""
     directory = paths.readers_directory(files.directory)
     names = files.filesystem.names(directory) if files.filesystem.exists(directory) else []
     for name in names:
@@ -423,7 +433,7 @@ def take_readers_back(files: LogFiles, end: ReaderCursor) -> None:
 def open_reader(log: Readable, files: LogFiles, name: str, tag: str | None, *, is_synced: bool) -> QueueReader:
     """Returns the reader `name`, and makes it at the start of the log if it does not exist.
 
-    A `tag` becomes the reader's filter; None leaves the filter that its file has.
+    A `tag` becomes the reader's filter; None keeps the filter in its file.
     """
     path = paths.reader_path(files.directory, name)
     text = TagFilter.parse(tag).text if tag is not None else None
@@ -438,6 +448,6 @@ def open_reader(log: Readable, files: LogFiles, name: str, tag: str | None, *, i
 
 
 def reader_file(files: LogFiles, path: str, *, is_synced: bool) -> ReaderFile:
-    """The file of a reader that exists, in the version of its log."""
+    """Returns the file of an existing reader, in the version of its log."""
     kind = ReaderFileV1 if files.format.version == 1 else ReaderFileV2
     return kind(files, path, is_synced=is_synced)

@@ -1,4 +1,4 @@
-"""Runs: single records that follow one another in a block, found together, checked together, and seen as columns."""
+"""Runs: adjacent single records of a block that are found and checked together and read as columns."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CODEC_AT: Final = int(HEAD.fields["codec"][1]) if HEAD.fields else 0
 
 LANES_MIN: Final = 16
 LANES_MAX: Final = 256
-"""The columns of so many groups of 64 are still near the processor when they are used next."""
+"""The columns of this many groups of 64 records still fit the processor cache."""
 RUN_ROWS_MIN: Final = 24
-"""Fewer records are read faster one by one."""
+"""A shorter run is read faster record by record."""
 GROUP_SIZE_MAX: Final = 1 << 20
 """In a group that is larger than this, a checksum for each record costs little."""
 
@@ -49,7 +49,7 @@ Heads = npt.NDArray[np.void]
 
 
 class Run:
-    """Single records one behind the other, each of them checked, or some of those: columns over the mapped block."""
+    """Adjacent single records, each of them checked, or a selection of them, as columns over the mapped block."""
 
     def __init__(self, view: mmap, positions: Positions, heads: Heads) -> None:
         self.view, self.positions, self.heads = view, positions, heads
@@ -59,26 +59,26 @@ class Run:
 
     @property
     def end(self) -> int:
-        """Where the next blob starts."""
+        """The position of the next blob."""
         return aligned(int(self.positions[-1]) + SIZE_WORD.size + int(self.heads["size_word"][-1]))
 
     def picked(self, rows: RowSelection) -> Run:
-        """Some of the records."""
+        """Returns a run of only these rows."""
         return Run(self.view, self.positions[rows], self.heads[rows])
 
     @property
     def number(self) -> int:
-        """Of the first message."""
+        """The number of the first message."""
         return int(self.heads["number"][0])
 
     @property
     def is_compressed(self) -> bool:
-        """Whether some bodies are."""
+        """Whether at least one body is compressed."""
         return bool(self._sizes("compression").any())
 
     @property
     def body_sizes(self) -> Positions:
-        """How long each body is, when it is unpacked."""
+        """The size of each body when it is unpacked."""
         sizes = self._body_end - self._body_at
         if self.is_compressed:
             packed = np.flatnonzero(self.field("compression"))
@@ -88,7 +88,7 @@ class Run:
         return sizes
 
     def parts(self, size_max: int) -> Iterator[Run]:
-        """The same in runs whose bodies are at most `size_max` bytes when they are unpacked, or one record."""
+        """Yields the records in runs of at most `size_max` bytes of unpacked bodies, or of one record."""
         if not self.is_compressed:
             yield self
             return
@@ -100,7 +100,7 @@ class Run:
             row, size = row_end, int(ends[row_end - 1])
 
     def field(self, name: str) -> npt.NDArray[np.int64]:
-        """One field of every head, in as many bytes as it has there."""
+        """Returns one field of every head, as wide as it is there."""
         field: npt.NDArray[np.int64] = self.heads[name]
         return field
 
@@ -111,7 +111,7 @@ class Run:
         return bool((words == words[:1]).all())
 
     def _sizes(self, name: str) -> npt.NDArray[np.int64]:
-        """A size that is in the heads, once if it is the same in all."""
+        """Returns a size from the heads: one value for each record, or a single one if all are equal."""
         return self.field(name)[:1] if self._is_even else self.field(name)
 
     @cached_property
@@ -150,7 +150,7 @@ class Run:
 
     @property
     def keys_present(self) -> npt.NDArray[np.bool_]:
-        """Which records have a key, be it an empty one."""
+        """Which records have a key, which may be empty."""
         is_present: npt.NDArray[np.bool_] = self.field("key_size") != NO_KEY
         return is_present
 
@@ -160,11 +160,11 @@ class Run:
 
     @property
     def bodies(self) -> Blobs:
-        """As they lie on disk: compressed if `compression` says so."""
+        """The bodies as they are on disk: compressed if `compression` says so."""
         return Blobs(self.view, self._body_at, self._body_end)
 
     def unpacked_bodies(self) -> list[bytes]:
-        """The bodies as Python values; raises ValueError if one cannot be unpacked."""
+        """Returns the unpacked bodies as Python values. Raises ValueError if one cannot be unpacked."""
         bodies = self.bodies.to_list()
         if self.is_compressed:
             pairs = zip(bodies, self.field("compression").tolist(), strict=True)
@@ -172,7 +172,7 @@ class Run:
         return bodies
 
     def fitting(self, limit: int) -> npt.NDArray[np.bool_]:
-        """Which records are as long as the sizes in their heads say, and end before `limit`."""
+        """Returns which records are as long as the sizes in their heads say, and end before `limit`."""
         key_sizes = self._sizes("key_size").astype(np.int64)
         needed = RECORD_HEAD.size - SIZE_WORD.size + np.where(key_sizes == NO_KEY, 0, key_sizes)
         for name in ("id_size", "tag_size", "headers_size"):
@@ -185,10 +185,11 @@ class Run:
 
 
 class RunFinder:
-    """Finds runs in one block, and looks at nothing behind `limit`. For one reader that goes forwards.
+    """Finds runs in one block, and reads nothing behind `limit`. For one reader that goes forwards.
 
-    The index says where every 64th message stands, so that all groups of 64 are walked in step. Its entries are hints:
-    a run goes as far as each record stands where the one before it ends, and carries the offset and number due there.
+    The index says where every 64th message stands, so that all groups of 64 are walked at the same time. Its entries
+    are hints: a run goes as far as each record starts where the one before it ends, and has the offset and number
+    expected there.
     """
 
     def __init__(self, block: Block, limit: int, end: int, size_max: int) -> None:
@@ -207,11 +208,11 @@ class RunFinder:
     def find(self, position: int, number: int) -> Run | None:
         """Returns the run that starts with message `number`, whose record stands at `position`, and ends before `end`.
 
-        Returns None if that record is better read by itself. A run ends before the first record that does not check.
-        It has at least one record, and only the first may start `size_max` bytes or more behind `position`.
+        Returns None if that record is better read by itself. A run ends before the first record that does not check. It
+        has at least one record, and only the first may start `size_max` bytes or more behind `position`.
 
-        The index of the block names every 64th record. Each entry starts a lane, and all lanes are walked together,
-        one numpy operation for each step:
+        The index of the block names every 64th record. Each entry starts a lane, and all lanes are walked together, one
+        numpy operation for each step:
 
             entry 0 -> | rec 0 | rec 1 | … | rec 63 |          rec n: | size word | … head … | payload | padding |
             entry 1 -> | rec 64 | rec 65 | … | rec 127 |       the size word says where rec n + 1 starts
@@ -228,7 +229,7 @@ class RunFinder:
         group_count = min(self._lanes, -(-(end - group_number) // INDEX_SPACING))
         entries = self._usable(index.entries(group, group + group_count), position + self._size_max)
         rows = slice(number - group_number, min(end - group_number, len(entries) * INDEX_SPACING))
-        # The groups are checked before they are walked: whatever comes next then finds them near the processor.
+        # The groups are checked before they are walked, so that the walk finds them in the processor cache.
         is_good = self._check_groups(entries, entries[1:, 0])
         lanes = self._walk(entries[:, 0] // ALIGNMENT, rows.stop)
         run, good_count = self._look(lanes, rows, position, number)
@@ -263,7 +264,7 @@ class RunFinder:
         """
         steps = self._steps(starts)[:, None]
         lanes = starts[:, None] + steps * np.arange(INDEX_SPACING + 1)
-        # Records are often of one size: then the first of a lane tells where all of them are.
+        # Records often have one size: then the first of a lane says where all of them are.
         is_even = self._steps(lanes[:, :-1]) == steps
         is_even.ravel()[row_count:] = True
         uneven = np.flatnonzero(~is_even.all(axis=1))
@@ -279,7 +280,7 @@ class RunFinder:
         return places.T
 
     def _steps(self, places: Words) -> Words:
-        """Returns how many words the blob at each place takes; any number if there is no blob."""
+        """Returns the size of the blob at each place in words of 8 bytes; any number if there is no blob."""
         steps = self._words.take(places, mode="clip")
         steps &= SIZE_MASK
         steps += SIZE_WORD.size + ALIGNMENT - 1
@@ -289,7 +290,7 @@ class RunFinder:
     # --- Believing ---
 
     def _look(self, lanes: Words, rows: slice, position: int, number: int) -> tuple[Run, int]:
-        """Returns the run in these rows of the lanes, and how many of its first records are what they should be."""
+        """Returns the run in these rows of the lanes, and how many of its first records are where they should be."""
         positions = lanes[:, :-1].ravel()[rows] * ALIGNMENT
         heads = heads_at(self._block.view, self._limit, positions)
         run = Run(self._block.view, positions, heads)
@@ -307,7 +308,7 @@ class RunFinder:
         return run, min(joined, *map(count_true, conditions))
 
     def _count_joined(self, lanes: Words) -> int:
-        """How many lanes, from the first on, end where the next one starts, but for an index message in between."""
+        """Returns how many of the first lanes end where the next one starts. An index message may stand in between."""
         ends, starts = lanes[:-1, -1], lanes[1:, 0]
         for lane in np.flatnonzero(ends != starts).tolist():
             is_meta = ends[lane] < len(self._words) and self._words[ends[lane]] & META_DATA
@@ -316,7 +317,7 @@ class RunFinder:
         return len(lanes)
 
     def _check_groups(self, entries: Words, ends: Positions) -> npt.NDArray[np.bool_]:
-        """Which groups match the checksum that the index has of them. If no end is given there is none."""
+        """Returns which groups match their checksum in the index. A group without a checksum or an end does not."""
         is_good = np.zeros(len(entries), np.bool_)
         starts, checksums = entries[: len(ends)].T
         is_known = (checksums != 0) & (starts < ends) & (ends <= self._limit) & (ends - starts <= GROUP_SIZE_MAX)
@@ -329,9 +330,9 @@ class RunFinder:
     def _count_checked(
         self, run: Run, skipped: int, group_ends: Positions, entries: Words, is_good: npt.NDArray[np.bool_]
     ) -> int:
-        """How many records, from the first on, match their checksums. The run leaves out `skipped` of the first group.
+        """Returns how many of the first records match their checksums. The run leaves out `skipped` of the first group.
 
-        `is_good` tells the groups that end where the next one starts and match their checksum: their records are good.
+        `is_good` says which groups end where the next one starts and match their checksum: their records are good.
         """
         for group in np.flatnonzero(~is_good[: -(-(skipped + len(run)) // INDEX_SPACING)]).tolist():
             rows = slice(max(0, group * INDEX_SPACING - skipped), (group + 1) * INDEX_SPACING - skipped)
@@ -344,7 +345,7 @@ class RunFinder:
 
 
 def count_matching(view: memoryview, positions: Positions, heads: Heads) -> int:
-    """How many of these records match their checksums, from the first on, up to one that does not."""
+    """Returns how many of these records, before the first that does not, match their checksums."""
     fields = [heads[name].tolist() for name in ("size_word", "checksum", "stamp_checksum")]
     pairs = enumerate(zip(positions.tolist(), *fields, strict=True))
     for place, (position, size, checksum, stamp_checksum) in pairs:
@@ -356,7 +357,10 @@ def count_matching(view: memoryview, positions: Positions, heads: Heads) -> int:
 
 
 def heads_at(view: mmap, limit: int, positions: Positions) -> Heads:
-    """The heads of the records at these positions; if one would pass `limit`, those of another place."""
+    """Returns the heads of the records at these positions.
+
+    A head that would pass `limit` is read from another place.
+    """
     count = max(1, limit // ALIGNMENT - HEAD_WORDS + 1)
     heads: Heads = np.ndarray((count,), f"V{HEAD.itemsize}", view, 0, (ALIGNMENT,))
     gathered: Heads = heads[np.minimum(positions >> ALIGNMENT_BITS, count - 1)].view(HEAD)
@@ -364,5 +368,5 @@ def heads_at(view: mmap, limit: int, positions: Positions) -> Heads:
 
 
 def count_true(conditions: npt.NDArray[np.bool_]) -> int:
-    """How many hold from the first on, up to one that does not."""
+    """Returns how many conditions hold before the first that does not."""
     return int(conditions.argmin()) if not conditions.all() else len(conditions)

@@ -1,4 +1,4 @@
-"""The records of a block from one message on, in order: together if many can be read at once, else one by one."""
+"""Walks the records of a block in order, from one message on: together if many can be read at once, else one by one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from warren.storage.format.record import Damage, DiskMessage
 
 
 class Together(Protocol):
-    """Records one behind the other, each of them checked, that were read at once."""
+    """Adjacent records, each of them checked, that were read at once."""
 
     @property
     def end(self) -> int:
-        """Where the next blob starts."""
+        """The position of the next blob."""
         ...
 
     def __len__(self) -> int:
-        """How many messages they hold."""
+        """Returns how many messages the records hold."""
         ...
 
 
@@ -28,12 +28,12 @@ AnyTogether = TypeVar("AnyTogether", bound=Together)
 def walk(
     block: Block, limit: int, number: int, end: int, find: Callable[[int, int], AnyTogether | None]
 ) -> Iterator[AnyTogether | DiskMessage]:
-    """What holds the messages from `number` up to `end`, in a block of which nothing behind `limit` is looked at.
+    """Yields the records of messages `number` to `end` of a block, and reads nothing behind `limit`.
 
     Every record is checked, and follows the one before without a gap. The first may hold messages before `number`, and
-    the last ones from `end` on. `find` is given the position of a record and the number of the message it should start
-    with, and tells what can be read together with it. It goes no further than what checks: damage is raised when the
-    walk reaches it, and not before.
+    the last may hold messages from `end` on. The walk calls `find` with the position of a record and the number of its
+    first message; `find` returns what can be read together from there, or None. It stops before damage, so that the
+    walk raises CorruptRecord when it reaches the damage, and not before.
     """
     position, first = block.find(number, limit), number
     while number < end:

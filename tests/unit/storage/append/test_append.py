@@ -178,7 +178,7 @@ def test_bodies_and_keys_of_any_sizes_come_back(tmp_path: Path, sizes: list[int]
 
 def test_a_body_of_items_larger_than_a_byte_has_no_place_in_a_batch(tmp_path: Path) -> None:
     with quick_log(tmp_path) as log:
-        with pytest.raises(BadInput, match="every body is bytes"):
+        with pytest.raises(BadInput, match="each body must be bytes"):
             log.append_many([b"good", memoryview(array("I", [1, 2]))])  # type: ignore[list-item]
 
         assert log.append_many([b"good"]) == range(1)

@@ -247,6 +247,12 @@ def settle(group: Sequence[Ticket]) -> None:
         ticket.receipt = Receipt(number, 0, 0, "")
 
 
+def put_in(group_commit: GroupCommit) -> Receipt:
+    ticket = Ticket([PACKED])
+    group_commit.settle([ticket])
+    return ticket.result()
+
+
 def test_a_single_put_commits_at_once() -> None:
     groups: list[int] = []
 
@@ -256,7 +262,7 @@ def test_a_single_put_commits_at_once() -> None:
 
     group_commit = GroupCommit(commit)
 
-    assert [group_commit.put([PACKED]).number for _ in range(3)] == [0, 0, 0]
+    assert [put_in(group_commit).number for _ in range(3)] == [0, 0, 0]
     assert groups == [1, 1, 1]
 
 
@@ -271,14 +277,14 @@ def test_an_error_of_the_commit_is_raised_by_each_of_the_group_and_the_next_grou
         settle(group)
 
     group_commit = GroupCommit(commit)
-    puts.start(0, lambda: group_commit.put([PACKED]))
+    puts.start(0, lambda: put_in(group_commit))
     assert started.acquire(timeout=TIMEOUT_S)
     for place in (1, 2, 3):
-        puts.start(place, lambda: group_commit.put([PACKED]))
+        puts.start(place, lambda: put_in(group_commit))
     until(lambda: group_commit.waiting_count == 3)
     go_on.release()
     assert started.acquire(timeout=TIMEOUT_S)
-    puts.start(4, lambda: group_commit.put([PACKED]))
+    puts.start(4, lambda: put_in(group_commit))
     until(lambda: group_commit.waiting_count == 1)
     go_on.release(2)
 
@@ -286,7 +292,7 @@ def test_an_error_of_the_commit_is_raised_by_each_of_the_group_and_the_next_grou
 
     assert [type(outcomes[place]) for place in range(5)] == [Receipt, BadInput, BadInput, BadInput, Receipt]
     go_on.release()
-    assert group_commit.put([PACKED]).number == 0
+    assert put_in(group_commit).number == 0
 
 
 def test_an_error_of_one_ticket_is_its_own() -> None:
@@ -294,7 +300,7 @@ def test_an_error_of_one_ticket_is_its_own() -> None:
         group[0].error = TooLarge("record", 2, 1)
 
     with pytest.raises(TooLarge):
-        GroupCommit(commit).put([PACKED])
+        put_in(GroupCommit(commit))
 
 
 def test_an_error_of_a_ticket_stays_when_the_commit_fails_too() -> None:
@@ -303,7 +309,7 @@ def test_an_error_of_a_ticket_stays_when_the_commit_fails_too() -> None:
         raise SyncFailed("path", "Input/output error")
 
     with pytest.raises(TooLarge):
-        GroupCommit(commit).put([PACKED])
+        put_in(GroupCommit(commit))
 
 
 def test_a_group_whose_leader_is_interrupted_before_its_turn_fails_and_the_next_one_goes_on() -> None:
@@ -320,7 +326,7 @@ def test_a_group_whose_leader_is_interrupted_before_its_turn_fails_and_the_next_
 
     def put() -> object:
         try:
-            return group_commit.put([PACKED])
+            return put_in(group_commit)
         except KeyboardInterrupt as error:
             return error
 
@@ -331,7 +337,7 @@ def test_a_group_whose_leader_is_interrupted_before_its_turn_fails_and_the_next_
 
     assert [type(outcomes[place]) for place in range(2)] == [KeyboardInterrupt, KeyboardInterrupt]
     group_commit._leading = leading
-    assert group_commit.put([PACKED]).number == 0
+    assert put_in(group_commit).number == 0
 
 
 def test_no_put_commits_by_itself_while_another_commits_or_a_group_forms() -> None:
@@ -339,7 +345,7 @@ def test_no_put_commits_by_itself_while_another_commits_or_a_group_forms() -> No
 
     assert group_commit.try_lead()
     assert not group_commit.try_lead()
-    puts.start(0, lambda: group_commit.put([PACKED]))
+    puts.start(0, lambda: put_in(group_commit))
     until(lambda: group_commit.waiting_count == 1)
     assert not group_commit.try_lead()
     group_commit.let_lead()

@@ -589,7 +589,7 @@ def test_a_block_with_a_torn_header_and_something_behind_it_is_refused(tmp_path:
     new = add_block(tmp_path, 64, behind=b"a record")
     before = new.read_bytes()
 
-    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+    with pytest.raises(CorruptRecord, match="the header of the block does not match its checksum"):
         reopen(tmp_path)
     assert new.read_bytes() == before
 
@@ -600,7 +600,7 @@ def test_a_block_with_a_torn_header_is_refused_without_an_index_and_put_aside_by
     new = add_block(tmp_path, 64)
     (tmp_path / "index").unlink()
 
-    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+    with pytest.raises(CorruptRecord, match="the header of the block does not match its checksum"):
         reopen(tmp_path)
     with reopen(tmp_path, repair=True) as log:
         assert numbers(log) == list(range(COUNT))
@@ -615,7 +615,7 @@ def test_a_repair_does_not_put_the_only_block_aside_and_start_again_at_0(tmp_pat
     (last,) = blocks(tmp_path)
     last.write_bytes(last.read_bytes()[:64].ljust(BLOCK_SIZE, b"\0"))
 
-    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+    with pytest.raises(CorruptRecord, match="the header of the block does not match its checksum"):
         reopen(tmp_path, repair=True)
     assert blocks(tmp_path) == [last]
 
@@ -723,7 +723,7 @@ def test_a_header_that_does_not_check_is_refused_without_an_index(tmp_path: Path
     wound(blocks(tmp_path)[2], 20)
     (tmp_path / "index").unlink()
 
-    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+    with pytest.raises(CorruptRecord, match="the header of the block does not match its checksum"):
         reopen(tmp_path)
 
 
@@ -743,7 +743,7 @@ def test_a_header_of_another_place_is_not_believed(tmp_path: Path) -> None:
     wound(second, 0, header)
     (tmp_path / "index").unlink()
 
-    with pytest.raises(CorruptRecord, match="the header of the block does not check"):
+    with pytest.raises(CorruptRecord, match="the header of the block does not match its checksum"):
         reopen(tmp_path)
 
 

@@ -271,7 +271,7 @@ def test_a_closed_index_that_does_not_check_is_not_believed(tmp_path: Path, vers
     data[position[field]] ^= 1
     (tmp_path / "index").write_bytes(data)
 
-    with pytest.raises(CorruptRecord, match="the index does not match its checksum; opening for writing makes it anew"):
+    with pytest.raises(CorruptRecord, match="the index does not match its checksum; opening for writing rebuilds it"):
         Log.open(tmp_path, read_only=True)
 
     with quick_log(tmp_path, block_size=4096) as log:

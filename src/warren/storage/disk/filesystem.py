@@ -289,7 +289,12 @@ class ReadOnlyFile:
 
     def __init__(self, file: File, root: str) -> None:
         self.path, self._file, self._root = file.path, file, root
-        self.size, self.read, self.close = file.size, file.read, file.close
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._file.read(position, size)
 
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         return self._file.map(length, writable=False)
@@ -314,6 +319,9 @@ class ReadOnlyFile:
 
     def is_vouched(self) -> bool | None:
         return self._file.is_vouched()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class ObservedLock:
@@ -362,7 +370,15 @@ class ReadOnlyFileSystem:
 
     def __init__(self, filesystem: FileSystem, root: str) -> None:
         self._filesystem, self._root = filesystem, root
-        self.exists, self.names, self.boot_id = filesystem.exists, filesystem.names, filesystem.boot_id
+
+    def exists(self, path: str) -> bool:
+        return self._filesystem.exists(path)
+
+    def names(self, directory: str) -> list[str]:
+        return self._filesystem.names(directory)
+
+    def boot_id(self) -> bytes:
+        return self._filesystem.boot_id()
 
     def open(self, path: str, *, writable: bool, create: bool = False) -> ReadOnlyFile:
         try:

@@ -21,7 +21,7 @@ from warren.broker.services.append_queue import Outcome
 from warren.broker.services.batch_checks import is_validated_next
 from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
-from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
+from warren.errors import BadBatch, IsAQueue, NoSuchTopic, WarrenError
 from warren.message import Receipt
 from warren.protocol.kafka.delayed_records import NAME
 from warren.protocol.kafka.produce import (
@@ -54,7 +54,7 @@ from warren.storage.format.layout import (
     PAYLOAD_HEAD,
     KafkaBatchHead,
 )
-from warren.storage.format.record import Packed
+from warren.storage.format.record import Packed, check_size
 
 LOGGER: Final = logging.getLogger("warren.broker")
 NO_ACKS: Final = 0
@@ -331,8 +331,7 @@ def _check_sizes(call: Call, topic: Topic, batches: Sequence[RecordBatch]) -> li
     """
     large, size_max = [], topic.settings.message_size_max
     for batch in batches:
-        if len(batch.data) > size_max:
-            raise TooLarge("batch", len(batch.data), size_max)
+        check_size("batch", len(batch.data), size_max)
         is_due = is_validated_next(call.peer) or may_unpack_to_more(batch, size_max)
         call.peer.batch_count += 1
         if is_due and not is_checked_quickly(batch, size_max):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api_keys import APIS, ApiKey, served
+from warren.protocol.kafka.topic_reference import TOPIC_IDS_FROM, read_topic, write_topic
 from warren.protocol.limits import PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.primitives import (
     ACKS_AND_TIMEOUT,
@@ -19,7 +20,6 @@ from warren.protocol.primitives import (
     PRODUCED_PARTITION,
     PRODUCED_PARTITION_V5,
     UNREADABLE,
-    UUID_SIZE,
     VARINT_END,
     Read,
     bytes_reader,
@@ -37,12 +37,12 @@ from warren.protocol.primitives import (
 from warren.storage.format.layout import KafkaBatchHead
 
 PRODUCE: Final = APIS[ApiKey.PRODUCE]
-TOPIC_IDS_FROM: Final = 13
 NO_TAGS: Final = bytes(3)
 """The ends of a partition, a topic and a request that have no tagged fields."""
 TOPICS_ANSWERED_MAX: Final = 1000
 TIMES_OF_LOG_FROM: Final = 5
 RECORD_ERRORS_FROM: Final = 8
+NOT_THROTTLED: Final = 0
 
 
 class ProducedPartition(NamedTuple):
@@ -83,7 +83,7 @@ class SingleProduce(NamedTuple):
     """The head of the first batch, if it was read together with the rest of the request."""
 
     def to_request(self) -> DecodedProduce:
-        """The same request in the general form."""
+        """Returns the same request in the general form."""
         topic = ProducedTopic(self.topic, b"", [ProducedPartition(self.partition, self.records)])
         return DecodedProduce(None, self.acks, self.timeout_ms, [topic])
 
@@ -190,12 +190,7 @@ def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_f
     topic_count, position = read_count(readers.size, body, position + ACKS_AND_TIMEOUT.size, REQUEST_ARRAY_COUNT_MAX)
     topics, left = [], PRODUCE_PARTITIONS_MAX
     for _ in range(topic_count):
-        name, topic_id = "", b""
-        if version >= TOPIC_IDS_FROM:
-            topic_id = bytes(body[position : position + UUID_SIZE])
-            position += UUID_SIZE
-        else:
-            name, position = readers.name(body, position)
+        name, topic_id, position = read_topic(body, position, version, readers.name)
         partition_count, position = read_count(readers.size, body, position, left)
         left -= max(partition_count, 0)
         partitions = []
@@ -214,7 +209,7 @@ def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_f
 
 
 def encode_single_stored(version: int, topic: str, partition: int, number: int, log_start: int) -> bytes:
-    """The body of the answer to a request for one partition whose batch was stored, which most are."""
+    """Returns the body of the answer to a request for one partition, if its batch was stored."""
     if version < TIMES_OF_LOG_FROM:
         stored = PartitionStored(partition, 0, number, -1, log_start)
         return encode_produce_response(version, [TopicStored(topic, b"", [stored])])
@@ -232,17 +227,14 @@ def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
     return whole[:at], whole[at + len(numbers) :]
 
 
-def encode_produce_response(version: int, topics: Sequence[TopicStored], throttle_time_ms: int = 0) -> bytes:
+def encode_produce_response(version: int, topics: Sequence[TopicStored]) -> bytes:
     """Returns the body of the answer."""
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
     tags = b"\0" if is_flexible else b""
     out = bytearray(size(len(topics)))
     for topic in topics:
-        if version >= TOPIC_IDS_FROM:
-            out += topic.topic_id
-        else:
-            write_text(out, topic.name)
+        write_topic(out, version, topic.name, topic.topic_id, write_text)
         out += size(len(topic.partitions))
         for stored in topic.partitions:
             if version >= TIMES_OF_LOG_FROM:
@@ -254,5 +246,5 @@ def encode_produce_response(version: int, topics: Sequence[TopicStored], throttl
                 write_text(out, stored.error_message)
             out += tags
         out += tags
-    out += INT32.pack(throttle_time_ms) + tags
+    out += INT32.pack(NOT_THROTTLED) + tags
     return bytes(out)

@@ -136,9 +136,9 @@ def test_a_produce_response_equals_the_output_of_the_codec(version: int) -> None
     topic_id = bytes(range(16))
     topics = [{"name": "orders", "topic_id": topic_id, "partition_responses": partitions}]
 
-    ours = encode_produce_response(version, [TopicStored("orders", topic_id, stored)], 9)
+    ours = encode_produce_response(version, [TopicStored("orders", topic_id, stored)])
 
-    assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": topics, "throttle_time_ms": 9}))
+    assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": topics}))
     theirs = kafka_class("ProduceResponse").decode(ours, version=version).responses[0]
     assert theirs.partition_responses[0].base_offset == 1 << 40
 
@@ -148,7 +148,7 @@ def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_batch(ver
     batches = [memoryview(BATCH), memoryview(b"second")]
     fetched = [
         PartitionFetched(0, 0, 100, 90, 3, batches, sum(map(len, batches))),
-        PartitionFetched(1, 1, aborted=[(5, 6), (7, 8)]),
+        PartitionFetched(1, 1),
     ]
     topic_id = bytes(range(16))
     partitions = [
@@ -165,17 +165,15 @@ def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_batch(ver
             "error_code": 1,
             "high_watermark": -1,
             "last_stable_offset": -1,
-            "aborted_transactions": [{"producer_id": 5, "first_offset": 6}, {"producer_id": 7, "first_offset": 8}],
+            "aborted_transactions": None,
             "records": b"",
         },
     ]
     responses = [{"topic": "orders", "topic_id": topic_id, "partitions": partitions}]
 
-    ours = encode_fetch_response(
-        version, [TopicFetched("orders", topic_id, fetched)], throttle_time_ms=4, session_id=11
-    )
+    ours = encode_fetch_response(version, [TopicFetched("orders", topic_id, fetched)])
 
-    theirs = encode_response(ApiKey.FETCH, version, {"responses": responses, "throttle_time_ms": 4, "session_id": 11})
+    theirs = encode_response(ApiKey.FETCH, version, {"responses": responses})
     assert b"".join(ours) == b"".join(theirs)
     assert [buffer for buffer in ours if any(buffer is batch for batch in batches)] == batches
 
@@ -206,11 +204,9 @@ def test_a_fetch_request_is_taken_apart(version: int) -> None:
     request = decode_fetch(version, memoryview(fetch_body(version)))
 
     topic = ("", bytes(range(16))) if version >= 13 else ("orders", b"")
-    epoch = 8 if version >= 9 else -1
     assert request[:3] == (500, 1, 50)
-    assert (request.session_id, request.session_epoch) == ((3, 2) if version >= 7 else (0, -1))
     assert request.topics == [
-        (*topic, [FetchPartition(4, epoch, 1 << 40, 1 << 20), FetchPartition(5, -1, 0, 7)]),
+        (*topic, [FetchPartition(4, 1 << 40, 1 << 20), FetchPartition(5, 0, 7)]),
     ]
 
 

@@ -91,7 +91,8 @@ def replaced_methods(module: Module, methods: Container[str]) -> list[str]:
 
 def method_names(modules: Iterable[Module]) -> frozenset[str]:
     """The names of methods that are in no class the name of a property or of a field."""
-    callable_names, value_names = set(), set()
+    callable_names: set[str] = set()
+    value_names: set[str] = set()
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):

@@ -72,15 +72,6 @@ SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------
 
 ACKS_AND_TIMEOUT: Final = Struct(">hi")
-PRODUCE_START: Final = Struct(">hhiih")
-"""Of a Produce request that is not flexible: size of the transactional id, which is null, acks, timeout, how many
-topics, and the size of the first one's name."""
-PRODUCE_PARTITION: Final = Struct(">iii")
-"""Behind that name: how many partitions, the index of the first, and the size of its records."""
-FLEXIBLE_PRODUCE_START: Final = Struct(">BhiBB")
-"""The same of a flexible one, if the name is short."""
-FLEXIBLE_PRODUCE_PARTITION: Final = Struct(">Bi")
-"""Behind that name: how many partitions, and the index of the first."""
 SINGLE_PRODUCE_FIELDS: Final = 6
 """How many fields of a Produce for one partition stand before the head of its batch."""
 LAYOUTS_MAX: Final = 1000

@@ -31,7 +31,6 @@ from warren.protocol.kafka.produce import (
     ProducedTopic,
     SingleProduce,
     TopicStored,
-    decode_produce,
     encode_produce_response,
     encode_single_stored,
 )
@@ -81,10 +80,10 @@ def produce(call: Call) -> Answer | Awaitable[Answer] | DeferredReply:
 
     The answer comes when all of them are as durable as their topics say. With acks=0 there is none.
     """
-    single = call.peer.produces.read(call.version, call.request.body)
-    if single is None:
-        return _produce(call, decode_produce(call.version, call.request.body))
-    return _produce_single(call, single) or _produce(call, single.to_request())
+    request = call.peer.produces.read(call.version, call.request.body)
+    if isinstance(request, DecodedProduce):
+        return _produce(call, request)
+    return _produce_single(call, request) or _produce(call, request.to_request())
 
 
 # --- One partition ---

@@ -19,7 +19,6 @@ from warren.protocol.kafka.fetch import (
 )
 from warren.protocol.kafka.produce import (
     PartitionStored,
-    ProducedPartition,
     TopicStored,
     decode_produce,
     encode_produce_response,
@@ -52,7 +51,8 @@ def test_a_produce_request_is_taken_apart(version: int) -> None:
     assert [topic.topic_id for topic in request.topics] == (
         [bytes(range(16)), bytes(16)] if known_by_id else [b"", b""]
     )
-    assert request.topics[0].partitions == [ProducedPartition(0, memoryview(BATCH)), ProducedPartition(7, None)]
+    partitions = [(part.partition, part.records) for part in request.topics[0].partitions]
+    assert partitions == [(0, memoryview(BATCH)), (7, None)]
     assert request.topics[1].partitions == []
     assert decode_produce(version, memoryview(produce_body(version, None))).transactional_id is None
 
@@ -73,8 +73,11 @@ def test_a_produce_request_for_one_partition_is_like_any_other(
     request = decode_produce(version, memoryview(body))
 
     known = ("", bytes(range(16))) if version >= 13 else (name, b"")
-    wanted = [ProducedPartition(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
-    assert request == (None, 1, 7, [(*known, wanted)])
+    wanted = [(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
+    (decoded,) = request.topics
+    assert (request[:3], decoded[:2]) == ((None, 1, 7), known)
+    assert [part[:2] for part in decoded.partitions] == wanted
+    assert all(body[part.records_at :].startswith(part.records or b"") for part in decoded.partitions)
     for end in range(len(body)):
         if end < 40 or end > len(body) - 40:
             with pytest.raises(MalformedRequest):

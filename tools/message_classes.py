@@ -49,6 +49,8 @@ STRUCT_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """How a struct is called whose field has no regular singular, or repeats what its message is called."""
+BY_HAND: Final = frozenset({"Produce", "Fetch"})
+"""The APIs that `protocol/kafka` decodes and encodes by hand, because they carry messages. No class is written."""
 STRUCT_BASE: Final = "WireStruct"
 NATIVE_RESPONSE_BASE: Final = "NativeResponse"
 REQUEST_BASE: Final = "WireRequest"
@@ -144,8 +146,13 @@ class Module:
         self._shared = {fields: name for name, fields in shared.items()}
         self._classes: dict[str, Class] = {}
 
-    def add(self, message: MessageSchema, api_key: int | None = None) -> None:
-        """Adds the class of a message, and those of its structs. A request names what it asks for."""
+    def add_api(self, name: str, api_key: int) -> None:
+        """Adds the classes of the response and the request of an API, and those of their structs."""
+        # The request names the class of its response, which therefore comes first.
+        self._add_message(message_of(f"{name}{RESPONSE}"))
+        self._add_message(message_of(f"{name}{REQUEST}"), api_key)
+
+    def _add_message(self, message: MessageSchema, api_key: int | None = None) -> None:
         self._add(message.name, f"{_titled(message)}.", message.fields, message.name, api_key)
 
     def _add(self, name: str, promise: str, fields: Sequence[Field], message: str, api_key: int | None = None) -> None:
@@ -168,11 +175,11 @@ class Module:
         return name
 
     def source(self, title: str) -> str:
-        """Returns the whole module, formatted."""
+        """Returns the whole module, not formatted."""
         body = "\n\n\n".join(each.source() for each in self._classes.values())
         primitives = ", ".join(name for name in ("NO_UUID", "Buffer") if name in body)
         bases = ", ".join(name for name in BASES if f"({name}" in body or f", {name}[" in body)
-        return formatted(f"{HEAD.format(title=title, primitives=primitives, bases=bases)}\n\n{body}\n")
+        return f"{HEAD.format(title=title, primitives=primitives, bases=bases)}\n\n{body}\n"
 
 
 def _titled(message: MessageSchema) -> str:
@@ -196,13 +203,20 @@ def modules() -> Iterator[tuple[Path, str]]:
     """Yields each module that is written, and its source."""
     kafka, native = Module(KAFKA_SHARED), Module(NATIVE_SHARED)
     for api in APIS.values():
-        request, response = message_of(f"{api.name}{REQUEST}"), message_of(f"{api.name}{RESPONSE}")
-        module = native if request.name in NATIVE_MESSAGES else kafka
-        # The request names the class of its response, which therefore comes first.
-        module.add(response)
-        module.add(request, api.key)
-    yield PROTOCOL / "kafka_messages.py", kafka.source("Kafka's requests and responses.")
-    yield PROTOCOL / "native_messages.py", native.source("The requests and responses of our own.")
+        if api.name not in BY_HAND:
+            module = native if f"{api.name}{REQUEST}" in NATIVE_MESSAGES else kafka
+            module.add_api(api.name, api.key)
+    yield PROTOCOL / "kafka_messages.py", formatted(kafka.source("Kafka's requests and responses."))
+    yield PROTOCOL / "native_messages.py", formatted(native.source("The requests and responses of our own."))
+
+
+def by_hand_source() -> str:
+    """Returns the classes that are not written, for tests that compare the codecs by hand with the schemas."""
+    module = Module(KAFKA_SHARED)
+    for api in APIS.values():
+        if api.name in BY_HAND:
+            module.add_api(api.name, api.key)
+    return module.source("Kafka's requests and responses that are encoded by hand.")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ from typing import Any, Self
 
 from tests.broker.running import PATIENCE_S, RunningBroker
 from tests.support.kafka_batches import batch_of
-from tests.support.message_values import Fields, decode_response, encode_request
+from tests.support.message_values import Fields, Values, decode_response, encode_request
 from warren.protocol.api_keys import ApiKey, served
 from warren.protocol.headers import Request, request_frame
 from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
+from warren.protocol.wire_struct import WireStruct
 
 
 class Caller:
@@ -23,7 +24,7 @@ class Caller:
         self._socket = socket.create_connection(address, PATIENCE_S)
         self._count = 0
 
-    def call(self, key: ApiKey | NativeKey, version: int, values: dict[str, Any]) -> Fields:
+    def call(self, key: ApiKey | NativeKey, version: int, values: Values | WireStruct) -> Fields:
         """The answer to a request."""
         self._count += 1
         is_flexible = served(key, version).is_flexible(version)

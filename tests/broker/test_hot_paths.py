@@ -217,7 +217,13 @@ def test_one_partition_is_answered_as_several_are(tmp_path: Path, durability: st
         batch(b"e")[:-1] + b"?",
         batch(b"f") + batch(b"g"),
         batch_of([(None, b"numbered", [])], producer_id=7, producer_epoch=0, base_sequence=0),
+        batch_of([(None, b"numbered", [])], producer_id=7, producer_epoch=0, base_sequence=0),
         batch_of([(None, b"numbered", [])], producer_id=7, producer_epoch=0, base_sequence=5),
+        batch_of([(None, bytes(LARGE), [])], producer_id=7, producer_epoch=0, base_sequence=1),
+        batch_of([(None, bytes(LARGE), [])], producer_id=7, producer_epoch=0, base_sequence=1),
+        batch_of([(None, bytes(200_000), [])], producer_id=7, producer_epoch=0, base_sequence=2),
+        batch_of([(None, b"numbered again", [])], producer_id=7, producer_epoch=0, base_sequence=2),
+        batch_of([(None, b"text: warren.deliver-at", [])], producer_id=7, producer_epoch=0, base_sequence=3),
         batch(b"text: warren.deliver-at"),
         batch(bytes(200_000)),
         b"",
@@ -242,4 +248,4 @@ def test_one_partition_is_answered_as_several_are(tmp_path: Path, durability: st
         logs = [running.broker.store.topic(name).partition(0) for name in ("single", "several")]
         bodies = [[(message.number, message.key, message.body) for message in log.read(0)] for log in logs]
         assert bodies[0] == bodies[1]
-        assert len(bodies[0]) == 9
+        assert len(bodies[0]) == 12

@@ -15,7 +15,7 @@ from tests.gateway.running import Http, running_http
 from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT
 from warren.gateway.http.counts import Counts
-from warren.gateway.http.problems import ERROR_STATUSES
+from warren.gateway.http.problems import STATUSES
 from warren.gateway.http.types import HttpReply, HttpRequest
 from warren.gateway.route_table import routes_of
 
@@ -126,5 +126,5 @@ def test_the_document_has_every_metric_and_every_status(tmp_path: Path) -> None:
     }
 
     assert named == served_names
-    assert statuses == {*ERROR_STATUSES, http.client.REQUEST_HEADER_FIELDS_TOO_LARGE}
+    assert statuses == {*STATUSES.values(), http.client.REQUEST_HEADER_FIELDS_TOO_LARGE}
     assert fields == set(statistics)

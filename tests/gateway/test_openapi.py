@@ -14,7 +14,7 @@ from tests.tidy.source import ROOT
 from warren.broker.settings import BrokerLimits
 from warren.gateway.http.counts import Counts
 from warren.gateway.http.openapi import document_of
-from warren.gateway.http.problems import ERROR_STATUSES, status_of
+from warren.gateway.http.problems import STATUSES, status_of
 from warren.gateway.http.types import HttpReply, HttpRequest
 from warren.gateway.route_table import routes_of
 from warren.protocol.native.calls import error_kinds
@@ -68,4 +68,4 @@ def test_every_route_has_a_unique_name_and_documented_parameters() -> None:
 
 def test_every_error_has_a_status() -> None:
     for kind in error_kinds().values():
-        assert status_of(kind.__new__(kind)) in ERROR_STATUSES
+        assert status_of(kind.__new__(kind)) in STATUSES.values()

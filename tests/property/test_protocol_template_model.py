@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
-from warren.errors import MalformedRequest
+from warren.errors import MalformedRequest, UnsupportedRequest
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.headers import Request, read_request, request_frame
-from warren.protocol.kafka.produce import PRODUCE, read_single_produce
+from warren.protocol.kafka.produce import PRODUCE, SingleProduce, decode_produce, read_produce
 from warren.protocol.kafka.produce_template import MISSES_MAX, ProduceReader
 from warren.storage.format.layout import KAFKA_BATCH_HEAD, KafkaBatchHead
 
@@ -66,18 +67,27 @@ def test_a_stream_is_read_as_each_request_by_itself(frames: list[bytes]) -> None
             request = read_request(memoryview(frame))
         except MalformedRequest:
             continue
-        single = reader.read(request.version, request.body)
-        if single is not None and single.head is not None:
-            assert single.head == KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(single.records))
-            single = single._replace(head=None)
-        assert single == read_single_produce(request.version, request.body)
+        try:
+            by_itself = read_produce(request.version, request.body)
+        except (MalformedRequest, UnsupportedRequest) as error:
+            with pytest.raises(type(error)):
+                reader.read(request.version, request.body)
+            continue
+        read = reader.read(request.version, request.body)
+        if isinstance(read, SingleProduce):
+            assert read.records == request.body[read.records_at :][: len(read.records)]
+            assert read.to_request() == decode_produce(request.version, request.body)
+            if read.head is not None:
+                assert read.head == KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(read.records))
+                read = read._replace(head=None)
+        assert read == by_itself
 
 
 def read_all(reader: ProduceReader, frames: list[bytes]) -> list[bool]:
     """Whether each was read by the template: then the head of its batch was read, too."""
     requests = [read_request(memoryview(frame)) for frame in frames]
-    singles = [reader.read(request.version, request.body) for request in requests]
-    return [single is not None and single.head is not None for single in singles]
+    read = [reader.read(request.version, request.body) for request in requests]
+    return [isinstance(each, SingleProduce) and each.head is not None for each in read]
 
 
 def test_the_head_of_a_batch_is_read_with_a_request_like_the_one_before() -> None:
@@ -103,3 +113,15 @@ def test_a_producer_that_goes_over_to_another_topic_is_followed() -> None:
     others = [produce(7, place, "c", "others", 0, batch) for place in range(MISSES_MAX + 1)]
 
     assert read_all(reader, others) == [False] * MISSES_MAX + [True]
+
+
+def test_sizes_that_take_more_bytes_than_they_need_match_no_template() -> None:
+    reader, batch = ProduceReader(), batch_of([(None, b"a", [])])
+    request = read_request(memoryview(produce(9, 0, "c", "orders", 258, batch)))
+    body = bytes(request.body).replace(b"\x07orders", b"\x87\x00orders")
+
+    for _ in range(2):
+        single = reader.read(request.version, memoryview(body))
+
+        assert isinstance(single, SingleProduce)
+        assert (single.topic, single.partition, single.records) == ("orders", 258, batch)

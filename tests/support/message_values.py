@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from tools.message_classes import BY_HAND, by_hand_source
 from warren.protocol.api_keys import served
 from warren.protocol.native_schemas import NATIVE_MESSAGES
 from warren.protocol.primitives import Buffer
@@ -56,7 +58,18 @@ def _value(kind: type[WireStruct] | None, value: Any) -> Any:
 
 
 def _class(api_key: int, version: int, end: str) -> type[WireStruct]:
-    name = f"{served(api_key, version).name}{end}"
+    api = served(api_key, version).name
+    name = f"{api}{end}"
+    if api in BY_HAND:
+        return _classes_by_hand()[name]
     module = "native_messages" if name in NATIVE_MESSAGES else "kafka_messages"
     kind: type[WireStruct] = getattr(import_module(f"warren.protocol.{module}"), name)
     return kind
+
+
+@functools.cache
+def _classes_by_hand() -> dict[str, type[WireStruct]]:
+    """Returns the classes of the messages that the broker decodes and encodes by hand, made from the schemas."""
+    names: dict[str, Any] = {"__name__": "classes_by_hand"}
+    exec(by_hand_source(), names)
+    return names

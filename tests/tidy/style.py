@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from tests.tidy.source import Module
@@ -17,6 +17,9 @@ GENERATED: Final = frozenset({"warren.protocol.kafka_messages", "warren.protocol
 """Written by `make messages`: these may be long, because they are read one class at a time and not edited."""
 NAMELESS: Final = frozenset({"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"})
 MAY_PRINT: Final = frozenset({"cli"})
+REPLACES_METHODS: Final = frozenset({"warren.spark.read.batch_reader"})
+"""If push-down is switched off, Spark refuses a reader whose class overrides `pushFilters`. So this one assigns it."""
+METHOD_ASSIGN: Final = "type: ignore[method-assign"
 
 FORBIDDEN_WORDS: Final = frozenset({"segment", "segments", "chunk", "chunks"})
 """The glossary has one word for each thing, and these are other words for a block and for a batch."""
@@ -66,6 +69,60 @@ def clears_before_storing(module: Module) -> list[str]:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute) and node.attr == "pack_into"
     ]
+
+
+def replaced_methods(module: Module, methods: Container[str]) -> list[str]:
+    """The methods that `module` replaces by assignment, so that "go to definition" does not lead to what runs.
+
+    `methods` are names that only methods have: `self.name = other.name` then hands out a method of another object.
+    """
+    if module.name in REPLACES_METHODS:
+        return []
+    lines = {number for number, line in enumerate(module.text.splitlines(), 1) if METHOD_ASSIGN in line}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            own = dict(_methods(node))
+            for target, value in _assigned(node):
+                is_same_name = isinstance(value, ast.Attribute) and value.attr == target.attr
+                if own.get(target.attr) or (is_same_name and target.attr in methods):
+                    lines.add(target.lineno)
+    return [f"{module.name}:{line} replaces a method by assignment; write a method" for line in sorted(lines)]
+
+
+def method_names(modules: Iterable[Module]) -> frozenset[str]:
+    """The names of methods that are in no class the name of a property or of a field."""
+    callable_names: set[str] = set()
+    value_names: set[str] = set()
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                for name, is_called in _methods(node):
+                    (callable_names if is_called else value_names).add(name)
+                fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+                value_names.update(field.id for field in fields if isinstance(field, ast.Name))
+    return frozenset(callable_names - value_names)
+
+
+def _methods(node: ast.ClassDef) -> Iterator[tuple[str, bool]]:
+    """Yields the methods of a class, and whether each is called: a property is not."""
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            decorators = [ast.unparse(decorator) for decorator in each.decorator_list]
+            yield each.name, not any(name.endswith(("property", ".setter")) for name in decorators)
+
+
+def _assigned(node: ast.ClassDef) -> Iterator[tuple[ast.Attribute, ast.expr]]:
+    """Yields each attribute of `self` that a class assigns, and what is assigned."""
+    for assign in ast.walk(node):
+        if not isinstance(assign, ast.Assign):
+            continue
+        for target in assign.targets:
+            pairs = [(target, assign.value)]
+            if isinstance(target, ast.Tuple) and isinstance(assign.value, ast.Tuple):
+                pairs = list(zip(target.elts, assign.value.elts, strict=False))
+            for left, right in pairs:
+                if isinstance(left, ast.Attribute) and isinstance(left.value, ast.Name) and left.value.id == "self":
+                    yield left, right
 
 
 def forbidden_names(module: Module) -> list[str]:

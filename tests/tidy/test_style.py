@@ -16,9 +16,11 @@ from tests.tidy.style import (
     clears_before_storing,
     forbidden_names,
     forbidden_words,
+    method_names,
     missing_docstring,
     nameless,
     prints,
+    replaced_methods,
     too_long,
     without_code,
 )
@@ -107,6 +109,41 @@ def test_a_common_word_is_in_brackets_beside_ours_so_that_readers_can_search(pai
     texts = [re.sub(r"\s", " ", document.read_text()) for document in DOCUMENTS if document.name != "glossary.md"]
 
     assert any(pair in text for text in texts)
+
+
+def test_no_method_is_replaced_by_assignment() -> None:
+    methods = method_names(MODULES)
+
+    assert {"find_time", "buffer_updated"} <= methods
+    assert [found for module in MODULES for found in replaced_methods(module, methods)] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.scan = log.scan",
+        "self.size, self.scan = 1, log.scan",
+        "self.close = print",
+        "self.file.read = read  # type: ignore[method-assign]",
+    ],
+)
+def test_a_method_that_is_replaced_by_assignment_is_found(body: str) -> None:
+    text = f"class View:\n  def __init__(self, log):\n    {body}\n  def close(self): ..."
+    methods = method_names([Module.of("warren.storage.log", "class Log:\n  def scan(self): ...")])
+
+    assert len(replaced_methods(Module.of("warren.storage.view", text), methods)) == 1
+    assert replaced_methods(Module.of("warren.spark.read.batch_reader", text), methods) == []
+
+
+@pytest.mark.parametrize(
+    "body", ["self.state = 1", "self.end = log.end", "self._scan = log.scan", "self.n = log.scan()"]
+)
+def test_an_assigned_value_is_not_taken_for_a_method(body: str) -> None:
+    view = "@property\n  def state(self): ...\n  @state.setter\n  def state(self, value): ..."
+    text = f"class View:\n  def __init__(self, log):\n    {body}\n  {view}"
+    log = "class Log:\n  def end(self): ...\n  def scan(self): ...\nclass Range:\n  end: int"
+
+    assert replaced_methods(Module.of("warren.storage.view", text), method_names([Module.of("warren.log", log)])) == []
 
 
 def test_forbidden_words_are_found_in_prose() -> None:

@@ -1,4 +1,4 @@
-"""RemoteTopic: a topic of a broker, with the methods of a topic that is here."""
+"""RemoteTopic: a topic of a broker, with the methods of a topic of an embedded store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from warren.storage.format.columns import Batch
 from warren.storage.format.compression import compression_code
 from warren.storage.format.packing import pack_batch
 from warren.storage.format.plain_batch import pack_plain_batch
-from warren.storage.format.record import Packed, check_body
+from warren.storage.format.record import Packed, check_body, check_size
 from warren.storage.format.versions import FORMATS, VERSION_DEFAULT
 
 if TYPE_CHECKING:
@@ -102,10 +102,6 @@ class RemoteTopic:
         self._note(shown)
         return shown
 
-    def known_end(self, partition: int) -> int:
-        """Returns the end of the partition as this client last saw it."""
-        return self._ends.get(partition, 0)
-
     # --- Its partitions ---
 
     @property
@@ -147,8 +143,7 @@ class RemoteTopic:
             fields = fields._replace(headers=reply_headers(fields.headers, reply_to))
         if type(body) is not bytes:
             check_body(body)
-        if len(body) > self._size_max:
-            check_sizes((body,), self._size_max)
+        check_size("body", len(body), self._size_max)
         if delay is not None or deliver_at is not None:
             return self._park(single_batch(body, fields), "", partition, due_of(delay, deliver_at))[0]
         key, tag, headers, id, corr_offset = fields
@@ -277,7 +272,7 @@ class RemoteTopic:
 
     def check_bodies(self, bodies: Sequence[bytes]) -> None:
         """Raises TooLarge if one of the bodies is over the limit of the topic."""
-        check_sizes(bodies, self.settings.message_size_max)
+        check_sizes(bodies, self._size_max)
 
     def _check_partition(self, number: int) -> None:
         if number not in range(self._partition_count):

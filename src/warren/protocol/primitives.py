@@ -72,15 +72,6 @@ SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
 # --- Produce and Fetch ----------------------------------------------------------------------------------------------
 
 ACKS_AND_TIMEOUT: Final = Struct(">hi")
-PRODUCE_START: Final = Struct(">hhiih")
-"""Of a Produce request that is not flexible: size of the transactional id, which is null, acks, timeout, how many
-topics, and the size of the first one's name."""
-PRODUCE_PARTITION: Final = Struct(">iii")
-"""Behind that name: how many partitions, the index of the first, and the size of its records."""
-FLEXIBLE_PRODUCE_START: Final = Struct(">BhiBB")
-"""The same of a flexible one, if the name is short."""
-FLEXIBLE_PRODUCE_PARTITION: Final = Struct(">Bi")
-"""Behind that name: how many partitions, and the index of the first."""
 SINGLE_PRODUCE_FIELDS: Final = 6
 """How many fields of a Produce for one partition stand before the head of its batch."""
 LAYOUTS_MAX: Final = 1000
@@ -92,23 +83,21 @@ FETCHED_PARTITION_V4: Final = Struct(">ihqq")
 """Index, error code, high watermark and last stable offset of a Fetch response."""
 FETCHED_PARTITION_V5: Final = Struct(">ihqqq")
 """The same, and the first number of the log."""
-ABORTED_TRANSACTION: Final = Struct(">qq")
 FETCH_RESPONSE_V4: Final = INT32
 """The throttle time."""
 FETCH_RESPONSE_V7: Final = Struct(">ihi")
 """Throttle time, error code and session id."""
-FETCH_REQUEST_V4: Final = Struct(">4xiiib")
-"""Longest wait, least and most bytes, and isolation level, after the replica, which no consumer has."""
-FETCH_REQUEST_V7: Final = Struct(">4xiiibii")
-"""The same, and id and epoch of the session."""
-FETCH_REQUEST_V15: Final = Struct(">iiibii")
-"""The same without the replica."""
+FETCH_REQUEST_V4: Final = Struct(">4xiiix")
+"""Longest wait, least and most bytes. Left out: before them the replica, behind them the isolation level."""
+FETCH_REQUEST_V7: Final = Struct(">4xiiix8x")
+"""The same. Also left out: the id and the epoch of the session."""
+FETCH_REQUEST_V15: Final = Struct(">iiix8x")
+"""The same of a request that has no replica."""
 WANTED_PARTITION_V4: Final = Struct(">iqi")
 """Partition, offset and most bytes; further versions put more in between."""
 WANTED_PARTITION_V5: Final = Struct(">iq8xi")
-WANTED_PARTITION_V9: Final = Struct(">iiq8xi")
-"""Partition, leader epoch, offset and most bytes."""
-WANTED_PARTITION_V12: Final = Struct(">iiq12xi")
+WANTED_PARTITION_V9: Final = Struct(">i4xq8xi")
+WANTED_PARTITION_V12: Final = Struct(">i4xq12xi")
 
 # --- The tables of Arrow's messages, which are little-endian ----------------------------------------------------------
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from uuid import uuid4
 
-from warren.errors import TooLarge
 from warren.message import NO_CORR_OFFSET, Message
-from warren.queue.state.settings import TopicSettings, check_sizes
+from warren.queue.state.settings import TopicSettings
 from warren.storage.disk.block import record_size_max
 from warren.storage.format.columns import Batch
 from warren.storage.format.compression import compression_code
@@ -21,6 +20,7 @@ from warren.storage.format.record import (
     check_bodies,
     check_body,
     check_corr_offset,
+    check_size,
     key_bytes,
     pack_headers,
     record_size,
@@ -82,21 +82,17 @@ class RecordLimits(NamedTuple):
         if not self.format.keeps_markers:
             # Each message needs an id.
             return self.pack(batch_of(self.rows(Batch(*rows_of(batch)))), marker)
-        largest = body_size_max(batch)
-        if largest > self.body_size:
-            raise TooLarge("body", largest, self.body_size)
+        check_size("body", body_size_max(batch), self.body_size)
         packed = list(pack_arrow(batch, self.compression, self.record_size, marker))
         for record in packed:
-            if record_size(record) > self.record_size:
-                raise TooLarge("message", record_size(record), self.record_size)
+            check_size("message", record_size(record), self.record_size)
         return packed
 
     def pack_kafka(self, batch: bytes | memoryview, marker: bytes) -> list[Packed]:
         """Packs a Kafka batch into the record that the log takes. Raises TooLarge if it is over the limit."""
         self.format.check_batches("a Kafka batch")
         record = pack_kafka(batch, marker=marker)
-        if record_size(record) > self.record_size:
-            raise TooLarge("batch", record_size(record), self.record_size)
+        check_size("batch", record_size(record), self.record_size)
         return [record]
 
     def rows(self, batch: Batch) -> list[PendingRow]:
@@ -123,8 +119,7 @@ class RecordLimits(NamedTuple):
         if type(body) is not bytes:
             check_body(body)
             body = bytes(body)
-        if len(body) > self.body_size:
-            check_sizes((body,), self.body_size)
+        check_size("body", len(body), self.body_size)
         size = len(body) + ROW_OVERHEAD
         if not self.format.keeps_markers:
             id = id or uuid4().hex
@@ -143,8 +138,7 @@ class RecordLimits(NamedTuple):
                 headers = dict(headers)
             if corr_offset != NO_CORR_OFFSET:
                 check_corr_offset(corr_offset)
-        if size + RECORD_OVERHEAD > self.record_size:
-            raise TooLarge("message", size + RECORD_OVERHEAD, self.record_size)
+        check_size("message", size + RECORD_OVERHEAD, self.record_size)
         return body, tag, key, id, headers, corr_offset, size
 
     def plain_rows(self, bodies: Sequence[bytes], tag: str) -> list[PendingRow]:

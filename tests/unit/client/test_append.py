@@ -60,7 +60,7 @@ def put(body: bytes, options: dict[str, Any], compression: str) -> tuple[list[Ap
 
     receipt = topic.put(body, **options)
 
-    return calls.requests, receipt, topic.known_end(receipt.partition)
+    return calls.requests, receipt, topic._ends[receipt.partition]
 
 
 def by_schema(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> tuple[list[bytes], TopicReceipt, int]:

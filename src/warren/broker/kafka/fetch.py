@@ -16,6 +16,7 @@ from warren.errors import NoSuchTopic, NumberRetired, WarrenError
 from warren.protocol.kafka.fetch import FetchPartition as AskedPartition
 from warren.protocol.kafka.fetch import FetchTopic, PartitionFetched, TopicFetched, decode_fetch, encode_fetch_response
 from warren.protocol.kafka.record_batch import build
+from warren.protocol.kafka.topic_reference import TOPIC_IDS_FROM
 from warren.protocol.primitives import Buffer
 from warren.storage import Log
 from warren.storage.format.kafka_batch import numbered
@@ -23,8 +24,6 @@ from warren.storage.format.kafka_batch import numbered
 LOOP_BUILT_MAX: Final = 1_000
 """Up to so many messages of Warren's own are made into a batch for a Kafka client on the event loop."""
 
-TOPIC_IDS_FROM: Final = 13
-NO_EPOCH: Final = -1
 TIME_STEP_S: Final = 0.001
 """The event loop's clock moves in such steps."""
 

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from warren.broker.services.append_queue import Outcome
 from warren.broker.services.batch_checks import is_validated_next
 from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
-from warren.errors import BadBatch, IsAQueue, NoSuchTopic, TooLarge, WarrenError
+from warren.errors import BadBatch, IsAQueue, NoSuchTopic, WarrenError
 from warren.message import Receipt
 from warren.protocol.kafka.delayed_records import NAME
 from warren.protocol.kafka.produce import (
@@ -31,12 +31,10 @@ from warren.protocol.kafka.produce import (
     ProducedTopic,
     SingleProduce,
     TopicStored,
-    decode_produce,
     encode_produce_response,
     encode_single_stored,
 )
 from warren.protocol.kafka.record_batch import (
-    NO_PRODUCER,
     RecordBatch,
     check_batch,
     check_records,
@@ -55,6 +53,7 @@ from warren.storage.format.layout import (
     PAYLOAD_HEAD,
     KafkaBatchHead,
 )
+from warren.storage.format.record import Packed, check_size
 
 LOGGER: Final = logging.getLogger("warren.broker")
 NO_ACKS: Final = 0
@@ -81,31 +80,34 @@ def produce(call: Call) -> Answer | Awaitable[Answer] | DeferredReply:
 
     The answer comes when all of them are as durable as their topics say. With acks=0 there is none.
     """
-    single = call.peer.produces.read(call.version, call.request.body)
-    if single is None:
-        return _produce(call, decode_produce(call.version, call.request.body))
-    return _produce_single(call, single) or _produce(call, single.to_request())
+    request = call.peer.produces.read(call.version, call.request.body)
+    if isinstance(request, DecodedProduce):
+        return _produce(call, request)
+    return _produce_single(call, request) or _produce(call, request.to_request())
 
 
 # --- One partition ---
 
 
 def _produce_single(call: Call, request: SingleProduce) -> Answer | Awaitable[Answer] | DeferredReply:
-    """Appends one batch for one partition from a producer without an id, which is the most common request.
+    """Appends one batch for one partition outside of a transaction, which is the most common request.
 
     Returns None, and has done nothing, if the request is of another kind. The head of the batch tells that, before the
-    checksum is taken: so the checksum of a batch is taken once, here or by `_produce`.
-    Measured for a batch of one small record, durability `os`: 39 µs, and 71 µs by `_produce`.
+    topic is looked up and the checksum is taken: so both are done once, here or by `_produce`.
+    Measured for a batch of one record of 100 bytes, durability `os`: 20 µs, and 33 µs by `_produce`; if the producer is
+    idempotent 26 µs and 39 µs.
     """
     acks, _, _, partition, records, _, head = request
     if acks not in ACKS or acks == NO_ACKS or is_validated_next(call.peer):
         return None
     head = head or read_batch_head(records)
+    if head is None or head.attributes & KAFKA_TRANSACTIONAL or KAFKA_LENGTH_END + head.batch_length != len(records):
+        return None
     try:
         topic = call.broker.topics.recall(request.topic)
     except FAILURES:
         return None
-    if head is None or not _is_common(call, topic, partition, head, len(records)):
+    if not _is_common(call, topic, partition, len(records)):
         return None
     log = topic.logs[partition]
     try:
@@ -114,42 +116,65 @@ def _produce_single(call: Call, request: SingleProduce) -> Answer | Awaitable[An
         if (is_packed and may_unpack_to_more(batch, topic.put_size_max)) or is_split(call, topic, batch):
             return _produce_checked(call, request.to_request(), topic, batch)
         call.peer.batch_count += 1
-        return _append_single(call, request, topic, log, batch)
+        if batch.is_idempotent:
+            return _put_single_numbered(call, request, log, batch.head)
+        return _append_single(call, request, log, batch.head)
     except FAILURES as error:
         return _answer_single(call, request, log, error)
 
 
-def _is_common(call: Call, topic: Topic, partition: int, head: KafkaBatchHead, size: int) -> bool:
-    """Returns whether `_produce_single` may append the batch, as far as its head tells; `size` counts all batches."""
+def _is_common(call: Call, topic: Topic, partition: int, size: int) -> bool:
+    """Returns whether `_produce_single` may append a batch of `size` bytes to the topic.
+
+    If not, `_produce` finds the reason.
+    """
     return (
-        head.producer_id == NO_PRODUCER
-        and not head.attributes & KAFKA_TRANSACTIONAL
-        and KAFKA_LENGTH_END + head.batch_length == size
-        and 0 <= partition < topic.partition_count
+        0 <= partition < topic.partition_count
         and size <= topic.put_size_max
         and call.may(Operation.WRITE, ResourceKind.TOPIC, topic.name)
     )
 
 
-def _append_single(
-    call: Call, request: SingleProduce, topic: Topic, log: Log, batch: RecordBatch
-) -> Answer | DeferredReply:
-    if request.records.readonly or request.records_at < PAYLOAD_HEAD.size:
-        packed = pack_kafka(request.records, head=batch.head)
-    else:
-        # A large request has a buffer of its own, and its bytes before the records are not needed any more.
-        packed = pack_kafka_in_place(call.request.body, request.records_at, batch.head)
+def _append_single(call: Call, request: SingleProduce, log: Log, head: KafkaBatchHead) -> Answer | DeferredReply:
     reply, answer = DeferredReply(), partial(_answer_single, call, request, log)
+    packed = _pack_single(call, request, head)
     receipt = call.broker.append_queue.append(log, (packed,), partial(reply.finish, answer))
     return reply if receipt is None else answer(receipt)
+
+
+def _pack_single(call: Call, request: SingleProduce, head: KafkaBatchHead) -> Packed:
+    """Returns the record of the only batch. Afterwards the batch in the request may have another base offset."""
+    if request.records.readonly or request.records_at < PAYLOAD_HEAD.size:
+        return pack_kafka(request.records, head=head)
+    # A large request has a buffer of its own, and its bytes before the records are not needed any more.
+    return pack_kafka_in_place(call.request.body, request.records_at, head)
+
+
+def _put_single_numbered(
+    call: Call, request: SingleProduce, log: Log, head: KafkaBatchHead
+) -> Answer | Awaitable[Answer]:
+    stored = _put_idempotent(call, log, request.partition, head, partial(_pack_single, call, request, head))
+    if isinstance(stored, PartitionStored):
+        return _answer_stored(call, request, stored)
+    return _answer_later(call, request, stored)
+
+
+async def _answer_later(call: Call, request: SingleProduce, put: Awaitable[PartitionStored]) -> Answer:
+    return _answer_stored(call, request, await put)
 
 
 def _answer_single(call: Call, request: SingleProduce, log: Log, outcome: Outcome) -> Answer:
     if isinstance(outcome, Receipt):
         return [encode_single_stored(call.version, request.topic, request.partition, outcome.number, log.first)]
-    answer = [TopicStored(request.topic, b"", [_refusal(call, request.partition, outcome)])]
+    return _answer_stored(call, request, _refusal(call, request.partition, outcome))
+
+
+def _answer_stored(call: Call, request: SingleProduce, stored: PartitionStored) -> Answer:
+    if not stored.error_code:
+        number, log_start = stored.base_offset, stored.log_start_offset
+        return [encode_single_stored(call.version, request.topic, request.partition, number, log_start)]
     call.broker.metrics.failed(call.request.api_key)
-    return [encode_produce_response(call.version, answer)]
+    return [encode_produce_response(call.version, [TopicStored(request.topic, b"", [stored])])]
 
 
 def _produce_checked(
@@ -305,8 +330,7 @@ def _check_sizes(call: Call, topic: Topic, batches: Sequence[RecordBatch]) -> li
     """
     large, size_max = [], topic.settings.message_size_max
     for batch in batches:
-        if len(batch.data) > size_max:
-            raise TooLarge("batch", len(batch.data), size_max)
+        check_size("batch", len(batch.data), size_max)
         is_due = is_validated_next(call.peer) or may_unpack_to_more(batch, size_max)
         call.peer.batch_count += 1
         if is_due and not is_checked_quickly(batch, size_max):
@@ -379,29 +403,34 @@ def _put_numbered(
         return _refused(partition, Code.INVALID_RECORD, "expected one batch of a producer that has an id")
     if batch.is_transactional:
         return _put_in_transaction(call, request.transactional_id, topic, partition, batch)
-    log = topic.partition(partition)
+    pack = partial(pack_kafka, batch.data, head=batch.head)
+    return _put_idempotent(call, topic.partition(partition), partition, batch.head, pack)
+
+
+def _put_idempotent(
+    call: Call, log: Log, partition: int, head: KafkaBatchHead, pack: Callable[[], Packed]
+) -> PartitionStored | Coroutine[Any, Any, PartitionStored]:
+    """Puts the batch of an idempotent producer once, although it may come twice. Calls `pack` if it is new."""
     known = call.broker.producers.find(log)
     if known is None or not log.is_quick:
-        return _put_once(call, topic, partition, batch)
-    outcome = known.put_now(
-        batch.head, lambda: call.broker.append_queue.put_now(log, [pack_kafka(batch.data, head=batch.head)]).start
-    )
+        return _put_once(call, log, partition, head, pack)
+    outcome = known.put_now(head, lambda: call.broker.append_queue.put_now(log, [pack()]).start)
     if outcome is None:
-        return _put_once(call, topic, partition, batch)
+        return _put_once(call, log, partition, head, pack)
     call.broker.producers.stored(log, known)
     return _outcome(partition, *outcome, log)
 
 
-async def _put_once(call: Call, topic: Topic, partition: int, batch: RecordBatch) -> PartitionStored:
-    log, queue = topic.partition(partition), call.broker.append_queue
-
+async def _put_once(
+    call: Call, log: Log, partition: int, head: KafkaBatchHead, pack: Callable[[], Packed]
+) -> PartitionStored:
     async def put() -> int:
-        (numbers,) = await queue.put_all([(log, [pack_kafka(batch.data, head=batch.head)])])
+        (numbers,) = await call.broker.append_queue.put_all([(log, [pack()])])
         return numbers.start
 
     try:
         known = await call.broker.producers.load(log)
-        outcome = await known.put(log, batch.head, put)
+        outcome = await known.put(log, head, put)
         call.broker.producers.stored(log, known)
     except FAILURES as error:
         return _refusal(call, partition, error)
@@ -428,7 +457,7 @@ def _outcome(partition: int, error: Code, number: int, log: Log) -> PartitionSto
 
 
 def _refusal(asker: Asker, partition: int, error: BaseException) -> PartitionStored:
-    """The answer for a put that ended with `error`. Raises an error that is not one of FAILURES."""
+    """Returns the answer for a put that ended with `error`. Raises `error` if it is not one of FAILURES."""
     if isinstance(error, WarrenError):
         return _refused(partition, code_of(error), asker.client_message(error))
     if isinstance(error, OSError):

@@ -40,7 +40,7 @@ def own(kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Handler:
         size_max = LOOP_CARRIED_SIZE_MAX if request.api_key in CARRYING else LOOP_REQUEST_SIZE_MAX
         if len(request.body) > size_max:
             return _answered_aside(call, kind, handle)
-        return _answered(call, _read(call, kind), handle)
+        return answer_request(call, _read(call, kind), handle)
 
     return answer
 
@@ -52,11 +52,12 @@ def _read(call: Call, kind: type[AnyRequest]) -> AnyRequest:
 
 
 async def _answered_aside(call: Call, kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Answer:
-    answer = _answered(call, await call.broker.aside(_read, call, kind), handle)
+    answer = answer_request(call, await call.broker.aside(_read, call, kind), handle)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _answered(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
+def answer_request(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
+    """Answers a request that was read: checks that the user has the rights for it, and handles it."""
     try:
         check(call, OWN[request.api_key], request)
         if isinstance(request, NumberedRequest) and request.call_number:

@@ -83,8 +83,6 @@ class Connection(asyncio.BufferedProtocol):
         self._mark = Mark()
         self._is_asking = False
         """Whether a large request waits for memory before it is received."""
-        # Bound here: it is called for each frame, and there is nothing to add.
-        self.get_buffer = self._frames.buffer  # type: ignore[method-assign]
         self._waiting: deque[QueuedRequest] = deque()
         self._waiting_size = 0
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
@@ -123,6 +121,9 @@ class Connection(asyncio.BufferedProtocol):
             self._patience.cancel()
             self._patience = asyncio.get_running_loop().call_later(AUTHENTICATION_S_MAX, self.abort)
             self._is_new = False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_new:

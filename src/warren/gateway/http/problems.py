@@ -75,7 +75,6 @@ STATUSES: Final[Mapping[type[WarrenError], int]] = MappingProxyType(
     }
 )
 """The status of each class of errors. A class that is not listed has the status of its nearest base class."""
-ERROR_STATUSES: Final = frozenset(STATUSES.values())
 
 
 def status_of(error: WarrenError) -> int:

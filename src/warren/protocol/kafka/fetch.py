@@ -1,4 +1,4 @@
-"""Fetch, the hot path out: decodes a request, and encodes an answer without copying its batches."""
+"""Fetch, the hot path out: decodes a request, and encodes an answer by hand without copying its batches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api_keys import ApiKey, served
+from warren.protocol.kafka.topic_reference import read_topic, write_topic
 from warren.protocol.limits import FETCH_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.primitives import (
-    ABORTED_TRANSACTION,
     FETCH_REQUEST_V4,
     FETCH_REQUEST_V7,
     FETCH_REQUEST_V15,
@@ -19,7 +19,6 @@ from warren.protocol.primitives import (
     FETCHED_PARTITION_V5,
     INT32,
     UNREADABLE,
-    UUID_SIZE,
     WANTED_PARTITION_V4,
     WANTED_PARTITION_V5,
     WANTED_PARTITION_V9,
@@ -44,9 +43,13 @@ SESSIONS_FROM: Final = 7
 EPOCHS_FROM: Final = 9
 REPLICAS_FROM: Final = 11
 LAST_EPOCHS_FROM: Final = 12
-TOPIC_IDS_FROM: Final = 13
 NO_REPLICA_ID_FROM: Final = 15
 NO_REPLICA: Final = -1
+NO_ERROR: Final = 0
+NO_SESSION: Final = 0
+NOT_THROTTLED: Final = 0
+NO_TRANSACTIONS: Final = -1
+"""The count of a list that is null."""
 _WRITE_TEXT: Final = text_writer(size16)
 _WRITE_COMPACT_TEXT: Final = text_writer(compact_size)
 
@@ -55,7 +58,6 @@ class FetchPartition(NamedTuple):
     """The first number, and the most bytes, that a consumer wants of one partition."""
 
     partition: int
-    leader_epoch: int
     fetch_offset: int
     bytes_max: int
 
@@ -69,25 +71,19 @@ class FetchTopic(NamedTuple):
 
 
 class DecodedFetch(NamedTuple):
-    """A Fetch request, without the fields that the broker has no use for.
+    """A Fetch request, without the fields that the broker does not use.
 
-    It has one replica, no session, and nothing in its logs that is not committed.
+    It does not use them because it has one replica, no sessions, and only committed messages in its logs.
     """
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    session_id: int
-    session_epoch: int
     topics: list[FetchTopic]
 
 
 class PartitionFetched(NamedTuple):
-    """The answer for one partition. `records` are the buffers of its batches, and `size` their bytes in all.
-
-    `aborted` are transactions whose messages a consumer has to leave out, by producer id and first offset; Warren has
-    none, since nothing of a transaction is in a log before it is committed.
-    """
+    """The answer for one partition. `records` are the buffers of its batches, and `size` counts their bytes."""
 
     partition: int
     error_code: int = 0
@@ -96,7 +92,6 @@ class PartitionFetched(NamedTuple):
     log_start_offset: int = -1
     records: Sequence[Buffer] = ()
     size: int = 0
-    aborted: Sequence[tuple[int, int]] | None = None
 
 
 class TopicFetched(NamedTuple):
@@ -140,12 +135,11 @@ def _read_request(body: memoryview, version: int, readers: _FetchReaders, is_fle
     layout = FETCH_REQUEST_V4
     if version >= SESSIONS_FROM:
         layout = FETCH_REQUEST_V15 if version >= NO_REPLICA_ID_FROM else FETCH_REQUEST_V7
-    head = layout.unpack_from(body)
-    max_wait_ms, min_bytes, max_bytes, _, session_id, session_epoch = (*head, 0, -1)[:6]
+    max_wait_ms, min_bytes, max_bytes = layout.unpack_from(body)
     topic_count, position = read_count(readers.size, body, layout.size, REQUEST_ARRAY_COUNT_MAX)
     topics, left = [], FETCH_PARTITIONS_MAX
     for _ in range(topic_count):
-        name, topic_id, position = _read_topic(body, position, version, readers)
+        name, topic_id, position = read_topic(body, position, version, readers.text)
         partitions, position = _read_partitions(body, position, version, readers, is_flexible, left)
         left -= len(partitions)
         topics.append(FetchTopic(name, topic_id, partitions))
@@ -153,7 +147,7 @@ def _read_request(body: memoryview, version: int, readers: _FetchReaders, is_fle
         forgotten_count, position = read_count(readers.size, body, position, REQUEST_ARRAY_COUNT_MAX)
         left = FETCH_PARTITIONS_MAX
         for _ in range(forgotten_count):
-            _, _, position = _read_topic(body, position, version, readers)
+            _, _, position = read_topic(body, position, version, readers.text)
             numbers, position = readers.numbers(body, position)
             left -= len(numbers)
             if left < 0:
@@ -163,14 +157,7 @@ def _read_request(body: memoryview, version: int, readers: _FetchReaders, is_fle
         _, position = readers.text(body, position)
     if is_flexible:
         skip_tags(body, position)
-    return DecodedFetch(max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, topics)
-
-
-def _read_topic(body: memoryview, position: int, version: int, readers: _FetchReaders) -> tuple[str, bytes, int]:
-    if version < TOPIC_IDS_FROM:
-        name, position = readers.text(body, position)
-        return name, b"", position
-    return "", bytes(body[position : position + UUID_SIZE]), position + UUID_SIZE
+    return DecodedFetch(max_wait_ms, min_bytes, max_bytes, topics)
 
 
 def _read_partitions(
@@ -182,12 +169,8 @@ def _read_partitions(
     count, position = read_count(readers.size, body, position, count_max)
     partitions = []
     for _ in range(count):
-        fields = layout.unpack_from(body, position)
+        partitions.append(FetchPartition._make(layout.unpack_from(body, position)))
         position += layout.size
-        if version >= EPOCHS_FROM:
-            partitions.append(FetchPartition(*fields))
-        else:
-            partitions.append(FetchPartition(fields[0], -1, *fields[1:]))
         if is_flexible:
             position = skip_tags(body, position)
     if is_flexible:
@@ -195,36 +178,29 @@ def _read_partitions(
     return partitions, position
 
 
-def encode_fetch_response(
-    version: int, topics: Sequence[TopicFetched], *, throttle_time_ms: int = 0, error_code: int = 0, session_id: int = 0
-) -> list[Buffer]:
-    """The body of the answer, as buffers to send one behind the other."""
+def encode_fetch_response(version: int, topics: Sequence[TopicFetched]) -> list[Buffer]:
+    """Returns the body of the answer, as buffers to send one behind the other.
+
+    It names no aborted transactions, because no message of a transaction is in a log before the commit.
+    """
     is_flexible = served(ApiKey.FETCH, version).is_flexible(version)
     size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
     tags = b"\0" if is_flexible else b""
     buffers: list[Buffer] = []
     if version >= SESSIONS_FROM:
-        out = bytearray(FETCH_RESPONSE_V7.pack(throttle_time_ms, error_code, session_id))
+        out = bytearray(FETCH_RESPONSE_V7.pack(NOT_THROTTLED, NO_ERROR, NO_SESSION))
     else:
-        out = bytearray(FETCH_RESPONSE_V4.pack(throttle_time_ms))
+        out = bytearray(FETCH_RESPONSE_V4.pack(NOT_THROTTLED))
     out += size(len(topics))
     for topic in topics:
-        if version >= TOPIC_IDS_FROM:
-            out += topic.topic_id
-        else:
-            write_text(out, topic.name)
+        write_topic(out, version, topic.name, topic.topic_id, write_text)
         out += size(len(topic.partitions))
         for fetched in topic.partitions:
             if version >= LOG_START_FROM:
                 out += FETCHED_PARTITION_V5.pack(*fetched[:5])
             else:
                 out += FETCHED_PARTITION_V4.pack(*fetched[:4])
-            if fetched.aborted is None:
-                out += size(-1)
-            else:
-                out += size(len(fetched.aborted))
-                for transaction in fetched.aborted:
-                    out += ABORTED_TRANSACTION.pack(*transaction) + tags
+            out += size(NO_TRANSACTIONS)
             if version >= REPLICAS_FROM:
                 out += INT32.pack(NO_REPLICA)
             out += size(fetched.size)

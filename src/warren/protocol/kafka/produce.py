@@ -8,19 +8,14 @@ from typing import Final, NamedTuple
 
 from warren.errors import MalformedRequest
 from warren.protocol.api_keys import APIS, ApiKey, served
+from warren.protocol.kafka.topic_reference import TOPIC_IDS_FROM, read_topic, write_topic
 from warren.protocol.limits import PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.primitives import (
     ACKS_AND_TIMEOUT,
-    FLEXIBLE_PRODUCE_PARTITION,
-    FLEXIBLE_PRODUCE_START,
     INT32,
-    PRODUCE_PARTITION,
-    PRODUCE_START,
     PRODUCED_PARTITION,
     PRODUCED_PARTITION_V5,
     UNREADABLE,
-    UUID_SIZE,
-    VARINT_END,
     Read,
     bytes_reader,
     compact_size,
@@ -37,12 +32,12 @@ from warren.protocol.primitives import (
 from warren.storage.format.layout import KafkaBatchHead
 
 PRODUCE: Final = APIS[ApiKey.PRODUCE]
-TOPIC_IDS_FROM: Final = 13
 NO_TAGS: Final = bytes(3)
 """The ends of a partition, a topic and a request that have no tagged fields."""
 TOPICS_ANSWERED_MAX: Final = 1000
 TIMES_OF_LOG_FROM: Final = 5
 RECORD_ERRORS_FROM: Final = 8
+NOT_THROTTLED: Final = 0
 
 
 class ProducedPartition(NamedTuple):
@@ -50,6 +45,8 @@ class ProducedPartition(NamedTuple):
 
     partition: int
     records: memoryview | None
+    records_at: int = 0
+    """The position of the records in the body of the request."""
 
 
 class ProducedTopic(NamedTuple):
@@ -70,7 +67,10 @@ class DecodedProduce(NamedTuple):
 
 
 class SingleProduce(NamedTuple):
-    """The most common request: batches for one partition of a topic that is named, without a transaction."""
+    """The most common request: batches for one partition of a topic that is named, without a transaction.
+
+    It has no tagged fields, and nothing follows it.
+    """
 
     acks: int
     timeout_ms: int
@@ -83,8 +83,8 @@ class SingleProduce(NamedTuple):
     """The head of the first batch, if it was read together with the rest of the request."""
 
     def to_request(self) -> DecodedProduce:
-        """The same request in the general form."""
-        topic = ProducedTopic(self.topic, b"", [ProducedPartition(self.partition, self.records)])
+        """Returns the same request in the general form."""
+        topic = ProducedTopic(self.topic, b"", [ProducedPartition(self.partition, self.records, self.records_at)])
         return DecodedProduce(None, self.acks, self.timeout_ms, [topic])
 
 
@@ -141,47 +141,17 @@ def decode_produce(version: int, body: memoryview) -> DecodedProduce:
         raise MalformedRequest(f"ProduceRequest of version {version}", str(error)) from error
 
 
-def read_single_produce(version: int, body: memoryview) -> SingleProduce | None:
-    """Returns the request in `body`; None if it is of another kind, or cannot be read."""
-    if not PRODUCE.first <= version < TOPIC_IDS_FROM:
-        return None
-    try:
-        return _read_one(body) if version < PRODUCE.flexible_from else _read_one_flexible(body)
-    except UNREADABLE:
-        return None
-
-
-def _read_one(body: memoryview) -> SingleProduce | None:
-    if len(body) < PRODUCE_START.size:
-        return None
-    id_size, acks, timeout_ms, topic_count, name_size = PRODUCE_START.unpack_from(body)
-    name_end = PRODUCE_START.size + name_size
-    if id_size != -1 or topic_count != 1 or name_size < 0 or len(body) < name_end + PRODUCE_PARTITION.size:
-        return None
-    partition_count, partition, size = PRODUCE_PARTITION.unpack_from(body, name_end)
-    records_at = name_end + PRODUCE_PARTITION.size
-    if partition_count != 1 or size < 0 or records_at + size != len(body):
-        return None
-    name = str(body[PRODUCE_START.size : name_end], "utf-8")
-    return tuple.__new__(SingleProduce, (acks, timeout_ms, name, partition, body[records_at:], records_at, None))
-
-
-def _read_one_flexible(body: memoryview) -> SingleProduce | None:
-    """The same for a flexible version: counts and sizes are sent plus one. There must be no tagged fields."""
-    if len(body) < FLEXIBLE_PRODUCE_START.size:
-        return None
-    id_size, acks, timeout_ms, topic_count, name_size = FLEXIBLE_PRODUCE_START.unpack_from(body)
-    name_end = FLEXIBLE_PRODUCE_START.size + name_size - 1
-    is_one = id_size == 0 and topic_count == 2 and 0 < name_size < VARINT_END
-    if not is_one or len(body) <= name_end + FLEXIBLE_PRODUCE_PARTITION.size:
-        return None
-    partition_count, partition = FLEXIBLE_PRODUCE_PARTITION.unpack_from(body, name_end)
-    size, records_at = read_compact_size(body, name_end + FLEXIBLE_PRODUCE_PARTITION.size)
-    if partition_count != 2 or size < 0 or body[records_at + size :] != NO_TAGS:
-        return None
-    name = str(body[FLEXIBLE_PRODUCE_START.size : name_end], "utf-8")
-    records = body[records_at : records_at + size]
-    return tuple.__new__(SingleProduce, (acks, timeout_ms, name, partition, records, records_at, None))
+def read_produce(version: int, body: memoryview) -> SingleProduce | DecodedProduce:
+    """Returns the request in `body`, as a SingleProduce if it is one. Raises as `decode_produce` does."""
+    request = decode_produce(version, body)
+    transactional_id, acks, timeout_ms, topics = request
+    if transactional_id is not None or version >= TOPIC_IDS_FROM or len(topics) != 1 or len(topics[0].partitions) != 1:
+        return request
+    name, _, ((partition, records, records_at),) = topics[0]
+    tail = NO_TAGS if PRODUCE.is_flexible(version) else b""
+    if records is None or body[records_at + len(records) :] != tail:
+        return request
+    return SingleProduce(acks, timeout_ms, name, partition, records, records_at)
 
 
 def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_flexible: bool) -> DecodedProduce:
@@ -190,21 +160,17 @@ def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_f
     topic_count, position = read_count(readers.size, body, position + ACKS_AND_TIMEOUT.size, REQUEST_ARRAY_COUNT_MAX)
     topics, left = [], PRODUCE_PARTITIONS_MAX
     for _ in range(topic_count):
-        name, topic_id = "", b""
-        if version >= TOPIC_IDS_FROM:
-            topic_id = bytes(body[position : position + UUID_SIZE])
-            position += UUID_SIZE
-        else:
-            name, position = readers.name(body, position)
+        name, topic_id, position = read_topic(body, position, version, readers.name)
         partition_count, position = read_count(readers.size, body, position, left)
         left -= max(partition_count, 0)
         partitions = []
         for _ in range(partition_count):
             (partition,) = INT32.unpack_from(body, position)
             records, position = readers.records(body, position + INT32.size)
+            records_at = position - len(records or b"")
             if is_flexible:
                 position = skip_tags(body, position)
-            partitions.append(ProducedPartition(partition, records))
+            partitions.append(ProducedPartition(partition, records, records_at))
         if is_flexible:
             position = skip_tags(body, position)
         topics.append(ProducedTopic(name, topic_id, partitions))
@@ -214,7 +180,7 @@ def _read_request(body: memoryview, version: int, readers: _ProduceReaders, is_f
 
 
 def encode_single_stored(version: int, topic: str, partition: int, number: int, log_start: int) -> bytes:
-    """The body of the answer to a request for one partition whose batch was stored, which most are."""
+    """Returns the body of the answer to a request for one partition, if its batch was stored."""
     if version < TIMES_OF_LOG_FROM:
         stored = PartitionStored(partition, 0, number, -1, log_start)
         return encode_produce_response(version, [TopicStored(topic, b"", [stored])])
@@ -232,17 +198,14 @@ def _around_one(version: int, name: str) -> tuple[bytes, bytes]:
     return whole[:at], whole[at + len(numbers) :]
 
 
-def encode_produce_response(version: int, topics: Sequence[TopicStored], throttle_time_ms: int = 0) -> bytes:
+def encode_produce_response(version: int, topics: Sequence[TopicStored]) -> bytes:
     """Returns the body of the answer."""
     is_flexible = served(ApiKey.PRODUCE, version).is_flexible(version)
     size, write_text = (compact_size, _WRITE_COMPACT_TEXT) if is_flexible else (size32, _WRITE_TEXT)
     tags = b"\0" if is_flexible else b""
     out = bytearray(size(len(topics)))
     for topic in topics:
-        if version >= TOPIC_IDS_FROM:
-            out += topic.topic_id
-        else:
-            write_text(out, topic.name)
+        write_topic(out, version, topic.name, topic.topic_id, write_text)
         out += size(len(topic.partitions))
         for stored in topic.partitions:
             if version >= TIMES_OF_LOG_FROM:
@@ -254,5 +217,5 @@ def encode_produce_response(version: int, topics: Sequence[TopicStored], throttl
                 write_text(out, stored.error_message)
             out += tags
         out += tags
-    out += INT32.pack(throttle_time_ms) + tags
+    out += INT32.pack(NOT_THROTTLED) + tags
     return bytes(out)

@@ -25,6 +25,7 @@ from warren.storage.format.layout import (
     KafkaBatchHead,
 )
 from warren.storage.format.limits import BODY_SIZE_MAX, RAW_SIZE_MAX
+from warren.storage.format.record import check_size
 
 if TYPE_CHECKING:
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -172,9 +173,7 @@ def _check_records(batch: RecordBatch, size_max: int, body_size_max: int) -> Non
     except ValueError as error:
         raise BadBatch(str(error)) from error
     if len(area) > body_size_max:
-        size = int((places.value_ends - places.value_starts).max())
-        if size > body_size_max:
-            raise TooLarge("body", size, body_size_max)
+        check_size("body", int((places.value_ends - places.value_starts).max()), body_size_max)
 
 
 # --- Batches for consumers ---

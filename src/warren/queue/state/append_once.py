@@ -11,7 +11,7 @@ from warren.storage.format.columns import Batch
 
 
 def append_once(
-    log: Log, batch: Batch, marker: bytes, since: int, *, tag: str = "", id_of: Callable[[int], str] | None = None
+    log: Log, batch: Batch, marker: bytes, since: int, *, id_of: Callable[[int], str] | None = None
 ) -> range | None:
     """Appends what is missing of `batch`. Returns the numbers that it got, or None if some of it was there already.
 
@@ -24,13 +24,12 @@ def append_once(
         rest = batch.part(written_count(log, marker, since), count)
     else:
         marker, batch = b"", _with_ids(batch, id_of)
-        rows = _missing_rows(log, batch, since, tag)
+        rows = _missing_rows(log, batch, since)
         rest = batch if len(rows) == count else pick_rows(batch, rows)
     if not rest.bodies:
         return None
     numbers = log.append_many(
         rest.bodies,
-        tag=tag if rest.tags is None else "",
         tags=rest.tags,
         keys=rest.keys,
         ids=rest.ids,
@@ -46,7 +45,7 @@ def written_count(log: Log, marker: bytes, since: int) -> int:
     return sum(marked.message_count for marked in log.markers(since) if marked.marker == marker)
 
 
-def _missing_rows(log: Log, batch: Batch, since: int, tag: str) -> list[int]:
+def _missing_rows(log: Log, batch: Batch, since: int) -> list[int]:
     """Returns the rows of `batch` that are not in a log that keeps no markers.
 
     A message with the id of a row may be torn: such a log has no checksums, so a power cut can leave the id and lose
@@ -55,7 +54,7 @@ def _missing_rows(log: Log, batch: Batch, since: int, tag: str) -> list[int]:
     ids, count = batch.ids, len(batch.bodies)
     assert ids is not None
     assert all(ids)
-    tags = [tag] * count if batch.tags is None else batch.tags
+    tags = [""] * count if batch.tags is None else batch.tags
     corr_offsets = [NO_CORR_OFFSET] * count if batch.corr_offsets is None else batch.corr_offsets
     # Compared by all fields that such a log keeps, because users may give several messages the same id.
     waiting: dict[tuple[str, bytes, str, int], list[int]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from warren.errors import BadInput, BadName, CorruptSettings, TooLarge
+from warren.errors import BadInput, BadName, CorruptSettings
 from warren.limits import NAME_SIZE_MAX, PARTITIONS_MAX
 from warren.settings import (
     NAME_SHOWN_SIZE_MAX,
@@ -26,7 +26,7 @@ from warren.settings import (
 from warren.storage.append.durability import INTERVAL_S_MAX, Durability
 from warren.storage.format.layout import COMPRESSIONS
 from warren.storage.format.limits import BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, BODY_SIZE_MAX
-from warren.storage.format.record import check_bodies
+from warren.storage.format.record import check_bodies, check_size
 from warren.storage.format.versions import FORMATS, VERSION_DEFAULT, VERSIONS, Format
 
 DELIVER_AT_CHOICES: Final = ("none", "plain", "all")
@@ -175,5 +175,4 @@ def check_sizes(bodies: Sequence[bytes], size_max: int) -> None:
     except TypeError:
         check_bodies(bodies)
         raise
-    if largest > size_max:
-        raise TooLarge("body", largest, size_max)
+    check_size("body", largest, size_max)

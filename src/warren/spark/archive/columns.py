@@ -33,10 +33,10 @@ CHECKED: Final = tuple(name for name in ARCHIVE_SCHEMA.names if name != "partiti
 """The columns that differ from message to message. They are the ones that have checksums."""
 
 
-def shaped(batch: pa.RecordBatch, columns: Sequence[str] = CHECKED) -> pa.RecordBatch:
+def shaped(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Returns a batch of a scan with the names and types of an archive."""
-    arrays = [MAKERS[name](batch) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+    arrays = [MAKERS[name](batch) for name in CHECKED]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(CHECKED))
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:

@@ -127,10 +127,10 @@ def _content_of(path: str, start: int) -> tuple[ContentChecksum, list[range]]:
     return content, runs
 
 
-def file_batches(path: str, columns: Sequence[str] = CHECKED) -> Iterator[pa.RecordBatch]:
+def file_batches(path: str) -> Iterator[pa.RecordBatch]:
     """Yields the messages of a file, with the columns of an archive."""
     with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(SCAN_ROWS_DEFAULT, columns=list(columns), use_threads=False)
+        yield from file.iter_batches(SCAN_ROWS_DEFAULT, columns=list(CHECKED), use_threads=False)
 
 
 def _compare_with_log(catalog: FileCatalog, path: str, file: ArchivedFile) -> tuple[int, list[str]]:

@@ -76,8 +76,8 @@ class TopicFile(NamedTuple):
 class FileCatalog:
     """The topics of a store, read from its files without opening the store.
 
-    Each `topic.json` is read once, until `refresh`. NotAStore, naming the host, if the path is not a store on this
-    machine.
+    Each `topic.json` is read once, until `refresh`. Raises NotAStore, which names the host, if the path is not a store
+    on this machine.
     """
 
     def __init__(self, path: str) -> None:
@@ -144,7 +144,6 @@ class FileLog:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self.find_time, self.close = log.find_time, log.close
 
     @property
     def first(self) -> int:
@@ -153,6 +152,9 @@ class FileLog:
     @property
     def end(self) -> int:
         return self._log.end
+
+    def find_time(self, when: int) -> int:
+        return self._log.find_time(when)
 
     def offset_of(self, number: int) -> int:
         log = self._log
@@ -167,6 +169,9 @@ class FileLog:
 
     def scan(self, start: int, end: int, columns: Sequence[str], tag: str | None) -> Iterator[pa.RecordBatch]:
         return self._log.scan(start, end, columns=columns, tag=tag, rows_min=SPARK_BATCH_ROWS_MIN, skips=True)
+
+    def close(self) -> None:
+        self._log.close()
 
 
 class EmptyLog:

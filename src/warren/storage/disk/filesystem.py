@@ -298,9 +298,6 @@ class ReadOnlyFile:
     def read(self, position: int, size: int) -> bytes:
         return self._file.read(position, size)
 
-    def close(self) -> None:
-        self._file.close()
-
     def map(self, length: int, *, writable: bool) -> mmap.mmap:
         return self._file.map(length, writable=False)
 
@@ -324,6 +321,9 @@ class ReadOnlyFile:
 
     def is_vouched(self) -> bool | None:
         return self._file.is_vouched()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class ObservedLock:

@@ -117,6 +117,12 @@ def check_bodies(bodies: Sequence[bytes]) -> None:
             raise BadInput(f"bodies[{row}] is of type {type(body).__name__}: every body is bytes")
 
 
+def check_size(what: str, size: int, size_max: int) -> None:
+    """Raises TooLarge if `size` is over `size_max`. Every check of a topic's size limits ends here."""
+    if size > size_max:
+        raise TooLarge(what, size, size_max)
+
+
 def text_bytes(what: str, text: str, size_max: int) -> bytes:
     """Returns `text` in UTF-8. Raises BadInput if it is not text, and TooLarge if it is over `size_max` bytes."""
     if not isinstance(text, str):

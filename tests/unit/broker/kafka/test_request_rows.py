@@ -155,7 +155,7 @@ def test_a_partition_that_a_produce_names_twice_is_left_out(topics: list[tuple[s
 def test_a_fetch_reads_each_partition_once_as_it_was_named_last(topics: list[tuple[str, list[int]]]) -> None:
     named = [(name, number, place) for place, (name, numbers) in enumerate(topics) for number in numbers]
     asked = [
-        FetchTopic(name, b"", [FetchPartition(number, -1, place, 1) for number in numbers])
+        FetchTopic(name, b"", [FetchPartition(number, place, 1) for number in numbers])
         for place, (name, numbers) in enumerate(topics)
     ]
 

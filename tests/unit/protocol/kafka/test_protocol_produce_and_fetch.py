@@ -19,7 +19,6 @@ from warren.protocol.kafka.fetch import (
 )
 from warren.protocol.kafka.produce import (
     PartitionStored,
-    ProducedPartition,
     TopicStored,
     decode_produce,
     encode_produce_response,
@@ -52,7 +51,8 @@ def test_a_produce_request_is_taken_apart(version: int) -> None:
     assert [topic.topic_id for topic in request.topics] == (
         [bytes(range(16)), bytes(16)] if known_by_id else [b"", b""]
     )
-    assert request.topics[0].partitions == [ProducedPartition(0, memoryview(BATCH)), ProducedPartition(7, None)]
+    partitions = [(part.partition, part.records) for part in request.topics[0].partitions]
+    assert partitions == [(0, memoryview(BATCH)), (7, None)]
     assert request.topics[1].partitions == []
     assert decode_produce(version, memoryview(produce_body(version, None))).transactional_id is None
 
@@ -73,8 +73,11 @@ def test_a_produce_request_for_one_partition_is_like_any_other(
     request = decode_produce(version, memoryview(body))
 
     known = ("", bytes(range(16))) if version >= 13 else (name, b"")
-    wanted = [ProducedPartition(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
-    assert request == (None, 1, 7, [(*known, wanted)])
+    wanted = [(3, None if part["records"] is None else memoryview(BATCH)) for part in parts]
+    (decoded,) = request.topics
+    assert (request[:3], decoded[:2]) == ((None, 1, 7), known)
+    assert [part[:2] for part in decoded.partitions] == wanted
+    assert all(body[part.records_at :].startswith(part.records or b"") for part in decoded.partitions)
     for end in range(len(body)):
         if end < 40 or end > len(body) - 40:
             with pytest.raises(MalformedRequest):
@@ -136,9 +139,9 @@ def test_a_produce_response_equals_the_output_of_the_codec(version: int) -> None
     topic_id = bytes(range(16))
     topics = [{"name": "orders", "topic_id": topic_id, "partition_responses": partitions}]
 
-    ours = encode_produce_response(version, [TopicStored("orders", topic_id, stored)], 9)
+    ours = encode_produce_response(version, [TopicStored("orders", topic_id, stored)])
 
-    assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": topics, "throttle_time_ms": 9}))
+    assert ours == b"".join(encode_response(ApiKey.PRODUCE, version, {"responses": topics}))
     theirs = kafka_class("ProduceResponse").decode(ours, version=version).responses[0]
     assert theirs.partition_responses[0].base_offset == 1 << 40
 
@@ -148,7 +151,7 @@ def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_batch(ver
     batches = [memoryview(BATCH), memoryview(b"second")]
     fetched = [
         PartitionFetched(0, 0, 100, 90, 3, batches, sum(map(len, batches))),
-        PartitionFetched(1, 1, aborted=[(5, 6), (7, 8)]),
+        PartitionFetched(1, 1),
     ]
     topic_id = bytes(range(16))
     partitions = [
@@ -165,17 +168,15 @@ def test_a_fetch_response_equals_the_output_of_the_codec_and_copies_no_batch(ver
             "error_code": 1,
             "high_watermark": -1,
             "last_stable_offset": -1,
-            "aborted_transactions": [{"producer_id": 5, "first_offset": 6}, {"producer_id": 7, "first_offset": 8}],
+            "aborted_transactions": None,
             "records": b"",
         },
     ]
     responses = [{"topic": "orders", "topic_id": topic_id, "partitions": partitions}]
 
-    ours = encode_fetch_response(
-        version, [TopicFetched("orders", topic_id, fetched)], throttle_time_ms=4, session_id=11
-    )
+    ours = encode_fetch_response(version, [TopicFetched("orders", topic_id, fetched)])
 
-    theirs = encode_response(ApiKey.FETCH, version, {"responses": responses, "throttle_time_ms": 4, "session_id": 11})
+    theirs = encode_response(ApiKey.FETCH, version, {"responses": responses})
     assert b"".join(ours) == b"".join(theirs)
     assert [buffer for buffer in ours if any(buffer is batch for batch in batches)] == batches
 
@@ -206,11 +207,9 @@ def test_a_fetch_request_is_taken_apart(version: int) -> None:
     request = decode_fetch(version, memoryview(fetch_body(version)))
 
     topic = ("", bytes(range(16))) if version >= 13 else ("orders", b"")
-    epoch = 8 if version >= 9 else -1
     assert request[:3] == (500, 1, 50)
-    assert (request.session_id, request.session_epoch) == ((3, 2) if version >= 7 else (0, -1))
     assert request.topics == [
-        (*topic, [FetchPartition(4, epoch, 1 << 40, 1 << 20), FetchPartition(5, -1, 0, 7)]),
+        (*topic, [FetchPartition(4, 1 << 40, 1 << 20), FetchPartition(5, 0, 7)]),
     ]
 
 

@@ -60,10 +60,10 @@ def test_messages_older_than_the_first_attempt_are_not_searched(tmp_path: Path) 
     assert append_once(log, Batch([b"a"]), MARKER, since=1) == range(1, 2)
 
 
-def test_a_tag_that_all_share_is_kept(tmp_path: Path) -> None:
+def test_the_fields_of_messages_are_kept(tmp_path: Path) -> None:
     log = quick_log(tmp_path)
 
-    append_once(log, Batch([b"a"], ids=["one"], headers=[{"h": b"1"}]), MARKER, 0, tag="eu.de")
+    append_once(log, Batch([b"a"], tags=["eu.de"], ids=["one"], headers=[{"h": b"1"}]), MARKER, 0)
 
     (message,) = log.read(0)
     assert (message.tag, message.id, dict(message.headers)) == ("eu.de", "one", {"h": b"1"})

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
-from warren.aio.groups import QueueGroup, StreamGroup
 from warren.aio.producer import Producer
 from warren.aio.thread_bridge import Bridge, Twin, passed, sync_of
-from warren.aio.topic import Topic
+from warren.aio.topic import QueueGroup, StreamGroup, Topic
 from warren.api.values import BatchingOptions, MessageOptions, PutManyOptions, When
 from warren.clock import Duration
 from warren.limits import TRANSACTION_TIMEOUT_S_DEFAULT
@@ -85,6 +84,15 @@ class Store(Twin):
     """A data directory, for the tasks of one event loop."""
 
     sync: store.Store
+
+    @property
+    def id(self) -> str:
+        """Returns the id of the store."""
+        return self.sync.id
+
+    @property
+    def is_closed(self) -> bool:
+        return self.sync.is_closed
 
     async def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Topic:
         """As `Store.topic`."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S, run, until
 from tests.unit.aio import test_aio_store
 from warren.errors import ConnectionLost, StoreClosed

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import warren
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
 from warren.cli.commands.read import FollowPosition, listening

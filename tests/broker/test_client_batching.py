@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import running_broker
 from tests.broker.test_client_kills import cutting
+from tests.support.broker.running import running_broker
 from tests.support.patience import WAIT_S, run, until
 from warren.errors import BadInput, BatchingClosed, BufferFull, NoSuchTopic, TooLarge, WarrenError
 

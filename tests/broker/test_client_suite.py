@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S
 from tests.unit.queue import test_broadcast, test_store, test_topic
 from tests.unit.queue.standalone import test_durable_queue

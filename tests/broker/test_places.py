@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from warren.broker.broker import STRANGERS_PART
 from warren.broker.net.places import ConnectionPlaces, Full
 from warren.broker.security.users import Users

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
 from warren.broker.kafka.producers import known

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.process import run_warren
-from tests.broker.running import running_broker
-from tests.broker.tenants import PASSWORD, USER, Tenants, Thing, tenants
 from tests.broker.test_rights_walk import is_denied, subscription, topic_id
-from tests.gateway.running import until
+from tests.support.broker.http import until
+from tests.support.broker.process import run_warren
+from tests.support.broker.running import running_broker
+from tests.support.broker.tenants import PASSWORD, USER, Tenants, Thing, tenants
 from tests.support.kafka_batches import batch_of
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.security.table import HTTP

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
-from tests.gateway.running import running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import running_http
+from tests.support.broker.running import running_broker
 from tests.support.simulated_clock import SimulatedClock
 from warren.broker.broker import BROKER_THREADS
 from warren.broker.security.logins import (

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.process import run_warren
-from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.process import run_warren
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.support.message_values import encode_request
 from warren.broker.security.sasl_session import TRANSITIONS, LoginEvent, LoginState, SaslSession
 from warren.broker.security.scram import HASHES, Exchange, parse_first

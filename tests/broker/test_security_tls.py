@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.process import ServedStore, served_store
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.process import ServedStore, served_store
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings

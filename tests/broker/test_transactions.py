@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.patience import SHORT_S, until
 from warren.broker.kafka.producers.ids import ProducerIds
 from warren.broker.kafka.transactions import identities

@@ -11,8 +11,8 @@ import pytest
 
 import warren
 import warren.aio
-from tests.broker.running import running_broker
-from tests.support.aio_adapter import adapted
+from tests.contract.aio_adapter import adapted
+from tests.support.broker.running import running_broker
 from tests.support.patience import WAIT_S
 from warren import api
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.process import run_warren, served_store
-from tests.broker.running import HOST, PATIENCE_S
-from tests.gateway.running import Http, running_http, until
+from tests.support.broker.http import Http, running_http, until
+from tests.support.broker.process import run_warren, served_store
+from tests.support.broker.running import HOST, PATIENCE_S
 from warren.broker.settings import BrokerLimits
 from warren.gateway.http.limits import (
     HTTP_BODY_SIZE_MAX,

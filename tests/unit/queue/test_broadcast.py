@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.patience import SHORT_S, WAIT_S
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import (
     BadInput,
     FellBehind,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
-from tests.support.transaction_stores import Killed, bodies, die, kill_at, messages, open_store
+from tests.support.store.transaction_stores import Killed, bodies, die, kill_at, messages, open_store
 from warren.errors import (
     BadInput,
     BadName,

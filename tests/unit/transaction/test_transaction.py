@@ -13,7 +13,7 @@ import pytest
 
 import warren
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import Failed, bodies, messages, open_store, put_two
+from tests.support.store.transaction_stores import Failed, bodies, messages, open_store, put_two
 from warren import errors
 from warren.errors import (
     BadInput,

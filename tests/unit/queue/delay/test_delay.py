@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.fakes import QUICK_DISK, WatchedDisk
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.api.values import MessageFields
 from warren.errors import (
     BadInput,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.fakes import QUICK_DISK, WatchedDisk, quick_log
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.queue.delay import done_bits, due_index
 from warren.queue.delay.done_bits import DoneBits
 from warren.queue.delay.due_index import (

@@ -14,7 +14,9 @@ import pytest
 
 from tests.support.fakes import WatchedDisk
 from tests.support.patience import SHORT_S, WAIT_S, until_waiting
-from tests.support.queue_files import (  # noqa: F401
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import SimulatedFileSystem
+from tests.support.store.queue_files import (  # noqa: F401
     NAME,
     opened_queue,
     pull_all,
@@ -24,8 +26,6 @@ from tests.support.queue_files import (  # noqa: F401
     still_clock,
     worker_threads,
 )
-from tests.support.simulated_clock import SimulatedClock
-from tests.support.simulated_disk import SimulatedFileSystem
 from warren.errors import BadInput, CorruptQueueFile, NotAQueueFile, QueueFileFull, StorageFull, TooLarge, WarrenError
 from warren.queue.standalone.file_queue import FileQueue, open_file
 from warren.storage.format.layout import QUEUE_POINTER_MAX

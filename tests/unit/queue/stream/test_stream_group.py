@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.support.fakes import WatchedDisk
-from tests.support.mortal_filesystem import MortalFileSystem
 from tests.support.patience import WAIT_S, until
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.mortal_filesystem import MortalFileSystem
+from tests.support.store.stores import quick_store
 from warren.errors import (
     BadInput,
     BadName,

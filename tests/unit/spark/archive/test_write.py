@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.archives import archived, columns_of, staged_files, verified
 from tests.support.broken_batches import broken_batch
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.spark.archives import archived, columns_of, staged_files, verified
+from tests.support.store.stores import quick_store
 from warren.message import Message
 from warren.queue.topic import Topic
 from warren.spark.archive import write

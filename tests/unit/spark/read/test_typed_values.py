@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DateType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from tests.support.spark_reads import batch_reader, batches_of, read_rows, source
-from tests.support.stores import quick_store
+from tests.support.spark.reads import batch_reader, batches_of, read_rows, source
+from tests.support.store.stores import quick_store
 from warren.errors import BadColumn, BadOption, MalformedValue
 from warren.queue.store import Store
 from warren.spark.columns.json_values import JsonValues

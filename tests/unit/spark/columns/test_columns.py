@@ -11,8 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.support.fakes import VERSIONS
-from tests.support.spark_reads import batch_reader, batches_of, read_rows, source
-from tests.support.stores import quick_store
+from tests.support.spark.reads import batch_reader, batches_of, read_rows, source
+from tests.support.store.stores import quick_store
 from warren.errors import BadColumn, MalformedValue
 from warren.queue.store import Store
 from warren.spark.columns.rebatch import SPARK_BATCH_ROWS_MAX, SPARK_BATCH_ROWS_MIN, regrouped

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.fakes import QUICK_DISK, WatchedDisk
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import BadInput, CorruptRecord, LeaseLost, StorageFull, SyncFailed, UnsupportedByVersion
 from warren.message import Message
 from warren.queue.leases import dead_letters

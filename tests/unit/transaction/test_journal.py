@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import bodies, journal_size, messages, open_store, put_two
+from tests.support.store.transaction_stores import bodies, journal_size, messages, open_store, put_two
 from tests.tidy.documents import rows
 from tests.tidy.source import ROOT
 from warren.errors import (

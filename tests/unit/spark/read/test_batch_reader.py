@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 
 from tests.support.fakes import VERSIONS
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.spark_reads import batch_reader, read_rows, rows_of, sent
-from tests.support.stores import quick_store
+from tests.support.spark.reads import batch_reader, read_rows, rows_of, sent
+from tests.support.store.stores import quick_store
 from warren.errors import (
     BadOption,
     CorruptRecord,

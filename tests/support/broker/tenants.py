@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tests.broker.calls import Caller
-from tests.broker.running import PATIENCE_S
-from tests.gateway.running import Http, running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import Http, running_http
+from tests.support.broker.running import PATIENCE_S
 from tests.support.message_values import Fields
 from warren.broker.broker import Broker
 from warren.broker.net.request import Call

@@ -14,8 +14,8 @@ import warren.spark.archive as archive_job
 import warren.spark.jobs.compact as compact_job
 import warren.spark.jobs.dead_letters as letters_job
 import warren.spark.jobs.replay as replay_job
-from tests.support.archives import archived, verified
-from tests.support.stores import quick_store
+from tests.support.spark.archives import archived, verified
+from tests.support.store.stores import quick_store
 from warren.cli.main import app
 from warren.cli.output.archive_tables import show_run
 from warren.spark.archive.manifest import load_manifest

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import warren
 from tests.support.examples import examples
-from tests.support.spark_writes import Query, bodies, found, stores_closed_after
+from tests.support.spark.writes import Query, bodies, found, stores_closed_after
 from warren.errors import BadColumn, BadOption
 from warren.spark.columns.json_writer import json_objects
 from warren.spark.store_access.kept_open import process_stores

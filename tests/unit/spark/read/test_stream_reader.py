@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
-from tests.support.archives import archived
 from tests.support.fakes import VERSIONS
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.spark_reads import ALL, NUMBERS, Query, sent, stream_reader
-from tests.support.stores import quick_store
+from tests.support.spark.archives import archived
+from tests.support.spark.reads import ALL, NUMBERS, Query, sent, stream_reader
+from tests.support.store.stores import quick_store
 from warren.errors import BadInput, DataLost, NoSuchTopic, NotALog, TopicLost
 from warren.queue.store import Store
 from warren.spark.read.batch_limits import number_within, shares, size_between

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.broker.process import PATIENCE_S, warren_command
+from tests.support.broker.process import PATIENCE_S, warren_command
 from tests.tidy.source import SOURCE
 
 LINES_KEPT: Final = 10_000

@@ -6,7 +6,7 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
-from tests.broker.running import PATIENCE_S, RunningBroker
+from tests.support.broker.running import PATIENCE_S, RunningBroker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import Fields, decode_response, encode_request
 from warren.protocol.api_keys import ApiKey, served

@@ -10,7 +10,7 @@ from itertools import chain
 from time import monotonic
 from typing import Any
 
-from tests.broker.running import PATIENCE_S, RunningBroker
+from tests.support.broker.running import PATIENCE_S, RunningBroker
 from tests.support.message_values import Fields, decode_response, encode_request
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.headers import Request, request_frame

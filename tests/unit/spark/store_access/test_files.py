@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import NoSuchTopic
 from warren.queue.state.json_file import read_json
 from warren.spark.read.log_range import LogRange

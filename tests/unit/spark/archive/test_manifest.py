@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.archives import archived, staged_files
-from tests.support.stores import quick_store
+from tests.support.spark.archives import archived, staged_files
+from tests.support.store.stores import quick_store
 from warren.spark.archive import manifest, paths, staging
 from warren.spark.archive.errors import ArchiveConflict, ArchiveDamaged, NotAnArchive
 from warren.spark.archive.manifest import (

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.archives import archived, reasons, verified
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.spark.archives import archived, reasons, verified
+from tests.support.store.stores import quick_store
 from warren.queue.state.retention import ARCHIVE_GROUP
 from warren.queue.store import Store
 from warren.spark.archive import paths

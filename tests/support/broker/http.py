@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from warren.broker.broker import Broker
 from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.gateway.server import side_port

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import running_broker
+from tests.support.broker.running import running_broker
 from tests.support.patience import WAIT_S, run
 from warren.errors import BadInput, NoReply
 

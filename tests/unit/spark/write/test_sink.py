@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.support.spark_writes import Query, bodies, found, stores_closed_after, waiting
+from tests.support.spark.writes import Query, bodies, found, stores_closed_after, waiting
 from warren.errors import BadOption, BadRow, CorruptRecord, NotAStore, NotWrittenYet, StorageFull
 from warren.spark.store_access.files import FileAccess
 from warren.spark.store_access.kept_open import process_stores

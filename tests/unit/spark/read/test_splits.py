@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fakes import VERSIONS
-from tests.support.spark_reads import batch_reader, read_rows
-from tests.support.stores import quick_store
+from tests.support.spark.reads import batch_reader, read_rows
+from tests.support.store.stores import quick_store
 from warren.queue.store import Store
 from warren.spark.read.log_range import LogRange
 from warren.spark.read.splits import SPARK_TASK_ROWS_MAX, SPARK_TASK_ROWS_MIN, ReadRange, ReadTask, planned, task_count

@@ -142,8 +142,9 @@ class Store(Twin):
     abort_prepared = passed(store.Store.abort_prepared)
 
     async def close(self) -> None:
-        """Closes all topics, and ends the threads of the store."""
-        await self._bridge.call(self.sync.close)
+        """Closes all topics, and ends the threads of the store. Closing twice does no harm."""
+        if not self.is_closed:
+            await self._bridge.call(self.sync.close)
         self._bridge.close(repr(self.sync))
 
     async def __aenter__(self) -> Self:

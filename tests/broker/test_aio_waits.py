@@ -1,11 +1,10 @@
-"""The tests of an embedded asyncio store, over the network; and what waiting for a broker costs, and ends by."""
+"""Tasks that wait for a broker: what that costs, and what ends it."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,39 +13,15 @@ import pytest
 import warren
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S, run, until
-from tests.unit.aio import test_aio_store
 from warren.errors import ConnectionLost, StoreClosed
 
-HERE_ALONE: Final = {"test_settings_that_cannot_be_are_refused_on_opening"}
-"""Options of a store that is opened here, which a broker does not have."""
 COUNT: Final = 12
-TESTS = [
-    pytest.param(test, id=name)
-    for name, test in vars(test_aio_store).items()
-    if name.startswith("test_") and inspect.isfunction(test) and name not in HERE_ALONE
-]
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     with running_broker(tmp_path / "data") as running:
         yield running
-
-
-@pytest.mark.parametrize("test", TESTS)
-def test_the_embedded_asyncio_suite_passes_over_the_network(
-    test: Callable[[Path], None], broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def connect(path: Path, **options: Any) -> Any:
-        return warren.aio.connect(broker.address, timeout=WAIT_S)
-
-    monkeypatch.setattr(warren.aio, "open", connect)
-
-    test(tmp_path)
-
-
-def test_the_whole_suite_is_there() -> None:
-    assert len(TESTS) >= 13
 
 
 def test_waiting_tasks_take_no_thread_and_do_not_delay_puts(broker: RunningBroker) -> None:

@@ -1,22 +1,35 @@
-"""The asyncio twins of stores, topics, groups, queues and transactions."""
+"""What tasks do with asyncio stores, embedded and behind a broker: iterate, wait, and are cancelled meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import warren
-from tests.support.patience import until_true
+from tests.support.broker.running import running_broker
+from tests.support.patience import WAIT_S, until_true
 from warren.aio.remote_bridge import RemoteBridge
+from warren.aio.store import Opening
 from warren.aio.thread_bridge import WAIT_THREADS
 from warren.errors import BadInput, BadName, NoReply, StoreClosed
 
 PATIENCE_S = 30.0
+OpenStore = Callable[[], Opening]
+
+
+@pytest.fixture(params=["embedded", "broker"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Opens the same store each time it is called."""
+    if request.param == "embedded":
+        yield lambda: warren.aio.open(tmp_path, durability="os")
+        return
+    with running_broker(tmp_path) as broker:
+        yield lambda: warren.aio.connect(broker.address, timeout=WAIT_S)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -26,8 +39,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 async def until_waiting(store: warren.aio.Store, count: int) -> None:
     """Returns when `count` calls wait.
 
-    Each has a thread, or waits for one if there are more than WAIT_THREADS. At a broker, where
-    `tests/broker/test_aio_suite.py` runs these tests, the event loop watches a connection for each instead.
+    Each has a thread, or waits for one if there are more than WAIT_THREADS. At a broker the event loop watches a
+    connection for each instead.
     """
     if isinstance(store._bridge, RemoteBridge):
         selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
@@ -38,9 +51,9 @@ async def until_waiting(store: warren.aio.Store, count: int) -> None:
     await until_true(lambda: len(pool._threads) == count - queued and pool._work_queue.qsize() == queued)
 
 
-def test_messages_go_in_and_come_out(tmp_path: Path) -> None:
+def test_messages_go_in_and_come_out(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders", partitions=2)
             receipt = await topic.put(b"one", key=b"k", tag="eu.de")
             places = await topic.put_many([b"two", b"three"])
@@ -55,20 +68,23 @@ def test_messages_go_in_and_come_out(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_store_can_be_awaited_and_closed(tmp_path: Path) -> None:
+def test_a_store_can_be_awaited_and_closed(open_store: OpenStore) -> None:
     async def work() -> None:
-        store = await warren.aio.open(tmp_path)
+        store = await open_store()
         await store.topic("orders")
+        assert not store.is_closed
         await store.close()
+        await store.close()
+        assert store.is_closed
         with pytest.raises(StoreClosed):
             store.sync.topics()
 
     run(work())
 
 
-def test_errors_come_through(tmp_path: Path) -> None:
+def test_errors_come_through(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path) as store:
+        async with open_store() as store:
             with pytest.raises(BadName):
                 await store.topic("a/b")
             topic = await store.topic("orders")
@@ -81,17 +97,9 @@ def test_errors_come_through(tmp_path: Path) -> None:
     run(work())
 
 
-def test_settings_that_cannot_be_are_refused_on_opening(tmp_path: Path) -> None:
+def test_many_requests_at_once_are_answered_by_tasks_of_the_same_loop(open_store: OpenStore) -> None:
     async def work() -> None:
-        with pytest.raises(BadInput, match="durability"):
-            await warren.aio.open(tmp_path, durability="never")
-
-    run(work())
-
-
-def test_many_requests_at_once_are_answered_by_tasks_of_the_same_loop(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("sums")
             group = await topic.group("calculators", mode="queue")
             asking = [asyncio.create_task(topic.request(b"%d" % number, timeout=PATIENCE_S)) for number in range(12)]
@@ -106,9 +114,9 @@ def test_many_requests_at_once_are_answered_by_tasks_of_the_same_loop(tmp_path: 
     run(work())
 
 
-def test_a_stream_group_is_read_and_committed(tmp_path: Path) -> None:
+def test_a_stream_group_is_read_and_committed(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             await topic.put_many([b"1", b"2", b"3"])
             async with await topic.group("billing") as group:
@@ -127,9 +135,9 @@ def test_a_stream_group_is_read_and_committed(tmp_path: Path) -> None:
     run(work())
 
 
-def test_messages_that_a_cancelled_task_read_are_read_again(tmp_path: Path) -> None:
+def test_messages_that_a_cancelled_task_read_are_read_again(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             group = await topic.group("billing")
             reading = asyncio.create_task(group.read(10, wait=PATIENCE_S))
@@ -145,9 +153,9 @@ def test_messages_that_a_cancelled_task_read_are_read_again(tmp_path: Path) -> N
     run(work())
 
 
-def test_a_queue_group_leases_and_gives_back(tmp_path: Path) -> None:
+def test_a_queue_group_leases_and_gives_back(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             group = await topic.group("workers", mode="queue", lease=600.0)
             taking = asyncio.create_task(group.take(wait=PATIENCE_S))
@@ -168,9 +176,9 @@ def test_a_queue_group_leases_and_gives_back(tmp_path: Path) -> None:
     run(work())
 
 
-def test_waiting_calls_do_not_keep_others_from_putting(tmp_path: Path) -> None:
+def test_waiting_calls_do_not_keep_others_from_putting(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             group = await topic.group("workers", mode="queue")
             takers = [asyncio.create_task(group.take(wait=PATIENCE_S)) for _ in range(2 * WAIT_THREADS)]
@@ -183,9 +191,9 @@ def test_waiting_calls_do_not_keep_others_from_putting(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_broadcast_listener_gets_new_messages(tmp_path: Path) -> None:
+def test_a_broadcast_listener_gets_new_messages(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             await topic.put(b"before")
             listener = await topic.broadcast(tag="eu.*")
@@ -198,9 +206,9 @@ def test_a_broadcast_listener_gets_new_messages(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_durable_queue_is_shared_with_threads(tmp_path: Path) -> None:
+def test_a_durable_queue_is_shared_with_threads(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             queue = await store.queue("jobs", 1)
             with pytest.raises(asyncio.QueueEmpty):
                 await queue.get_nowait()
@@ -221,9 +229,9 @@ def test_a_durable_queue_is_shared_with_threads(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_cancelled_get_loses_nothing(tmp_path: Path) -> None:
+def test_a_cancelled_get_loses_nothing(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             queue = await store.queue("jobs")
             getting = asyncio.create_task(queue.get())
             await until_waiting(store, 1)
@@ -237,9 +245,9 @@ def test_a_cancelled_get_loses_nothing(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_delayed_message_can_be_cancelled(tmp_path: Path) -> None:
+def test_a_delayed_message_can_be_cancelled(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             held = await topic.put(b"later", delay=3600.0)
             assert [entry.id async for entry in topic.scheduled()] == [held.id]
@@ -255,9 +263,9 @@ async def change_mind(store: warren.aio.Store) -> None:
         raise RuntimeError("changed my mind")
 
 
-def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
+def test_a_transaction_is_all_or_nothing(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             orders, audit = await store.topic("orders"), await store.topic("audit")
             await orders.put(b"0")
             billing = await orders.group("billing")
@@ -276,9 +284,9 @@ def test_a_transaction_is_all_or_nothing(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_partition_is_read_by_number_and_as_arrow(tmp_path: Path) -> None:
+def test_a_partition_is_read_by_number_and_as_arrow(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders", partitions=2)
             log = await topic.partition(1)
             assert (await log.append(b"0")).number == 0
@@ -297,9 +305,9 @@ def test_a_partition_is_read_by_number_and_as_arrow(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_producer_numbers_its_puts(tmp_path: Path) -> None:
+def test_a_producer_numbers_its_puts(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders")
             async with await store.producer("loader") as producer:
                 assert await producer.put(topic, b"1", sequence=1) is not None
@@ -311,9 +319,9 @@ def test_a_producer_numbers_its_puts(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_group_can_be_described_and_its_dead_letters_listed(tmp_path: Path) -> None:
+def test_a_group_can_be_described_and_its_dead_letters_listed(open_store: OpenStore) -> None:
     async def work() -> None:
-        async with warren.aio.open(tmp_path, durability="os") as store:
+        async with open_store() as store:
             topic = await store.topic("orders", partitions=2)
             await topic.put_many([b"1", b"2"], partition=0)
             async with await topic.group("billing") as billing:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.tidy.english import VAGUE_NAMES
-from tests.tidy.source import Module
+from tests.tidy.source import Module, imports
 
 MODULES_MAX: Final = 18
 """More modules than that are a corridor."""
@@ -48,6 +48,33 @@ def participles(modules: Sequence[Module]) -> list[str]:
 def rooms_without_a_sign(modules: Sequence[Module]) -> list[str]:
     """Returns the packages whose docstring does not start with one sentence that says what belongs there."""
     return [module.name for module in modules if module.is_package and not _first_line(module).endswith(".")]
+
+
+def import_knots(modules: Sequence[Module]) -> list[list[str]]:
+    """Returns the groups of modules of one package of `warren` that import each other in a circle, sorted.
+
+    Imports for types and imports inside functions count. A package's `__init__`, which gathers names, does not.
+    """
+    names = {module.name for module in modules if not module.is_package}
+    imported: dict[str, set[str]] = {}
+    for module in modules:
+        if module.name in names:
+            targets = {target if target in names else target.rpartition(".")[0] for _, target in imports(module)}
+            imported[module.name] = {name for name in targets & names if name.split(".")[1] == module.layer}
+    reached = {name: _reached_from(name, imported) for name in imported}
+    circles = {tuple(sorted(each for each in reached[name] if name in reached[each])) for name in imported}
+    return sorted(list(circle) for circle in circles if len(circle) > 1)
+
+
+def _reached_from(name: str, imported: Mapping[str, set[str]]) -> set[str]:
+    """Returns the modules that `name` imports, those that they import, and so on."""
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        added = imported[waiting.pop()] - reached
+        reached |= added
+        waiting += added
+    return reached
 
 
 def repeated_class_names(modules: Sequence[Module]) -> list[str]:

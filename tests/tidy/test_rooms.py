@@ -11,6 +11,7 @@ from tests.tidy.layers import imports_against_the_order, parse_room_orders
 from tests.tidy.rooms import (
     PUBLIC_CLASSES,
     crowded_rooms,
+    import_knots,
     participles,
     repeated_class_names,
     rooms_without_a_sign,
@@ -25,6 +26,13 @@ EXAMPLE: Final = parse_room_orders("```layers storage\nlog\nread | append\nforma
 CROWDED: Final = {"warren.cli.commands": 20}
 """One module for each command, and the commands are that many."""
 
+KNOTS_LEFT: Final = [
+    ["warren.broker.native.append", "warren.broker.native.call", "warren.broker.native.handler"],
+    ["warren.broker.net.connection", "warren.broker.net.progress", "warren.broker.net.request"],
+    ["warren.broker.security.asker", "warren.broker.security.broker_view"],
+]
+"""Modules that still import each other. This list may only get shorter."""
+
 
 def test_every_package_that_has_rooms_has_an_order() -> None:
     with_rooms = {module.name.split(".")[1] for module in MODULES if module.is_package and module.name.count(".") > 1}
@@ -35,6 +43,11 @@ def test_every_package_that_has_rooms_has_an_order() -> None:
 @pytest.mark.parametrize("package", ORDERS)
 def test_imports_follow_the_order_of_the_rooms(package: str) -> None:
     assert imports_against_the_order(MODULES, package, ORDERS[package]) == []
+
+
+def test_no_modules_of_a_package_import_each_other_in_a_circle() -> None:
+    # A knot that is cut must leave the list: the two are equal.
+    assert import_knots(MODULES) == KNOTS_LEFT
 
 
 def test_no_room_is_a_corridor() -> None:
@@ -80,6 +93,28 @@ def test_an_import_that_follows_the_order_is_not_complained_about() -> None:
     text = "from warren.storage.format.layout import HEAD\nfrom warren.storage.read import walk\nimport warren.errors"
 
     assert imports_against_the_order([Module.of("warren.storage.read.lookup", text)], "storage", EXAMPLE) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from warren.queue.two import B",
+        "from warren.queue import two",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from warren.queue.two import B",
+        "def f():\n    from warren.queue.two import B",
+    ],
+)
+def test_a_circle_of_imports_is_found(text: str) -> None:
+    around = [
+        Module.of("warren.queue.two", "from warren.queue.three import C"),
+        Module.of("warren.queue.three", "from warren.queue.one import A\nfrom warren.queue.four import D"),
+        Module.of("warren.queue.four", "import os"),
+    ]
+
+    knots = import_knots([Module.of("warren.queue.one", text), *around])
+
+    assert knots == [["warren.queue.one", "warren.queue.three", "warren.queue.two"]]
+    assert import_knots([Module.of("warren.queue.one", "import os"), *around]) == []
 
 
 def test_corridors_participles_and_missing_signs_are_found() -> None:

@@ -15,7 +15,7 @@ from tests.tidy.rooms import (
     participles,
     repeated_class_names,
     rooms_without_a_sign,
-    vague_variables,
+    vague_names,
 )
 from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
 
@@ -32,6 +32,11 @@ KNOTS_LEFT: Final = [
     ["warren.broker.security.asker", "warren.broker.security.broker_view"],
 ]
 """Modules that still import each other. This list may only get shorter."""
+
+ALIASES_LEFT: Final = ["Area", "Call", "HandleRequest", "InThread", "LedgerEvent", "Outcome"]
+"""Names of types that one package still gives twice. This list may only get shorter."""
+VAGUE_NAMES_LEFT: Final = {"broker": 6, "client": 1, "protocol": 3}
+"""How many attributes and functions of a package have a vague name. These numbers may only fall."""
 
 
 def test_every_package_that_has_rooms_has_an_order() -> None:
@@ -63,11 +68,15 @@ def test_every_room_has_a_sign() -> None:
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    assert repeated_class_names(MODULES) == []
+    # A name that has one meaning again must leave the list: the two are equal.
+    assert repeated_class_names(MODULES) == ALIASES_LEFT
 
 
-def test_no_variable_is_named_by_how_its_value_was_obtained() -> None:
-    assert vague_variables(MODULES) == []
+@pytest.mark.parametrize("package", sorted({module.layer for module in MODULES}))
+def test_nothing_is_named_by_how_its_value_was_obtained(package: str) -> None:
+    names = vague_names([module for module in MODULES if module.layer == package])
+
+    assert len(names) <= VAGUE_NAMES_LEFT.get(package, 0), names
 
 
 @pytest.mark.parametrize(
@@ -132,14 +141,28 @@ def test_a_class_name_is_repeated_if_a_package_has_it_twice_or_three_packages_ha
     packages = [Module.of(f"warren.{name}.one", "class Entry: ...") for name in ("aio", "queue", "storage")]
     public = [Module.of("warren.aio.one", f"class {name}: ...\nclass {name}: ...") for name in PUBLIC_CLASSES]
 
+    aliases = [Module.of(f"warren.queue.{name}", "Rows = list[int]\nT = TypeVar('T')") for name in ("one", "two")]
+
     assert repeated_class_names([*same_package, *packages, *public]) == ["Entry", "Kind"]
+    assert repeated_class_names(aliases) == ["Rows"]
     assert repeated_class_names([same_package[0], *packages[:2]]) == []
 
 
 @pytest.mark.parametrize("name", sorted(VAGUE_NAMES))
 @pytest.mark.parametrize(
-    "text", ["{} = 1", "for {} in (): ...", "def f(*, {}): ...", "lambda {}: 1", "class A:\n    {}: int"]
+    "text",
+    [
+        "{} = 1",
+        "for {} in (): ...",
+        "def f(*, {}): ...",
+        "lambda {}: 1",
+        "class A:\n    {}: int",
+        "self.{} = 1",
+        "self._{} = 1",
+        "def {}(): ...",
+        "async def _{}(): ...",
+    ],
 )
-def test_a_vague_variable_is_found(name: str, text: str) -> None:
-    assert len(vague_variables([Module.of("warren.queue.one", text.format(name))])) == 1
-    assert vague_variables([Module.of("warren.queue.one", text.format(f"{name}_number"))]) == []
+def test_a_vague_name_is_found(name: str, text: str) -> None:
+    assert len(vague_names([Module.of("warren.queue.one", text.format(name))])) == 1
+    assert vague_names([Module.of("warren.queue.one", text.format(f"{name}_number"))]) == []

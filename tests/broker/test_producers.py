@@ -125,7 +125,7 @@ def test_batches_after_the_last_note_are_known_too(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"end": 1, "producers": [[1]]}', '{"end": 99, "producers": []}']
 )
-def test_a_note_that_says_nothing_is_made_up_for_by_the_log(durability: str, tmp_path: Path, text: str) -> None:
+def test_a_damaged_note_is_rebuilt_from_the_log(durability: str, tmp_path: Path, text: str) -> None:
     batch = numbered_batch(PRODUCER, 0, b"a")
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         caller.produce("orders", batch)

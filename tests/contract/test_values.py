@@ -82,7 +82,7 @@ def test_a_delay_may_be_a_timedelta(store: Any) -> None:
 
 
 @pytest.mark.parametrize("delay", [timedelta(seconds=-1), -1.0, "1", timedelta(days=400_000)])
-def test_a_delay_that_cannot_be_is_refused(store: Any, delay: Any) -> None:
+def test_an_invalid_delay_is_refused(store: Any, delay: Any) -> None:
     with pytest.raises(BadInput):
         store.topic("t").put(b"x", delay=delay)
     with pytest.raises(BadInput):

@@ -91,7 +91,7 @@ def test_a_field_that_is_not_known_is_named_with_the_nearest_one(served: Http) -
     assert "there is no field 'keey'; did you mean 'key'?" in answered.document["detail"]
 
 
-def test_one_message_that_cannot_be_keeps_the_whole_put_out(served: Http) -> None:
+def test_one_invalid_message_refuses_the_whole_put(served: Http) -> None:
     before = count(served)
 
     answered = served.ask("POST", MESSAGES, {"messages": [{"body": "good"}, {"body": "bad", "id": "i" * 41}]})

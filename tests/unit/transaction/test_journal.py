@@ -233,7 +233,7 @@ def test_a_snapshot_is_on_disk_before_its_events_are_retired(store: Store, monke
     assert all(seen)
 
 
-def test_so_many_ended_transactions_are_remembered_by_default() -> None:
+def test_ended_transactions_are_remembered_up_to_a_limit() -> None:
     known = journal.Transactions()
 
     for number in range(TRANSACTIONS_REMEMBERED_MAX + 5):

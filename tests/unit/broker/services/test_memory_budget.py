@@ -77,7 +77,7 @@ def test_one_owner_cannot_take_the_share_of_others() -> None:
     assert sum(each.hold is not None and each.hold.size > 0 for each in mine) == ALL // MIDDLE // 2
 
 
-def test_the_first_that_waits_for_room_is_not_passed_by_those_that_come_later() -> None:
+def test_requests_get_room_in_the_order_in_which_they_came() -> None:
     budget = MemoryBudget(ALL)
     fillers = [Asking(budget, MIDDLE, f"user-{number}") for number in range(ALL // MIDDLE)]
     large = Asking(budget, 3 * MIDDLE, "ann")
@@ -118,7 +118,7 @@ def test_small_requests_that_are_answered_make_room_too() -> None:
     assert waiting.hold is not None
 
 
-def test_a_client_that_goes_lets_those_behind_it_in() -> None:
+def test_a_client_that_leaves_makes_room_for_waiting_clients() -> None:
     budget = MemoryBudget(ALL)
     fillers = [Asking(budget, MIDDLE, f"user-{number}") for number in range(ALL // MIDDLE)]
     large, later = Asking(budget, 3 * MIDDLE, "ann"), Asking(budget, MIDDLE, "bob")

@@ -409,7 +409,7 @@ def test_dead_letters_are_put_back_once(bench: Bench) -> None:
     assert bench.group(bench.open()).redrive() == 0
 
 
-def test_only_so_many_are_put_back(bench: Bench) -> None:
+def test_no_more_dead_letters_than_the_limit_are_put_back(bench: Bench) -> None:
     bench.topic.put_many([b"%d" % number for number in range(5)], partition=0)
     group = bench.group(attempts_max=1)
     fail(group)

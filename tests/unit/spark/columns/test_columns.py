@@ -142,7 +142,7 @@ def test_only_the_columns_asked_for_are_scanned(store: Store, monkeypatch: pytes
         ("value long", "it is binary or string, not bigint"),
     ],
 )
-def test_columns_that_cannot_be_are_refused(store: Store, schema: str, reason: str) -> None:
+def test_invalid_columns_are_refused(store: Store, schema: str, reason: str) -> None:
     with pytest.raises(BadColumn, match=reason):
         batch_reader(store.path, schema, topics="orders")
 

@@ -43,7 +43,7 @@ def test_unread_messages_are_counted_in_every_partition() -> None:
 
 
 @pytest.mark.parametrize("latest", [None, "null", "{", '{"other": 1}', {"warren": "not begun"}])
-def test_a_source_that_does_not_tell_leaves_it_unknown(latest: object) -> None:
+def test_a_source_without_a_latest_offset_leaves_the_lag_unknown(latest: object) -> None:
     assert behind([{"endOffset": offset(1), "latestOffset": latest}]) is None
     assert behind([]) is None
 

@@ -164,7 +164,7 @@ def test_partitions_are_assigned() -> None:
         ({"topics": "", "assign": '["orders"]'}, "expected JSON"),
     ],
 )
-def test_topics_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+def test_invalid_topics_are_refused(options: dict[str, str], reason: str) -> None:
     with pytest.raises(BadOption, match=reason):
         parsed(**options)
 
@@ -228,7 +228,7 @@ def test_a_time_goes_before_a_time_for_each_partition_and_that_before_offsets_as
         ({"startingOffsetsByTimestamp": "1000"}, "expected JSON"),
     ],
 )
-def test_starts_and_ends_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+def test_invalid_starts_and_ends_are_refused(options: dict[str, str], reason: str) -> None:
     with pytest.raises(BadOption, match=reason):
         parsed(**options)
 
@@ -275,7 +275,7 @@ def test_the_other_options() -> None:
         ({"group": "a/b"}, "group name"),
     ],
 )
-def test_values_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
+def test_invalid_values_are_refused(options: dict[str, str], reason: str) -> None:
     with pytest.raises(BadOption, match=reason):
         parsed(**options)
 

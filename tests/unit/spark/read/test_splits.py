@@ -46,7 +46,7 @@ def exactly(part: LogRange, number: int) -> int:
         (9 * SPARK_TASK_ROWS_MAX, 2, 5, 9),
     ],
 )
-def test_there_are_as_many_tasks_as_worth_it(rows: int, cores: int, asked: int | None, expected: int) -> None:
+def test_there_are_no_more_tasks_than_the_data_needs(rows: int, cores: int, asked: int | None, expected: int) -> None:
     assert task_count(rows, cores, asked) == expected
 
 

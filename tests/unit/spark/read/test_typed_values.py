@@ -88,7 +88,7 @@ def test_the_columns_of_the_message_can_be_named(store: Store, names: str, expec
     assert (row["id"], row["tag"]) == expected
 
 
-def test_columns_of_the_message_that_cannot_be_are_refused(store: Store) -> None:
+def test_invalid_columns_of_the_message_are_refused(store: Store) -> None:
     with pytest.raises(BadOption, match="a message has no column 'nope'"):
         batch_reader(store.path, "nope long", topics="orders", valueFormat="json", messageColumns="nope")
     with pytest.raises(BadColumn, match="it is string, not bigint"):

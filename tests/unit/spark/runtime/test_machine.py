@@ -46,7 +46,7 @@ def test_limits_of_the_first_version_of_cgroups_count(tmp_path: Path) -> None:
     assert memory_bytes(*machine) == min(2 * GIB, memory_bytes(tmp_path, tmp_path))
 
 
-def test_a_quota_is_so_many_cores_and_one_at_least(tmp_path: Path) -> None:
+def test_a_quota_of_the_cpu_counts_as_cores_and_at_least_as_one(tmp_path: Path) -> None:
     half = a_machine(tmp_path / "half", "0::/\n", cpu_of_max="50000 100000\n")
     old = a_machine(
         tmp_path / "old",

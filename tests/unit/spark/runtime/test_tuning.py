@@ -47,7 +47,7 @@ def test_a_setting_that_spark_does_not_know_is_refused() -> None:
     ("master", "count"),
     [("local", 1), ("local[4]", 4), ("local[4,3]", 4), ("local[*]", cores()), ("local-cluster[2,3,1024]", 6)],
 )
-def test_a_local_master_runs_so_many_tasks_at_once(master: str, count: int) -> None:
+def test_a_local_master_runs_one_task_for_each_thread(master: str, count: int) -> None:
     assert is_local(master)
     assert threads(master) == count
 

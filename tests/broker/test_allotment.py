@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import RunningBroker, running_broker
-from tests.gateway.running import Http, running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import Http, running_http
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerLimits, BrokerSettings

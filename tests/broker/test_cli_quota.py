@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.process import run_warren as run_in
+from tests.support.broker.process import run_warren as run_in
 from warren.broker.quotas.entities import DEFAULT, Entity
 from warren.broker.quotas.file import QuotasFile
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import warren
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings
 from warren.cli.commands.read import FollowPosition, listening
@@ -184,7 +184,7 @@ def test_groups_dead_letters_and_redrives_are_shown_as_for_files(broker: Running
 # --- Following, and completing ---
 
 
-def test_following_hears_all_partitions_at_once_and_those_that_are_added(broker: RunningBroker) -> None:
+def test_following_reads_all_partitions_including_added_ones(broker: RunningBroker) -> None:
     with warren.connect(broker.address) as store:
         topic = store.topic("orders", partitions=2)
         topic.put(b"old", partition=0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from warren.client.net.connection import Connection
 from warren.client.store import RemoteStore
 from warren.errors import (

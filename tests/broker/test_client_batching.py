@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import running_broker
 from tests.broker.test_client_kills import cutting
+from tests.support.broker.running import running_broker
 from tests.support.patience import WAIT_S, run, until
 from warren.errors import BadInput, BatchingClosed, BufferFull, NoSuchTopic, TooLarge, WarrenError
 
@@ -147,7 +147,7 @@ def test_a_future_that_is_not_done_times_out(store: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"linger": -1}, {"batch_bytes": 0}, {"in_flight": 0}, {"buffer_bytes": 5}])
-def test_options_that_cannot_be_are_refused(store: Any, options: Any) -> None:
+def test_invalid_options_are_refused(store: Any, options: Any) -> None:
     with pytest.raises(BadInput):
         store.batching(**options)
 

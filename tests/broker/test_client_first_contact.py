@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.patience import run
 from tests.support.simulated_clock import SimulatedClock
 from warren.broker.security.tls import tls_context

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S, until
 from warren.broker.native.groups import Attempt, HeldStream
 from warren.client.net.connection import Connection

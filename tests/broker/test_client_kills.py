@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.process import served_store
-from tests.broker.running import HOST, running_broker
+from tests.support.broker.process import served_store
+from tests.support.broker.running import HOST, running_broker
 from tests.support.patience import until
 from warren.client.net.connection import parse_address
 from warren.errors import LeaseLost, WarrenError

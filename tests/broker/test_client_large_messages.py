@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import WAIT_S
 from warren.broker.native import groups

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S, until
 from warren.broker.native import groups, sessions
 from warren.broker.native.groups import TRIES_SWEPT_FROM, HeldStream, HeldWork

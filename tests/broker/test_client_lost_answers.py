@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker
+from tests.support.broker.running import RunningBroker
 from tests.support.patience import WAIT_S, run
 from warren.broker.native import sessions
 from warren.broker.native.call_dedup import AnswerRoom, Answers

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.running import running_broker
+from tests.support.broker.running import running_broker
 from tests.tidy.documents import fenced, needs_broker
 from tests.tidy.source import ROOT
 

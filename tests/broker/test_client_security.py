@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S
 from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerSettings

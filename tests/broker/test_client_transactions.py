@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.patience import WAIT_S, until
 from warren.broker.native import sessions
 from warren.client.store import RemoteStore

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.running import RunningBroker, running_broker
 from tests.conformance.rows import COMPRESSIONS, PRODUCE_AND_CONSUME, Check
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.running import RunningBroker, running_broker
 
 of_aiokafka = pytest.importorskip("tests.conformance.of_aiokafka")
 of_kafka_python = pytest.importorskip("tests.conformance.of_kafka_python")

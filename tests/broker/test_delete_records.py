@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.services.kafka_errors import Code
 from warren.errors import NumberRetired

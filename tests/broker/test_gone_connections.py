@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from tests.broker.calls import Caller
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
 from warren.protocol.api_keys import ApiKey

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.group_clients import (
+from tests.support.broker.group_clients import (
     QUICK,
     OfAiokafka,
     OfConfluent,
@@ -25,8 +25,8 @@ from tests.broker.group_clients import (
     produce,
     until,
 )
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.kafka.groups.classic import ClassicGroup, GroupState
 from warren.broker.services.kafka_errors import Code
 from warren.protocol.api_keys import ApiKey

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.group_clients import Wire, consumed, consumer, make_topic, produce, until
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.group_clients import Wire, consumed, consumer, make_topic, produce, until
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.message_values import Fields
 from warren.broker.services.kafka_errors import Code
 from warren.protocol.api_keys import ApiKey

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_disk import SimulatedFileSystem
 from warren.broker.services.kafka_errors import Code

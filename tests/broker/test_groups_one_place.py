@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.group_clients import (
+from tests.support.broker.group_clients import (
     OfAiokafka,
     OfKafkaPython,
     consumed,
@@ -20,8 +20,8 @@ from tests.broker.group_clients import (
     produce,
     until,
 )
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.queue.stream.stream_group import StreamGroup
 
 pytest.importorskip("confluent_kafka")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker.group_clients import Wire, consumer, make_topic, produce
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.group_clients import Wire, consumer, make_topic, produce
+from tests.support.broker.recorded_calls import recorded
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.message_values import Fields
-from tests.support.recorded_calls import recorded
 from warren.broker.kafka.groups import share_groups, share_requests
 from warren.broker.services.kafka_errors import Code
 from warren.protocol.api_keys import ApiKey

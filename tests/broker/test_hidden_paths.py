@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.gateway.running import Http, running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import Http, running_http
 from tests.support.kafka_batches import batch_of
 from tests.tidy.source import SOURCE
 from warren.broker.services.hidden_paths import without_paths

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.broker.services.batch_checks import BATCHES_LOOKED_INTO_FIRST

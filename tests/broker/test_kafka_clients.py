@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 admin = pytest.importorskip("confluent_kafka.admin")

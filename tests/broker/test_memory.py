@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import HOST, PATIENCE_S, running_broker
 from tests.broker.test_hot_paths import batch, fetched, wait_until
-from tests.gateway.running import running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import running_http
+from tests.support.broker.running import HOST, PATIENCE_S, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.broker.native.groups import Attempt, HeldStream

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
 from tests.broker.test_memory import beginning, bomb, joined
+from tests.support.broker.calls import Caller
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from tests.tidy.source import SOURCE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.running import running_broker
+from tests.support.broker.running import running_broker
 from tests.support.patience import until
 
 

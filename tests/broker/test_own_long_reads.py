@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.native import handler, read
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.client.net.session import same

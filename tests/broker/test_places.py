@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from warren.broker.broker import STRANGERS_PART
 from warren.broker.net.places import ConnectionPlaces, Full
 from warren.broker.security.users import Users
@@ -99,7 +99,7 @@ def test_an_address_that_has_its_limit_makes_room_by_its_own_unsettled_ones() ->
 
 
 @pytest.mark.parametrize("word", ["10.0.0.1", "10.0.0.1=", "=5", "host=5", "10.0.0.1=many"])
-def test_a_limit_of_an_address_that_cannot_be_is_refused(word: str) -> None:
+def test_an_invalid_limit_of_an_address_is_refused(word: str) -> None:
     with pytest.raises(BadInput, match="expected an address and a count"):
         _ = BrokerLimits(connections_max_of_address=(word,)).of_address
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
 from warren.broker.kafka.producers import known
@@ -125,7 +125,7 @@ def test_batches_after_the_last_note_are_known_too(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"end": 1, "producers": [[1]]}', '{"end": 99, "producers": []}']
 )
-def test_a_note_that_says_nothing_is_made_up_for_by_the_log(durability: str, tmp_path: Path, text: str) -> None:
+def test_a_damaged_note_is_rebuilt_from_the_log(durability: str, tmp_path: Path, text: str) -> None:
     batch = numbered_batch(PRODUCER, 0, b"a")
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         caller.produce("orders", batch)

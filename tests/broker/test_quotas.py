@@ -116,7 +116,7 @@ def test_the_configured_quota_applies_if_none_is_set(file: QuotasFile, clock: Si
         (Entity(DEFAULT, DEFAULT), {("ann", "other"): False, ("bob", "app"): False}),
     ],
 )
-def test_a_quota_is_shared_by_whom_its_entity_does_not_tell_apart(
+def test_clients_of_one_entity_share_its_quota(
     file: QuotasFile, clock: SimulatedClock, entity: Entity, is_shared: dict[tuple[str, str], bool]
 ) -> None:
     file.alter([(entity, {REQUESTS: 1.0})])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.broker.running import RunningBroker, running_broker
-from tests.gateway.running import running_http, until
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import running_http, until
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_clock import SimulatedClock
 from warren.broker.quotas.entities import PRODUCED, TIME, Entity

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.process import run_warren
-from tests.broker.running import running_broker
-from tests.broker.tenants import PASSWORD, USER, Tenants, Thing, tenants
 from tests.broker.test_rights_walk import is_denied, subscription, topic_id
-from tests.gateway.running import until
+from tests.support.broker.http import until
+from tests.support.broker.process import run_warren
+from tests.support.broker.running import running_broker
+from tests.support.broker.tenants import PASSWORD, USER, Tenants, Thing, tenants
 from tests.support.kafka_batches import batch_of
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.security.table import HTTP
@@ -99,7 +99,7 @@ def test_a_pattern_stands_for_topics_that_its_own_user_may_describe(world: Tenan
 
 
 @pytest.mark.parametrize("key", [ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.DESCRIBE_GROUPS])
-def test_a_group_does_not_tell_of_topics_that_one_may_not_describe(world: Tenants, key: ApiKey) -> None:
+def test_a_group_hides_topics_that_the_user_may_not_describe(world: Tenants, key: ApiKey) -> None:
     world.allow([*HERS, Thing(READ, ResourceKind.TOPIC, "his")])
     if key == ApiKey.DESCRIBE_GROUPS:
         protocols = [{"name": "range", "metadata": subscription("his")}]

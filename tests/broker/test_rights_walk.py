@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.calls import numbered_batch
-from tests.broker.tenants import ALL, USER, Tenants, Thing, implied, tenants
+from tests.support.broker.calls import numbered_batch
+from tests.support.broker.tenants import ALL, USER, Tenants, Thing, implied, tenants
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import decode_request, encode_request
 from warren.broker.dispatch import HANDLERS

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.gateway.running import Http, running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import Http, running_http
 from warren.broker.security import logged_in
 from warren.broker.security.logged_in import LoggedIn
 from warren.broker.security.scram import HASHES, SCRAM_ITERATIONS, Credential

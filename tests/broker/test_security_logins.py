@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
-from tests.gateway.running import running_http
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import running_http
+from tests.support.broker.running import running_broker
 from tests.support.simulated_clock import SimulatedClock
 from warren.broker.broker import BROKER_THREADS
 from warren.broker.security.logins import (
@@ -104,7 +104,7 @@ def test_an_address_that_tries_many_users_waits_except_for_users_who_logged_in_f
     assert waits(tries, HERE, "carol", 3) == [0, 0, 0]
 
 
-def test_a_user_that_many_addresses_try_is_slow_for_those_that_failed(tries: Tries) -> None:
+def test_a_user_that_many_addresses_try_is_slow_for_addresses_that_failed(tries: Tries) -> None:
     for number in range(2 * LOGIN_FAILURES_FREE_IN_ALL):
         tries.failed(f"10.1.0.{number}", "ann")
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.broker.running import RunningBroker, running_broker
 from tests.fuzz.valid import Knowledge, values_for
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.protocol_values import message_named
 from warren.broker.services.kafka_errors import Code

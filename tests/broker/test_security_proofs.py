@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.process import run_warren
-from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.broker.test_security_names import errors_of, requests_for
-from tests.broker.watched import watched_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.process import run_warren
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.watched import watched_broker
 from warren.broker.security.rights import Operation, Pattern, Permission, ResourceKind, Right, RightsFile
 from warren.broker.security.tls import tls_context
 from warren.broker.services.kafka_errors import Code

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.process import run_warren
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.process import run_warren
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from warren.broker.security.peer import Peer
 from warren.broker.security.rights import (

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.process import run_warren
-from tests.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.process import run_warren
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.support.message_values import encode_request
 from warren.broker.security.sasl_session import TRANSITIONS, LoginEvent, LoginState, SaslSession
 from warren.broker.security.scram import HASHES, Exchange, parse_first
@@ -108,7 +108,7 @@ def test_the_right_password_lets_aiokafka_in(broker: RunningBroker, mechanism: s
 
 
 @pytest.mark.parametrize(("mechanism", "user"), [*product(MECHANISMS, ["ann", "unknown"])])
-def test_a_wrong_password_keeps_confluent_kafka_out_and_the_log_does_not_tell_it(
+def test_a_wrong_password_is_refused_and_not_logged(
     broker: RunningBroker, mechanism: str, user: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -187,7 +187,7 @@ def failure(raw: RawClient, mechanism: str, token: bytes) -> bytes:
         (ApiKey.SASL_AUTHENTICATE, 0, {"auth_bytes": b"\0ann\0" + PASSWORD.encode()}, Code.ILLEGAL_SASL_STATE),
     ],
 )
-def test_a_step_that_cannot_be_is_answered_and_proves_nothing(
+def test_an_invalid_step_is_answered_and_logs_no_user_in(
     raw: RawClient, api_key: int, version: int, values: dict[str, Any], code: Code
 ) -> None:
     answer = raw.ask(api_key, version, **values)
@@ -266,7 +266,7 @@ def test_a_malformed_first_message_of_scram_is_refused(token: bytes) -> None:
 
 
 @pytest.mark.parametrize("final", [b"", b"p=", b"c=biws,r=1,p=AAAA", b"c=biws,r=12,p=!", b"c=biws,r=12"])
-def test_a_proof_that_proves_nothing_is_refused(tmp_path: Path, final: bytes) -> None:
+def test_a_wrong_proof_is_refused(tmp_path: Path, final: bytes) -> None:
     users = Users(str(tmp_path))
     users.create("ann", PASSWORD)
     first = parse_first(b"n,,n=ann,r=1")
@@ -328,13 +328,13 @@ def test_a_user_is_there_once_and_gone_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ann", "a:b", "*", "a\nb", "a" * 300])
-def test_a_name_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadName):
         Users(str(tmp_path)).create(name, PASSWORD)
 
 
 @pytest.mark.parametrize("password", ["", "short", "x" * 2000, "null\0inside"])
-def test_a_password_that_cannot_be_is_refused(tmp_path: Path, password: str) -> None:
+def test_an_invalid_password_is_refused(tmp_path: Path, password: str) -> None:
     with pytest.raises(BadInput):
         Users(str(tmp_path)).create("ann", password)
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.process import ServedStore, served_store
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.process import ServedStore, served_store
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.security.tls import tls_context
 from warren.broker.security.users import Users
 from warren.broker.settings import BrokerSettings
@@ -145,7 +145,7 @@ def test_an_expired_certificate_is_refused_by_clients(tmp_path: Path, authority:
 
 
 @pytest.mark.parametrize("has_certificate", [True, False])
-def test_with_an_authority_for_clients_only_those_it_signed_are_served(
+def test_with_an_authority_for_clients_only_clients_with_its_certificates_are_served(
     tmp_path: Path, authority: Any, has_certificate: bool
 ) -> None:
     path = trusted(authority, tmp_path)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.process import PATIENCE_S, run_warren, served_store
-from tests.broker.running import running_broker
+from tests.support.broker.process import PATIENCE_S, run_warren, served_store
+from tests.support.broker.running import running_broker
 from tests.support.message_values import encode_request
 from tests.tidy.source import SOURCE
 from warren.protocol.api_keys import ApiKey

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.configuration import read_configuration
 from warren.broker.settings import BrokerSettings
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
-from tests.broker.watched import watched_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import running_broker
+from tests.support.broker.watched import watched_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
 from warren.broker.services.kafka_errors import Code

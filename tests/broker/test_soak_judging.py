@@ -8,9 +8,9 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("kafka")
 pytest.importorskip("aiokafka")
 
-from tests.broker.watched import Usage
 from tests.soak.network.hostile import SAMPLES_MIN, Waits, judged_waits
 from tests.soak.network.run import Stretch, judged
+from tests.support.broker.watched import Usage
 
 MB = 1 << 20
 USUAL = Usage(resident=100 * MB, private=60 * MB, resident_max=100 * MB, files=130, threads=25)

@@ -13,9 +13,9 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, StringSt
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 import warren
-from tests.broker.running import RunningBroker, running_broker
-from tests.support.spark_reads import NUMBERS, batch_reader, read_rows, rows_of, stream_reader, stream_rows
-from tests.support.spark_writes import Query, bodies, waiting
+from tests.support.broker.running import RunningBroker, running_broker
+from tests.support.spark.reads import NUMBERS, batch_reader, read_rows, rows_of, stream_reader, stream_rows
+from tests.support.spark.writes import Query, bodies, waiting
 from warren.errors import BrokerUnreached, DataLost, LoginFailed, NotAStore, TopicLost
 from warren.spark.read.stream_reader import StreamReader
 from warren.spark.store_access.kept_open import process_brokers

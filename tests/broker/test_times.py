@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
 from tests.support.broken_batches import broken_batch
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import CLIENT_TIME_MS, batch_of
 from warren.broker.kafka import offsets
 from warren.protocol.api_keys import ApiKey

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.patience import SHORT_S, until
 from warren.broker.kafka.producers.ids import ProducerIds
 from warren.broker.kafka.transactions import identities
@@ -167,7 +167,7 @@ def test_when_epochs_run_out_there_is_a_new_producer_id(caller: Caller, monkeypa
     assert given[1][1] == given[0][1] != given[2][1]
 
 
-def test_there_are_only_so_many_transactional_ids(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_transactional_ids_has_a_limit(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identities, "TRANSACTIONAL_IDS_MAX", 2)
 
     errors = [caller.init(name)[0] for name in ("a", "b", "c", "a")]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.kafka_python import LEAVES_SOCKETS
-from tests.broker.running import PATIENCE_S, RunningBroker, running_broker
+from tests.support.broker.kafka_python import LEAVES_SOCKETS
+from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from warren.broker.services.kafka_errors import Code
 
 pytestmark = LEAVES_SOCKETS

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker import transactions_victim as victim
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.running import PATIENCE_S, running_broker
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.running import PATIENCE_S, running_broker
 from tests.tidy.source import ROOT, SOURCE
 from warren.broker.services.kafka_errors import Code
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.broker.running import running_broker
+from tests.support.broker.running import running_broker
 from warren.broker.net.connection import Connection
 from warren.protocol.api_keys import ApiKey
 from warren.transaction.completion import Completion

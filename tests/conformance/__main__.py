@@ -17,8 +17,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.broker.watched import watched_broker
 from tests.conformance.rows import FAILED, NOT_INSTALLED, PASSED, Client, Row, rows_of
+from tests.support.broker.watched import watched_broker
 
 CONSOLE: Final = Console(highlight=False)
 TOOLS: Final = Path(sys.prefix) / "conformance"

@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 Check = Callable[[str, str], None]
-"""Tries something against the broker at an address, with a compression. Raises where it is not as it should be."""
+"""Tries something against the broker at an address, with a compression. Raises an error if the result is wrong."""
 
 
 class Client(NamedTuple):

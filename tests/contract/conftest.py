@@ -11,17 +11,23 @@ import pytest
 
 import warren
 import warren.aio
-from tests.broker.running import running_broker
-from tests.support.aio_adapter import adapted
+from tests.contract.aio_adapter import adapted
+from tests.support.broker.running import running_broker
 from tests.support.patience import WAIT_S
 from warren import api
 
 Opener = Callable[[], AbstractContextManager[api.Store]]
+SYNCHRONOUS = ["embedded", "broker"]
+KINDS = [*SYNCHRONOUS, "aio", "aio-broker"]
 
 
-@pytest.fixture(params=["embedded", "broker", "aio", "aio-broker"])
+@pytest.fixture(params=KINDS)
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the same store each time it is called."""
+    """Opens the same store each time it is called.
+
+    A test of what only threads have, such as a wait with a timeout, runs on stores without asyncio:
+    `@pytest.mark.parametrize("opener", SYNCHRONOUS, indirect=True)`.
+    """
     if request.param == "embedded":
         yield partial(warren.open, tmp_path, durability="os")
     elif request.param == "aio":

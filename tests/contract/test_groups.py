@@ -102,6 +102,62 @@ def test_a_member_waits_for_a_message_that_passes_its_filter(store: api.Store) -
         assert [message.body for message in reading.result(WAIT_S)] == [b"2"]
 
 
+def test_a_waiting_member_gets_a_message_of_its_own_partitions_only(store: api.Store) -> None:
+    topic = store.topic("orders", 3)
+    group, other = topic.group("billing", tag="eu"), topic.group("billing")
+
+    def share() -> bool:
+        other.read()
+        return group.read() == [] and group.partitions == [0, 1]
+
+    until(share)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(group.read, wait=WAIT_S)
+        topic.put(b"no", partition=1, tag="us")
+        topic.put(b"yes", partition=1, tag="eu")
+
+        assert [(message.partition, message.number) for message in reading.result(WAIT_S)] == [(1, 1)]
+    assert other.read(wait=0.01) == []
+
+
+def test_a_waiting_member_gets_a_released_partition(store: api.Store) -> None:
+    topic = store.topic("orders")
+    first, second = topic.group("billing"), topic.group("billing")
+    topic.put(b"a")
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(second.read, wait=WAIT_S)
+        first.close()
+
+        assert numbers(reading.result(WAIT_S)) == [0]
+
+
+def test_iterating_over_a_member_waits_for_more_and_ends_when_it_is_closed(store: api.Store) -> None:
+    topic = store.topic("orders")
+    group = topic.group("billing")
+    with ThreadPoolExecutor(1) as pool:
+        messages = iter(group)
+        first = pool.submit(next, messages)
+        topic.put(b"a")
+        assert first.result(WAIT_S).number == 0
+        rest = pool.submit(list, messages)
+        group.close()
+
+        assert rest.result(WAIT_S) == []
+
+
+def test_iterating_over_a_worker_ends_when_it_is_closed(store: api.Store) -> None:
+    topic = store.topic("orders")
+    group = topic.group("workers", mode="queue")
+    topic.put(b"a")
+    with ThreadPoolExecutor(1) as pool:
+        messages = iter(group)
+        assert next(messages).number == 0
+        rest = pool.submit(list, messages)
+        group.close()
+
+        assert rest.result(WAIT_S) == []
+
+
 def test_a_member_is_iterated(store: api.Store) -> None:
     topic = store.topic("orders")
     topic.put_many([b"x"] * 3)
@@ -142,14 +198,49 @@ def test_groups_are_listed_described_configured_and_deleted(store: api.Store) ->
 
 def test_a_group_is_not_opened_with_other_settings(store: api.Store) -> None:
     topic = store.topic("orders")
-    topic.group("workers", mode="queue", lease=5).close()
+    topic.group("workers", mode="queue", attempts_max=3, start="end").close()
+    before = topic.group_settings("workers")
+    others: list[api.GroupOptions] = [
+        {"lease": 60.0},
+        {"attempts_max": 2},
+        {"backoff": 7.0},
+        {"backoff_max": 70.0},
+        {"ordered_by_key": True},
+        {"tag": "eu.*"},
+    ]
 
     with pytest.raises(SettingsDiffer):
         topic.group("workers")
-    with pytest.raises(SettingsDiffer):
-        topic.group("workers", mode="queue", lease=6)
+    for options in others:
+        (option,) = options
+        with pytest.raises(SettingsDiffer, match=rf"{option}=.*not .*; change it with topic\.configure_group\(\)"):
+            topic.group("workers", mode="queue", **options)
+    with pytest.raises(BadInput, match=r"lease: expected seconds from 0.05 to 604800, not -1"):
+        topic.group("workers", mode="queue", lease=-1.0)
     with pytest.raises(BadInput):
         topic.group("others", mode="queue", lease=-1)
+
+    # The start of a group that exists is ignored.
+    topic.group("workers", mode="queue", attempts_max=3, tag=None, start="start").close()
+    assert topic.group_settings("workers") == before
+    assert before.start == "end"
+
+
+def test_settings_of_a_group_are_changed(store: api.Store) -> None:
+    topic = store.topic("orders")
+    topic.group("workers", mode="queue", tag="eu.*", lease=10.0, start="end").close()
+
+    changed = topic.configure_group("workers", lease=20.0, tag=None)
+
+    assert (changed.lease_s, changed.tag, changed.start, changed.mode) == (20.0, None, "end", "queue")
+    topic.group("workers", mode="queue", lease=20.0).close()
+    assert topic.group_settings("workers") == changed
+    with pytest.raises(NoSuchGroup):
+        topic.configure_group("missing", lease=20.0)
+    with pytest.raises(BadInput, match="there is no option 'mode'; there are tag, start"):
+        topic.configure_group("workers", mode="stream")  # type: ignore[call-arg]
+    with pytest.raises(BadInput, match=r"lease: expected seconds .*, not 0"):
+        topic.configure_group("workers", lease=0.0)
 
 
 # --- Queue groups ---

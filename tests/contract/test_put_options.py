@@ -11,7 +11,7 @@ import pytest
 
 import warren
 import warren.aio
-from tests.broker.running import running_broker
+from tests.support.broker.running import running_broker
 from tests.support.patience import WAIT_S, run
 from warren import api
 from warren.queue.batching import Batching

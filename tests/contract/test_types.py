@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+import ast
+import asyncio
+import inspect
+import re
+import textwrap
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,7 +26,6 @@ from typing import (
 import pytest
 
 import warren.aio.batching
-import warren.aio.groups
 import warren.aio.log
 import warren.aio.store
 import warren.aio.topic
@@ -43,16 +48,20 @@ from warren.storage.log import Log
 from warren.transaction.store import Store
 from warren.transaction.transaction import Transaction
 
+if TYPE_CHECKING:
+    import pyarrow
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
+SOURCE: Final = Path(__file__).read_text()
 KINDS: Final[list[tuple[type, list[type]]]] = [
     (api.Store, [Store, RemoteStore, warren.aio.store.Store]),
     (api.Topic, [Topic, RemoteTopic, warren.aio.topic.Topic]),
     (api.Log, [Log, RemoteLog, warren.aio.log.Log]),
-    (api.StreamGroup, [StreamGroup, StreamMember, warren.aio.groups.StreamGroup]),
-    (api.QueueGroup, [QueueGroup, QueueWorker, warren.aio.groups.QueueGroup]),
-    (api.Broadcast, [Broadcast, RemoteBroadcast, warren.aio.groups.Broadcast]),
+    (api.StreamGroup, [StreamGroup, StreamMember, warren.aio.topic.StreamGroup]),
+    (api.QueueGroup, [QueueGroup, QueueWorker, warren.aio.topic.QueueGroup]),
+    (api.Broadcast, [Broadcast, RemoteBroadcast, warren.aio.topic.Broadcast]),
     (api.Transaction, [Transaction, RemoteTransaction, warren.aio.store.Transaction]),
     (api.Batching, [Batching, Batching, warren.aio.batching.Batching]),
 ]
@@ -60,6 +69,21 @@ KINDS: Final[list[tuple[type, list[type]]]] = [
 
 def names(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def compared_methods() -> set[str]:
+    """Returns, as `Topic.put`, what this file compares for asyncio: in `Method`, in `Iteration` and in a protocol."""
+    calls = re.findall(r"\b(?:Method|Iteration)\(api\.(\w+\.\w+)\)", SOURCE)
+    return {*calls, *(f"{kind}.{name}" for kind, name, _ in async_methods())}
+
+
+def async_methods() -> Iterator[tuple[str, str, ast.arguments]]:
+    """Yields the class of the contract, the name and the parameters of each method of a protocol `Async…` below."""
+    for kind in ast.walk(ast.parse(SOURCE)):
+        if isinstance(kind, ast.ClassDef) and kind.name.startswith("Async"):
+            for method in kind.body:
+                if isinstance(method, ast.FunctionDef):
+                    yield kind.name.removeprefix("Async"), method.name, method.args
 
 
 @pytest.mark.parametrize(("promised", "kinds"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
@@ -70,8 +94,17 @@ def test_every_kind_of_object_has_the_methods_of_the_contract(promised: type, ki
 
 
 def attributes(kind: type) -> set[str]:
-    """What instances get in `__init__`. mypy sees these; `dir` of the class does not."""
-    return {"id", "is_closed", "name", "settings"}
+    """Returns what instances of `kind` get by assignments to `self`. mypy sees these; `dir` of the class does not."""
+    return {
+        node.attr
+        for base in kind.__mro__
+        if base.__module__.startswith("warren.")
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(base))))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
 
 
 @pytest.mark.parametrize("promised", [promised for promised, _ in KINDS], ids=lambda each: each.__name__)
@@ -83,6 +116,21 @@ def test_every_method_of_the_contract_has_a_docstring(promised: type) -> None:
     ]
 
     assert silent == []
+
+
+def test_everything_in_the_contract_is_compared_for_asyncio() -> None:
+    promised = {f"{kind.__name__}.{name}" for kind, _ in KINDS for name in names(kind)}
+
+    assert promised - compared_methods() == set()
+
+
+def test_the_protocols_for_asyncio_have_the_parameters_of_the_contract() -> None:
+    for kind, name, arguments in async_methods():
+        promised = getattr(getattr(api, kind), name.replace("__aiter__", "__iter__"))
+        if not isinstance(promised, property):
+            wildcards = [each.arg for each in (arguments.vararg, arguments.kwarg) if each is not None]
+            written = [each.arg for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+            assert written + wildcards == list(inspect.signature(promised).parameters), f"{kind}.{name}"
 
 
 if TYPE_CHECKING:
@@ -148,8 +196,23 @@ if TYPE_CHECKING:
             """The asyncio method takes these parameters, and yields the same items."""
 
     class AsyncTopic(Protocol):
-        """The overloaded methods of `api.Topic`, as coroutines."""
+        """The properties of `api.Topic`, and its methods that are overloaded or return a twin, as coroutines."""
 
+        @property
+        def name(self) -> str: ...
+        @property
+        def settings(self) -> api.TopicSettings: ...
+        @property
+        def partition_count(self) -> int: ...
+        def broadcast(
+            self,
+            *,
+            tag: str | None = ...,
+            start: api.Where | Mapping[int, int] | None = ...,
+            wait: Duration | None = ...,
+        ) -> Coroutine[Any, Any, warren.aio.topic.Broadcast]: ...
+        # `Method` below cannot compare it, because its options may have any name, `self` included.
+        def configure(self, **changes: Any) -> Coroutine[Any, Any, api.TopicSettings]: ...
         @overload
         def put(
             self, body: bytes, *, delay: None = None, deliver_at: None = None, **options: Unpack[api.PutOptions]
@@ -192,15 +255,41 @@ if TYPE_CHECKING:
         @overload
         def group(
             self, name: str, *, mode: Literal["stream"] = ..., **options: Unpack[api.GroupOptions]
-        ) -> Coroutine[Any, Any, warren.aio.groups.StreamGroup]: ...
+        ) -> Coroutine[Any, Any, warren.aio.topic.StreamGroup]: ...
         @overload
         def group(
             self, name: str, *, mode: Literal["queue"], **options: Unpack[api.GroupOptions]
-        ) -> Coroutine[Any, Any, warren.aio.groups.QueueGroup]: ...
+        ) -> Coroutine[Any, Any, warren.aio.topic.QueueGroup]: ...
+
+    class AsyncLog(Protocol):
+        """The properties of `api.Log` as coroutines, because they take a call."""
+
+        def first(self) -> Coroutine[Any, Any, int]: ...
+        def end(self) -> Coroutine[Any, Any, int]: ...
+
+    class AsyncStreamGroup(Protocol):
+        """The properties of `api.StreamGroup`, and its iteration."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def id(self) -> str: ...
+        @property
+        def partitions(self) -> list[int]: ...
+        def __aiter__(self) -> AsyncIterator[Message]: ...
+
+    class AsyncBroadcast(Protocol):
+        """The iteration of `api.Broadcast`."""
+
+        def __aiter__(self) -> AsyncIterator[Message]: ...
 
     class AsyncQueueGroup(Protocol):
-        """The overloaded method of `api.QueueGroup`, as a coroutine."""
+        """The properties and the overloaded method of `api.QueueGroup`, and its iteration."""
 
+        @property
+        def name(self) -> str: ...
+        def dead(self) -> Coroutine[Any, Any, warren.aio.topic.Topic]: ...
+        def __aiter__(self) -> AsyncIterator[Message]: ...
         @overload
         def take(
             self, limit: None = ..., wait: Duration = ..., *, renew: bool = ...
@@ -210,9 +299,12 @@ if TYPE_CHECKING:
             self, limit: int, wait: Duration = ..., *, renew: bool = ...
         ) -> Coroutine[Any, Any, list[Message]]: ...
 
-    class AsyncPuts(Protocol):
-        """`api.Transaction.put` and `put_many`, as coroutines."""
+    class AsyncTransaction(Protocol):
+        """The properties of `api.Transaction`, and its methods that take a twin, as coroutines."""
 
+        @property
+        def id(self) -> str: ...
+        def state(self) -> Coroutine[Any, Any, str]: ...
         def put(
             self,
             topic: str | warren.aio.topic.Topic,
@@ -225,21 +317,64 @@ if TYPE_CHECKING:
         def put_many(
             self, topic: str | warren.aio.topic.Topic, bodies: Sequence[bytes], **options: Unpack[api.PutManyOptions]
         ) -> Coroutine[Any, Any, None]: ...
+        def put_columns(
+            self, topic: str | warren.aio.topic.Topic, batch: pyarrow.RecordBatch, *, partition: int | None = ...
+        ) -> Coroutine[Any, Any, None]: ...
+        def ack(
+            self, group: warren.aio.topic.QueueGroup, messages: Message | Sequence[Message]
+        ) -> Coroutine[Any, Any, None]: ...
+        def commit(
+            self, group: warren.aio.topic.StreamGroup | None = ..., positions: Mapping[int, int] | None = ...
+        ) -> Coroutine[Any, Any, None]: ...
 
-    def _overloaded_asyncio_methods_keep_the_contract(
+    class AsyncBatching(Protocol):
+        """`api.Batching.put`, as a coroutine of a future of the event loop."""
+
+        def put(
+            self,
+            topic: str | warren.aio.topic.Topic,
+            body: bytes,
+            *,
+            wait: Duration = ...,
+            **options: Unpack[api.MessageOptions],
+        ) -> Coroutine[Any, Any, asyncio.Future[Place]]: ...
+
+    class AsyncStore(Protocol):
+        """The properties of `api.Store`, and its methods that `Method` below cannot compare."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def is_closed(self) -> bool: ...
+        def last_failure(self) -> Coroutine[Any, Any, str]: ...
+        def topic(
+            self, name: str, partitions: int | None = ..., **settings: Any
+        ) -> Coroutine[Any, Any, warren.aio.topic.Topic]: ...
+        # Not a coroutine: nothing is done before the first put.
+        def batching(self, **options: Unpack[api.BatchingOptions]) -> warren.aio.batching.Batching: ...
+
+    def _asyncio_objects_keep_the_protocols(
+        store: warren.aio.store.Store,
         topic: warren.aio.topic.Topic,
-        queue: warren.aio.groups.QueueGroup,
+        log: warren.aio.log.Log,
+        stream: warren.aio.topic.StreamGroup,
+        queue: warren.aio.topic.QueueGroup,
+        broadcast: warren.aio.topic.Broadcast,
         transaction: warren.aio.store.Transaction,
+        batching: warren.aio.batching.Batching,
     ) -> list[object]:
-        a: AsyncTopic = topic
-        b: AsyncQueueGroup = queue
-        c: AsyncPuts = transaction
-        return [a, b, c]
+        a: AsyncStore = store
+        b: AsyncTopic = topic
+        c: AsyncLog = log
+        d: AsyncStreamGroup = stream
+        e: AsyncQueueGroup = queue
+        f: AsyncBroadcast = broadcast
+        g: AsyncTransaction = transaction
+        h: AsyncBatching = batching
+        return [a, b, c, d, e, f, g, h]
 
     def _asyncio_methods_have_the_parameters_of_the_contract() -> None:
-        # Not here: overloaded methods (put, put_many, group, take), which the protocols above check;
-        # `Store.topic` and `Topic.configure`, whose settings may have any name, `self` included; and properties, which
-        # are coroutines there.
+        # The protocols above check the others.
         store = warren.aio.store.Store
         Method(api.Store.has_topic).awaited(store.has_topic)
         Method(api.Store.topics).awaited(store.topics)
@@ -254,6 +389,7 @@ if TYPE_CHECKING:
         Method(api.Store.last_version).awaited(store.last_version)
         Method(api.Store.abort_prepared).awaited(store.abort_prepared)
         Method(api.Store.recover).awaited(store.recover)
+        Method(api.Store.close).awaited(store.close)
         Method(api.Store.existing_topic).opened(store.existing_topic)
         Method(api.Store.transaction).opened(store.transaction)
         topic = warren.aio.topic.Topic
@@ -282,7 +418,7 @@ if TYPE_CHECKING:
         Method(api.Log.wait).awaited(log.wait)
         Iteration(api.Log.backwards).iterated(log.backwards)
         Iteration(api.Log.scan).iterated(log.scan)
-        stream = warren.aio.groups.StreamGroup
+        stream = warren.aio.topic.StreamGroup
         Method(api.StreamGroup.read).awaited(stream.read)
         Method(api.StreamGroup.commit).awaited(stream.commit)
         Method(api.StreamGroup.seek).awaited(stream.seek)
@@ -290,8 +426,9 @@ if TYPE_CHECKING:
         Method(api.StreamGroup.members).awaited(stream.members)
         Method(api.StreamGroup.position).awaited(stream.position)
         Method(api.StreamGroup.positions).awaited(stream.positions)
+        Method(api.StreamGroup.close).awaited(stream.close)
         Method(api.StreamGroup.lag).awaited(stream.lag)
-        queue = warren.aio.groups.QueueGroup
+        queue = warren.aio.topic.QueueGroup
         Method(api.QueueGroup.ack).awaited(queue.ack)
         Method(api.QueueGroup.ack_many).awaited(queue.ack_many)
         Method(api.QueueGroup.nack).awaited(queue.nack)
@@ -299,9 +436,10 @@ if TYPE_CHECKING:
         Method(api.QueueGroup.extend).awaited(queue.extend)
         Method(api.QueueGroup.extend_many).awaited(queue.extend_many)
         Method(api.QueueGroup.redrive).awaited(queue.redrive)
+        Method(api.QueueGroup.close).awaited(queue.close)
         Method(api.QueueGroup.lag).awaited(queue.lag)
         Method(api.QueueGroup.in_flight).awaited(queue.in_flight)
-        broadcast = warren.aio.groups.Broadcast
+        broadcast = warren.aio.topic.Broadcast
         Method(api.Broadcast.read).awaited(broadcast.read)
         transaction = warren.aio.store.Transaction
         Method(api.Transaction.prepare).awaited(transaction.prepare)

@@ -58,7 +58,7 @@ def test_a_damaged_log_gives_the_right_messages_or_a_clear_error(kind: str, part
     assert int(ended.stdout) >= len(damage.wounds(kind, damage.read_files(original))) // PARTS
 
 
-def test_every_kind_of_log_is_worth_wounding(tmp_path: Path) -> None:
+def test_corruption_reaches_every_kind_of_log(tmp_path: Path) -> None:
     for kind in damage.KINDS:
         damage.build(kind, str(tmp_path / kind))
 

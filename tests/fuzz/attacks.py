@@ -27,7 +27,7 @@ UNREADABLE: Final = (ProtocolError, ValueError, IndexError)
 
 
 class Login(NamedTuple):
-    """Who an attacker is, where the broker asks; before it was asked, where it is None."""
+    """The login of an attacker, if the broker asks for one; None before it asks."""
 
     user: str
     password: str

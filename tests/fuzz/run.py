@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import warren
-from tests.broker.process import run_warren
-from tests.broker.watched import Usage, WatchedBroker, watched_broker
 from tests.fuzz.attacks import Attacker, Login
 from tests.fuzz.witness import Witness
+from tests.support.broker.process import run_warren
+from tests.support.broker.watched import Usage, WatchedBroker, watched_broker
 from warren.errors import CorruptRecord
 
 MEMORY_MAX: Final = 1200 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.broker.calls import Caller
 from tests.fuzz.valid import WITNESS_TOPIC
+from tests.support.broker.calls import Caller
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import Fields
 from warren.protocol.api_keys import ApiKey

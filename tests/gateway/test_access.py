@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.running import Http, running_http
+from tests.support.broker.http import Http, running_http
 from warren.broker.configuration import read_configuration
 from warren.broker.security.rights import CLUSTER_NAME, Operation, Pattern, Permission, ResourceKind, Right
 from warren.broker.security.tls import tls_context

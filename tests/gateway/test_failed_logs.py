@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.gateway.running import Http, running_http, until
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import Http, running_http, until
 from tests.support.kafka_batches import batch_of
 from warren.broker.services import failed_logs
 from warren.broker.services.kafka_errors import Code

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trustme
 
-from tests.gateway.running import running_http
+from tests.support.broker.http import running_http
 from tests.tidy.source import ROOT
 from warren.broker.security.tls import tls_context
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.running import Http, running_http
+from tests.support.broker.http import Http, running_http
 from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT
 from warren.gateway.http.counts import Counts

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.broker.running import PATIENCE_S
-from tests.gateway.running import Http, running_http
-from tests.support.recorded_calls import recorded
+from tests.support.broker.http import Http, running_http
+from tests.support.broker.recorded_calls import recorded
+from tests.support.broker.running import PATIENCE_S
 from warren.broker.services.status import StatusCache, StoreStatus
 from warren.errors import BadInput
 from warren.gateway.handlers import groups, messages

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.running import PATIENCE_S
-from tests.gateway.running import Http, running_http, until
+from tests.support.broker.http import Http, running_http, until
+from tests.support.broker.running import PATIENCE_S
 from warren.broker.services.kafka_errors import has_error
 from warren.broker.services.metrics import Histogram
 from warren.broker.services.status import quantile

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.running import running_http
+from tests.support.broker.http import running_http
 from tests.tidy.source import ROOT
 from warren.broker.settings import BrokerLimits
 from warren.gateway.http.counts import Counts

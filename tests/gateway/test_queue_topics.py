@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller, numbered_batch
-from tests.broker.running import PATIENCE_S
-from tests.gateway.running import Http, running_http
+from tests.support.broker.calls import Caller, numbered_batch
+from tests.support.broker.http import Http, running_http
+from tests.support.broker.running import PATIENCE_S
 from tests.support.kafka_batches import batch_of
 from warren.broker.services.kafka_errors import Code
 from warren.client.store import RemoteStore

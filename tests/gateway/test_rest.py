@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.running import PATIENCE_S
-from tests.gateway.running import Http, running_http, until
+from tests.support.broker.http import Http, running_http, until
+from tests.support.broker.running import PATIENCE_S
 from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 
 confluent_kafka = pytest.importorskip("confluent_kafka")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.broker.process import PATIENCE_S, warren_command
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.process import PATIENCE_S, warren_command
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.tidy.source import SOURCE
 from warren.broker.services.memory_budget import MemoryKind
 from warren.broker.settings import BrokerSettings

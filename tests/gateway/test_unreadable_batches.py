@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import warren
-from tests.broker.calls import Caller
-from tests.gateway.running import Http, running_http
 from tests.support.broken_batches import broken_batch, same_delta_batch
+from tests.support.broker.calls import Caller
+from tests.support.broker.http import Http, running_http
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import WAIT_S
 from warren.broker.services.kafka_errors import Code

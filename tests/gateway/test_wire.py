@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.process import run_warren, served_store
-from tests.broker.running import HOST, PATIENCE_S
-from tests.gateway.running import Http, running_http, until
+from tests.support.broker.http import Http, running_http, until
+from tests.support.broker.process import run_warren, served_store
+from tests.support.broker.running import HOST, PATIENCE_S
 from warren.broker.settings import BrokerLimits
 from warren.gateway.http.limits import (
     HTTP_BODY_SIZE_MAX,
@@ -91,7 +91,7 @@ def test_a_field_that_is_not_known_is_named_with_the_nearest_one(served: Http) -
     assert "there is no field 'keey'; did you mean 'key'?" in answered.document["detail"]
 
 
-def test_one_message_that_cannot_be_keeps_the_whole_put_out(served: Http) -> None:
+def test_one_invalid_message_refuses_the_whole_put(served: Http) -> None:
     before = count(served)
 
     answered = served.ask("POST", MESSAGES, {"messages": [{"body": "good"}, {"body": "bad", "id": "i" * 41}]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.support.archives import archived
+from tests.support.spark.archives import archived
 from warren.queue.store import Store
 
 

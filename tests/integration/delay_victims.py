@@ -25,7 +25,7 @@ def open_store(path: str, *, keeps: bool = True) -> Store:
 
 
 def park(path: str, notes_path: str, name: str, seed: int) -> None:
-    """Park `name:0`, `name:1`, …, and cancel some of them; its store also moves, where it is its turn.
+    """Park `name:0`, `name:1`, …, and cancel some of them; its store also delivers if it is its turn.
 
     Notes: `put <body>` before, `parked <body> <due>` after; `cancel <body>` before, `cancelled <body> <answer>` after.
     """
@@ -46,7 +46,7 @@ def park(path: str, notes_path: str, name: str, seed: int) -> None:
 
 
 def move(path: str, notes_path: str, name: str, seed: int) -> None:
-    """Have the store open, and deliver for all, where it is its turn."""
+    """Have the store open, and deliver for all if it is its turn."""
     store = open_store(path)
     while True:
         time.sleep(1.0)

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.support.archives import archived, verified
+from tests.support.spark.archives import archived, verified
 from tests.tidy.source import ROOT, SOURCE
 from warren.spark.archive.manifest import load_manifest
 from warren.spark.store_access.files import FileCatalog

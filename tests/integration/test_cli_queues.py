@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import warren
-from tests.broker.running import running_broker
+from tests.support.broker.running import running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT, SOURCE
 from warren.cli.commands.read import FollowPosition, following, places_behind, spans_of

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from tests.support.examples import examples
-from tests.support.spark_reads import Query
-from tests.support.stores import quick_store
+from tests.support.spark.reads import Query
+from tests.support.store.stores import quick_store
 
 limits: st.SearchStrategy[ReadLimit] = st.one_of(
     st.just(ReadAllAvailable()),

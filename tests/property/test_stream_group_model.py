@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.examples import examples
-from tests.support.mortal_filesystem import MortalFileSystem
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.mortal_filesystem import MortalFileSystem
+from tests.support.store.stores import quick_store
 from warren.errors import NotOwner
 from warren.message import Edge, Message
 from warren.queue.stream.membership import share

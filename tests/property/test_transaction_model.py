@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tests.support.examples import examples
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import bodies, open_store
+from tests.support.store.transaction_stores import bodies, open_store
 from warren.errors import (
     NoSuchTransaction,
     TransactionAborted,

@@ -1,6 +1,6 @@
 """`python -m tests.soak`: the long runs, of processes with a store and then, for an hour, over the network.
 
-Exits 1 where something was wrong.
+Exits with 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=None, help="of processes, 1000; or of brokers in a round, 6")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--dir", type=Path, default=None, help="where the store lies; kept where it is given")
+    parser.add_argument("--dir", type=Path, default=None, help="the directory of the store; it is kept if it is given")
     parser.add_argument("--processes", action="store_true", help="only processes with a store, which are killed")
     parser.add_argument(
         "--broker", action="store_true", help="only clients of all kinds, a proxy and a broker that is killed"
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--pace", type=float, default=0.02, help="of the broker: seconds a client waits between steps")
     parser.add_argument("--durability", default="commit", help="of the broker: of the topic")
     parser.add_argument("--hostile", action="store_true", help="of the broker: a client attacks it all the while")
-    parser.add_argument("--json", type=Path, default=None, help="of the broker: where the figures are written")
+    parser.add_argument("--json", type=Path, default=None, help="of the broker: the file for the figures")
     arguments = parser.parse_args()
     CONSOLE.print(f"seed {arguments.seed}")
     with tempfile.TemporaryDirectory(prefix="warren-soak-") as temporary:

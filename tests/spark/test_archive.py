@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.archives import reasons
+from tests.support.spark.archives import reasons
 from warren.spark.archive import archive, retire, verify
 from warren.spark.archive.errors import ArchiveGap
 from warren.spark.archive.manifest import load_manifest

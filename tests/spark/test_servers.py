@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 import warren
 import warren.spark
-from tests.broker.running import RunningBroker, running_broker
+from tests.support.broker.running import RunningBroker, running_broker
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT
 from warren.broker.settings import BrokerSettings

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what every user of PySpark calls it
 
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.queue.store import Store
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"

@@ -17,13 +17,15 @@ DIALECT: Final = re.compile(
     re.IGNORECASE,
 )
 """People in place of programs, and `where` in place of `if`. STYLE.md says what to write instead."""
+SOURCE_DIALECT: Final = re.compile(rf"{DIALECT.pattern}|\b(anew)\b", re.IGNORECASE)
+"""What comments, docstrings and messages of the source do not say."""
 VAGUE_NAMES: Final = frozenset({"found", "told", "asked", "given", "wanted"})
 """Words that say how a value was obtained, not what it is."""
 FORBIDDEN: Final = re.compile(r"\b(whoever|somebody|nobody|told|looked into)\b", re.IGNORECASE)
-"""Five words that no comment, docstring or message of the source needs."""
+"""Five words that no comment, docstring or message of a test, benchmark or example needs."""
 ODD_TEST_NAME: Final = re.compile(
     r"test_(?:what|who|whoever|where|of_what|it)_|_(?:whoever|somebody|nobody|everybody|anybody|those_who|told|looked_into)(?:_|$)"
-    r"|_says_so$|_is_told_|_anew(?:_|$)"
+    r"|_says_so$|_is_told_|_anew(?:_|$)|_whom_|_of_what_|_so_many_|_does_not_tell_"
 )
 """The dialect in the name of a test. Such a name does not say who does what."""
 FENCE: Final = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -35,14 +37,14 @@ def dialect_words(document: str) -> list[str]:
     return [word.lower() for word in DIALECT.findall(prose)]
 
 
-def forbidden_words(module: Module) -> list[str]:
-    """Returns the FORBIDDEN words in the comments and strings of a module, docstrings included, with their lines."""
+def forbidden_words(module: Module, words: re.Pattern[str] = FORBIDDEN) -> list[str]:
+    """Returns such `words` in the comments and strings of a module, docstrings included, with their lines."""
     tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
     return [
-        f"{module.name}:{token.start[0]} {word.lower()}"
+        f"{module.name}:{token.start[0]} {' '.join(word[0].lower().split())}"
         for token in tokens
         if token.type in (tokenize.COMMENT, tokenize.STRING)
-        for word in FORBIDDEN.findall(re.sub(r"`[^`\n]+`", "", token.string))
+        for word in words.finditer(re.sub(r"\s+", " ", re.sub(r"`[^`\n]+`", "", token.string)))
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.tidy.english import VAGUE_NAMES
-from tests.tidy.source import Module
+from tests.tidy.source import Module, imports
 
 MODULES_MAX: Final = 18
 """More modules than that are a corridor."""
@@ -25,6 +26,10 @@ PUBLIC_CLASSES: Final = frozenset(
     {"Batching", "Broadcast", "Log", "QueueGroup", "Store", "StreamGroup", "Topic", "Transaction"}
 )
 """Names that users know. The contract and the objects that keep it, embedded and asyncio, have the same name."""
+
+PUBLIC_ATTRIBUTES: Final = frozenset({("warren.errors.root", "given"), ("warren.errors.spark", "wanted")})
+"""Facts of public errors, by module. Users may read them, so they keep their names."""
+CAMEL_CASE: Final = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
 
 def crowded_rooms(modules: Sequence[Module]) -> Mapping[str, int]:
@@ -50,25 +55,73 @@ def rooms_without_a_sign(modules: Sequence[Module]) -> list[str]:
     return [module.name for module in modules if module.is_package and not _first_line(module).endswith(".")]
 
 
+def import_knots(modules: Sequence[Module]) -> list[list[str]]:
+    """Returns the groups of modules of one package of `warren` that import each other in a circle, sorted.
+
+    Imports for types and imports inside functions count. A package's `__init__`, which gathers names, does not.
+    """
+    names = {module.name for module in modules if not module.is_package}
+    imported: dict[str, set[str]] = {}
+    for module in modules:
+        if module.name in names:
+            targets = {target if target in names else target.rpartition(".")[0] for _, target in imports(module)}
+            imported[module.name] = {name for name in targets & names if name.split(".")[1] == module.layer}
+    reached = {name: _reached_from(name, imported) for name in imported}
+    circles = {tuple(sorted(each for each in reached[name] if name in reached[each])) for name in imported}
+    return sorted(list(circle) for circle in circles if len(circle) > 1)
+
+
+def _reached_from(name: str, imported: Mapping[str, set[str]]) -> set[str]:
+    """Returns the modules that `name` imports, those that they import, and so on."""
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        added = imported[waiting.pop()] - reached
+        reached |= added
+        waiting += added
+    return reached
+
+
 def repeated_class_names(modules: Sequence[Module]) -> list[str]:
-    """Returns the class names that one package defines twice, or that there are more than SAME_CLASS_NAMES_MAX of."""
+    """Returns the class names that one package defines twice, or that there are more than SAME_CLASS_NAMES_MAX of.
+
+    A name that a module gives to a type, as in `Rows = list[Row]`, counts like a class. Types of the parameters of a
+    command do not: they are used in its module only.
+    """
     packages: dict[str, list[str]] = {}
     for module in modules:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef) and node.name not in PUBLIC_CLASSES:
-                packages.setdefault(node.name, []).append(module.layer)
+        classes = [node.name for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+        aliases = [] if module.name.startswith(COMMANDS) else _type_aliases(module)
+        for name in [*classes, *aliases]:
+            if name not in PUBLIC_CLASSES:
+                packages.setdefault(name, []).append(module.layer)
     return sorted(
         name for name, layers in packages.items() if len(layers) > SAME_CLASS_NAMES_MAX or len({*layers}) < len(layers)
     )
 
 
-def vague_variables(modules: Sequence[Module]) -> list[str]:
-    """Returns, as `module:line name`, the variables, fields and parameters that have one of the VAGUE_NAMES."""
+def _type_aliases(module: Module) -> list[str]:
+    """Returns the names in CamelCase that a module assigns at its top level, except type variables."""
+    aliases = []
+    for node in module.tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                aliases += [name] if CAMEL_CASE.fullmatch(name) else []
+    return aliases
+
+
+def vague_names(modules: Sequence[Module]) -> list[str]:
+    """Returns, as `module:line name`, what is called by one of the VAGUE_NAMES, with or without a leading underscore.
+
+    Variables, fields, parameters, attributes and functions count.
+    """
     return [
         f"{module.name}:{line} {name}"
         for module in modules
         for line, name in map(_bound_name, ast.walk(module.tree))
-        if name in VAGUE_NAMES
+        if name.lstrip("_") in VAGUE_NAMES and (module.name, name) not in PUBLIC_ATTRIBUTES
     ]
 
 
@@ -76,6 +129,10 @@ def _bound_name(node: ast.AST) -> tuple[int, str]:
     """Returns the line and the name that a node binds; an empty name if it binds none."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.lineno, node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return node.lineno, node.attr
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.lineno, node.name
     if isinstance(node, ast.arg):
         return node.lineno, node.arg
     return 0, ""

@@ -11,10 +11,11 @@ from tests.tidy.layers import imports_against_the_order, parse_room_orders
 from tests.tidy.rooms import (
     PUBLIC_CLASSES,
     crowded_rooms,
+    import_knots,
     participles,
     repeated_class_names,
     rooms_without_a_sign,
-    vague_variables,
+    vague_names,
 )
 from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
 
@@ -24,6 +25,18 @@ EXAMPLE: Final = parse_room_orders("```layers storage\nlog\nread | append\nforma
 
 CROWDED: Final = {"warren.cli.commands": 20}
 """One module for each command, and the commands are that many."""
+
+KNOTS_LEFT: Final = [
+    ["warren.broker.native.append", "warren.broker.native.call", "warren.broker.native.handler"],
+    ["warren.broker.net.connection", "warren.broker.net.progress", "warren.broker.net.request"],
+    ["warren.broker.security.asker", "warren.broker.security.broker_view"],
+]
+"""Modules that still import each other. This list may only get shorter."""
+
+ALIASES_LEFT: Final = ["Area", "Call", "HandleRequest", "InThread", "LedgerEvent", "Outcome"]
+"""Names of types that one package still gives twice. This list may only get shorter."""
+VAGUE_NAMES_LEFT: Final = {"broker": 6, "client": 1, "protocol": 3}
+"""How many attributes and functions of a package have a vague name. These numbers may only fall."""
 
 
 def test_every_package_that_has_rooms_has_an_order() -> None:
@@ -35,6 +48,11 @@ def test_every_package_that_has_rooms_has_an_order() -> None:
 @pytest.mark.parametrize("package", ORDERS)
 def test_imports_follow_the_order_of_the_rooms(package: str) -> None:
     assert imports_against_the_order(MODULES, package, ORDERS[package]) == []
+
+
+def test_no_modules_of_a_package_import_each_other_in_a_circle() -> None:
+    # A knot that is cut must leave the list: the two are equal.
+    assert import_knots(MODULES) == KNOTS_LEFT
 
 
 def test_no_room_is_a_corridor() -> None:
@@ -50,11 +68,15 @@ def test_every_room_has_a_sign() -> None:
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    assert repeated_class_names(MODULES) == []
+    # A name that has one meaning again must leave the list: the two are equal.
+    assert repeated_class_names(MODULES) == ALIASES_LEFT
 
 
-def test_no_variable_is_named_by_how_its_value_was_obtained() -> None:
-    assert vague_variables(MODULES) == []
+@pytest.mark.parametrize("package", sorted({module.layer for module in MODULES}))
+def test_nothing_is_named_by_how_its_value_was_obtained(package: str) -> None:
+    names = vague_names([module for module in MODULES if module.layer == package])
+
+    assert len(names) <= VAGUE_NAMES_LEFT.get(package, 0), names
 
 
 @pytest.mark.parametrize(
@@ -82,6 +104,28 @@ def test_an_import_that_follows_the_order_is_not_complained_about() -> None:
     assert imports_against_the_order([Module.of("warren.storage.read.lookup", text)], "storage", EXAMPLE) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from warren.queue.two import B",
+        "from warren.queue import two",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from warren.queue.two import B",
+        "def f():\n    from warren.queue.two import B",
+    ],
+)
+def test_a_circle_of_imports_is_found(text: str) -> None:
+    around = [
+        Module.of("warren.queue.two", "from warren.queue.three import C"),
+        Module.of("warren.queue.three", "from warren.queue.one import A\nfrom warren.queue.four import D"),
+        Module.of("warren.queue.four", "import os"),
+    ]
+
+    knots = import_knots([Module.of("warren.queue.one", text), *around])
+
+    assert knots == [["warren.queue.one", "warren.queue.three", "warren.queue.two"]]
+    assert import_knots([Module.of("warren.queue.one", "import os"), *around]) == []
+
+
 def test_corridors_participles_and_missing_signs_are_found() -> None:
     crowd = [Module.of(f"warren.storage.m{number}", "") for number in range(19)]
     named = [Module.of("warren.queue.stored", ""), Module.of("warren.queue.routing", "")]
@@ -97,14 +141,28 @@ def test_a_class_name_is_repeated_if_a_package_has_it_twice_or_three_packages_ha
     packages = [Module.of(f"warren.{name}.one", "class Entry: ...") for name in ("aio", "queue", "storage")]
     public = [Module.of("warren.aio.one", f"class {name}: ...\nclass {name}: ...") for name in PUBLIC_CLASSES]
 
+    aliases = [Module.of(f"warren.queue.{name}", "Rows = list[int]\nT = TypeVar('T')") for name in ("one", "two")]
+
     assert repeated_class_names([*same_package, *packages, *public]) == ["Entry", "Kind"]
+    assert repeated_class_names(aliases) == ["Rows"]
     assert repeated_class_names([same_package[0], *packages[:2]]) == []
 
 
 @pytest.mark.parametrize("name", sorted(VAGUE_NAMES))
 @pytest.mark.parametrize(
-    "text", ["{} = 1", "for {} in (): ...", "def f(*, {}): ...", "lambda {}: 1", "class A:\n    {}: int"]
+    "text",
+    [
+        "{} = 1",
+        "for {} in (): ...",
+        "def f(*, {}): ...",
+        "lambda {}: 1",
+        "class A:\n    {}: int",
+        "self.{} = 1",
+        "self._{} = 1",
+        "def {}(): ...",
+        "async def _{}(): ...",
+    ],
 )
-def test_a_vague_variable_is_found(name: str, text: str) -> None:
-    assert len(vague_variables([Module.of("warren.queue.one", text.format(name))])) == 1
-    assert vague_variables([Module.of("warren.queue.one", text.format(f"{name}_number"))]) == []
+def test_a_vague_name_is_found(name: str, text: str) -> None:
+    assert len(vague_names([Module.of("warren.queue.one", text.format(name))])) == 1
+    assert vague_names([Module.of("warren.queue.one", text.format(f"{name}_number"))]) == []

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-import warren.aio.groups
 import warren.aio.producer
 import warren.aio.store
 import warren.aio.topic
@@ -88,8 +87,8 @@ TWINS = [
     (Topic, warren.aio.topic.Topic),
     (Transaction, warren.aio.store.Transaction),
     (Producer, warren.aio.producer.Producer),
-    (StreamGroup, warren.aio.groups.StreamGroup),
-    (QueueGroup, warren.aio.groups.QueueGroup),
+    (StreamGroup, warren.aio.topic.StreamGroup),
+    (QueueGroup, warren.aio.topic.QueueGroup),
 ]
 
 

@@ -2,12 +2,11 @@
 
 from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
-from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.local_queues import HandoverQueue, MemoryQueue, handover, memory
 from warren.aio.log import Log
 from warren.aio.producer import Producer
 from warren.aio.store import Store, Transaction, connect, open
-from warren.aio.topic import Topic
+from warren.aio.topic import Broadcast, QueueGroup, StreamGroup, Topic
 
 __all__ = [
     "Batching",

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from warren.aio.batching import Batching
 from warren.aio.durable_queue import DurableQueue
-from warren.aio.groups import QueueGroup, StreamGroup
 from warren.aio.producer import Producer
 from warren.aio.thread_bridge import Bridge, Twin, passed, sync_of
-from warren.aio.topic import Topic
+from warren.aio.topic import QueueGroup, StreamGroup, Topic
 from warren.api.values import BatchingOptions, MessageOptions, PutManyOptions, When
 from warren.clock import Duration
 from warren.limits import TRANSACTION_TIMEOUT_S_DEFAULT
@@ -86,6 +85,15 @@ class Store(Twin):
 
     sync: store.Store
 
+    @property
+    def id(self) -> str:
+        """Returns the id of the store."""
+        return self.sync.id
+
+    @property
+    def is_closed(self) -> bool:
+        return self.sync.is_closed
+
     async def topic(self, name: str, partitions: int | None = None, **settings: Any) -> Topic:
         """As `Store.topic`."""
         return Topic(await self._bridge.call(self.sync.topic, name, partitions, **settings), self._bridge)
@@ -134,8 +142,9 @@ class Store(Twin):
     abort_prepared = passed(store.Store.abort_prepared)
 
     async def close(self) -> None:
-        """Closes all topics, and ends the threads of the store."""
-        await self._bridge.call(self.sync.close)
+        """Closes all topics, and ends the threads of the store. Closing twice does no harm."""
+        if not self.is_closed:
+            await self._bridge.call(self.sync.close)
         self._bridge.close(repr(self.sync))
 
     async def __aenter__(self) -> Self:

@@ -1,23 +1,29 @@
-"""The asyncio twin of a topic."""
+"""The asyncio twins of a topic and of its consumers: stream groups, queue groups and broadcast."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Final, Literal, Unpack, overload
 
-from warren.aio.groups import Broadcast, QueueGroup, StreamGroup
 from warren.aio.log import PAGE, Log
-from warren.aio.thread_bridge import Twin, iterated, passed
+from warren.aio.thread_bridge import Bridge, ClosingTwin, Twin, iterated, passed
 from warren.api.values import GroupOptions, PutManyOptions, PutOptions, Where
-from warren.clock import Duration
+from warren.clock import Duration, seconds_of
+from warren.errors import GroupClosed, LeaseLost, StoreClosed
+from warren.limits import READ_LIMIT_DEFAULT
 from warren.message import Message, Place, TopicReceipt
-from warren.queue import topic
+from warren.queue import broadcast, topic
 from warren.queue.delay.handles import Delayed, Scheduled
+from warren.queue.leases import queue_group
 from warren.queue.leases.dead_letter_views import Letter
 from warren.queue.request import ask
 from warren.queue.state.group_settings import GroupSettings
 from warren.queue.state.settings import TopicSettings
+from warren.queue.stream import stream_group
+
+ITERATION_WAIT_S: Final = 60.0
 
 
 class Topic(Twin):
@@ -28,6 +34,11 @@ class Topic(Twin):
     @property
     def name(self) -> str:
         return self.sync.name
+
+    @property
+    def settings(self) -> TopicSettings:
+        """Returns the settings as this process last saw them."""
+        return self.sync.settings
 
     @property
     def partition_count(self) -> int:
@@ -111,9 +122,12 @@ class Topic(Twin):
         kind = QueueGroup if mode == "queue" else StreamGroup
         return kind(member, self._bridge)
 
-    async def broadcast(self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None) -> Broadcast:
-        """As `Topic.broadcast`, without an end."""
-        return Broadcast(await self._bridge.call(self.sync.broadcast, tag=tag, start=start), self._bridge)
+    async def broadcast(
+        self, *, tag: str | None = None, start: Where | Mapping[int, int] | None = None, wait: Duration | None = None
+    ) -> Broadcast:
+        """As `Topic.broadcast`."""
+        listener = await self._bridge.call(self.sync.broadcast, tag=tag, start=start, wait=wait)
+        return Broadcast(listener, self._bridge, seconds_of(wait))
 
     def dead_letters(self, group: str | None = None) -> AsyncIterator[Letter]:
         """As `Topic.dead_letters`."""
@@ -154,3 +168,123 @@ class Topic(Twin):
     describe = passed(topic.Topic.describe)
     refresh = passed(topic.Topic.refresh)
     retire = passed(topic.Topic.retire)
+
+
+class StreamGroup(ClosingTwin):
+    """A member of a stream group. One task at a time."""
+
+    sync: stream_group.StreamGroup
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
+        """As `StreamGroup.read`. If the task is cancelled, what it had read is read again."""
+        return await self._bridge.wait(self.sync.read, limit, seconds=wait, undo=self.sync.unread)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Yields messages until the member or its store is closed. `commit` commits up to the last one yielded."""
+        while True:
+            try:
+                messages = await self.read(1, ITERATION_WAIT_S)
+            except (GroupClosed, StoreClosed):
+                return
+            for message in messages:
+                yield message
+
+    commit = passed(stream_group.StreamGroup.commit)
+    seek = passed(stream_group.StreamGroup.seek)
+    rewind = passed(stream_group.StreamGroup.rewind)
+    position = passed(stream_group.StreamGroup.position)
+    positions = passed(stream_group.StreamGroup.positions)
+    lag = passed(stream_group.StreamGroup.lag)
+    members = passed(stream_group.StreamGroup.members)
+
+    @property
+    def id(self) -> str:
+        """Returns the id of this member."""
+        return self.sync.id
+
+    @property
+    def partitions(self) -> list[int]:
+        """Returns the partitions that this member owns; of a remote store, those that it owned at its last read."""
+        return self.sync.owned()
+
+
+class QueueGroup(ClosingTwin):
+    """A member of a queue group. Any task may take."""
+
+    sync: queue_group.QueueGroup
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    @overload
+    async def take(self, limit: None = None, wait: Duration = 0.0, *, renew: bool = True) -> Message | None: ...
+    @overload
+    async def take(self, limit: int, wait: Duration = 0.0, *, renew: bool = True) -> list[Message]: ...
+    async def take(
+        self, limit: int | None = None, wait: Duration = 0.0, *, renew: bool = True
+    ) -> Message | list[Message] | None:
+        """As `QueueGroup.take`. If the task is cancelled, the messages that it had taken are given back."""
+        count = 1 if limit is None else limit
+        messages: list[Message] = await self._bridge.wait(
+            self.sync.take, count, seconds=wait, undo=self._give_back, renew=renew
+        )
+        if limit is None:
+            return messages[0] if messages else None
+        return messages
+
+    def _give_back(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            with suppress(LeaseLost):
+                self.sync.nack(message, delay=0.0, reason="the task that took it was cancelled")
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Yields messages until the group or its store is closed. The caller acknowledges each of them."""
+        while True:
+            try:
+                message = await self.take(wait=ITERATION_WAIT_S)
+            except (GroupClosed, StoreClosed):
+                return
+            if message is not None:
+                yield message
+
+    ack = passed(queue_group.QueueGroup.ack)
+    ack_many = passed(queue_group.QueueGroup.ack_many)
+    nack = passed(queue_group.QueueGroup.nack)
+    reject = passed(queue_group.QueueGroup.reject)
+    extend = passed(queue_group.QueueGroup.extend)
+    extend_many = passed(queue_group.QueueGroup.extend_many)
+    redrive = passed(queue_group.QueueGroup.redrive)
+    lag = passed(queue_group.QueueGroup.lag)
+    in_flight = passed(queue_group.QueueGroup.in_flight)
+
+    async def dead(self) -> Topic:
+        """As `QueueGroup.dead`: the topic of the dead letters."""
+        return Topic(await self._bridge.call(lambda: self.sync.dead), self._bridge)
+
+
+class Broadcast(Twin):
+    """One listener. One task at a time."""
+
+    sync: broadcast.Broadcast
+
+    def __init__(self, sync: Any, bridge: Bridge, wait_s: float | None) -> None:
+        super().__init__(sync, bridge)
+        self._wait_s = wait_s
+
+    async def read(self, limit: int = READ_LIMIT_DEFAULT, wait: Duration = 0.0) -> list[Message]:
+        """As `Broadcast.read`. If the task is cancelled, this listener does not get again what the task had read."""
+        return await self._bridge.wait(self.sync.read, limit, seconds=wait)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Yields messages until none came for the `wait` that `Topic.broadcast` was given; without one, for ever."""
+        while True:
+            messages = await self.read(wait=ITERATION_WAIT_S if self._wait_s is None else self._wait_s)
+            for message in messages:
+                yield message
+            if not messages and self._wait_s is not None:
+                return

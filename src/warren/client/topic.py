@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from warren.api.values import ColumnOptions, FieldOptions, GroupOptions, MessageFields, When, Where
+from warren.api.values import (
+    ColumnOptions,
+    FieldOptions,
+    GroupOptions,
+    MessageFields,
+    PutManyOptions,
+    PutOptions,
+    When,
+    Where,
+)
 from warren.client.broadcast import RemoteBroadcast
 from warren.client.groups import QueueWorker, StreamMember, group_description, group_options, open_group
 from warren.client.log import RemoteLog
@@ -123,6 +132,19 @@ class RemoteTopic:
 
     # --- Putting ---
 
+    @overload
+    def put(
+        self, body: bytes, *, delay: None = None, deliver_at: None = None, **options: Unpack[PutOptions]
+    ) -> TopicReceipt: ...
+
+    @overload
+    def put(
+        self, body: bytes, *, delay: Duration, deliver_at: None = None, **options: Unpack[PutOptions]
+    ) -> Delayed: ...
+
+    @overload
+    def put(self, body: bytes, *, delay: None = None, deliver_at: When, **options: Unpack[PutOptions]) -> Delayed: ...
+
     def put(
         self,
         body: bytes,
@@ -132,7 +154,7 @@ class RemoteTopic:
         delay: Duration | None = None,
         deliver_at: When | None = None,
         **options: Unpack[FieldOptions],
-    ) -> Any:
+    ) -> TopicReceipt | Delayed:
         """Puts one message, and returns its receipt when it is as durable as the topic's settings say.
 
         With a `delay` in seconds, or a time to `deliver_at`, it is parked until then; the handle that is returned can
@@ -159,6 +181,26 @@ class RemoteTopic:
         answer = self._append([(number, packed)], marker, is_receipt_wanted=True)
         return TopicReceipt(self.name, number, answer.positions[0].number, answer.offset, answer.timestamp, id)
 
+    @overload
+    def put_many(
+        self, bodies: Sequence[bytes], *, delay: None = None, deliver_at: None = None, **options: Unpack[PutManyOptions]
+    ) -> Sequence[Place]: ...
+
+    @overload
+    def put_many(
+        self, bodies: Sequence[bytes], *, delay: Duration, deliver_at: None = None, **options: Unpack[PutManyOptions]
+    ) -> list[Delayed]: ...
+
+    @overload
+    def put_many(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        delay: None = None,
+        deliver_at: When,
+        **options: Unpack[PutManyOptions],
+    ) -> list[Delayed]: ...
+
     def put_many(
         self,
         bodies: Sequence[bytes],
@@ -168,7 +210,7 @@ class RemoteTopic:
         delay: Duration | None = None,
         deliver_at: When | None = None,
         **columns: Unpack[ColumnOptions],
-    ) -> Sequence[Any]:
+    ) -> Sequence[Place] | list[Delayed]:
         """Puts messages together, with one commit for each partition, and returns the place of each, in order."""
         batch = Batch(bodies, **columns)
         batch.check()

@@ -177,6 +177,6 @@ class TopicLost(StoreError):
         what = "deleted and made again" if is_replaced else "deleted"
         super().__init__(
             f"topic {topic!r} was {what} while a query reads it: what the query had not read is gone. "
-            "Set failOnDataLoss=false to go on with what is there, or start anew with another checkpoint"
+            "Set failOnDataLoss=false to go on with what is there, or start again with another checkpoint"
         )
         self.topic, self.is_replaced = topic, is_replaced

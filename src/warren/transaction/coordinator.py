@@ -28,7 +28,8 @@ from warren.transaction.completion import Completion
 from warren.transaction.external_commits import Batches
 from warren.transaction.journal import TRANSACTIONS_REMEMBERED_MAX, Journal
 from warren.transaction.journal_entry import GroupName, JournalEntry, LogName
-from warren.transaction.journal_writer import JournalWriter, PackWith
+from warren.transaction.journal_writer import JournalWriter
+from warren.transaction.pending_rows import PackWith
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
 

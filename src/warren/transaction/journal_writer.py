@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from warren.errors import GONE, NoSuchPartition, NoSuchTopic, TransactionAborted, TransactionExists
@@ -14,11 +14,9 @@ from warren.transaction.apply import AtHand
 from warren.transaction.completion import Completion
 from warren.transaction.journal import Journal
 from warren.transaction.journal_entry import GroupName, JournalEntry, LogName, Piece, Target, marker_of
+from warren.transaction.pending_rows import PackWith
 from warren.transaction.states import Event, State, next_state
 from warren.transaction.transaction import Transaction
-
-PackWith = Callable[[bytes], list[Packed]]
-"""Packs a batch as records that carry a marker."""
 
 
 class JournalWriter:

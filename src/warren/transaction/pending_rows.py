@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from uuid import uuid4
 
@@ -42,6 +42,8 @@ def _record_size_max(version: int, block_size: int) -> int:
     return record_size_max(FORMATS[version], block_size)
 
 
+PackWith = Callable[[bytes], list[Packed]]
+"""Packs a batch as records that carry a marker."""
 PARKED_FORMAT: Final = FORMATS[VERSION_DEFAULT]
 PendingRow = tuple[bytes, str, bytes | None, str, Mapping[str, bytes] | None, int, int]
 """One checked message as a log of its format takes it: body, tag, key, id, headers, corr_offset; and its size.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from warren import api
@@ -21,22 +21,53 @@ from warren.queue.stream.ownership import OwnedPartition
 from warren.queue.stream.stream_group import StreamGroup
 from warren.queue.topic import Topic
 from warren.storage.format.columns import Batch
-from warren.storage.format.record import Packed, check_bodies, check_sequence
+from warren.storage.format.record import check_bodies, check_sequence
 from warren.transaction.journal_entry import GroupName, LogName, Target
-from warren.transaction.pending_rows import PendingRow, PendingRows, RecordLimits
+from warren.transaction.pending_rows import PackWith, PendingRow, PendingRows, RecordLimits
 from warren.transaction.states import Event, State, next_state
 
 if TYPE_CHECKING:
     import pyarrow
 
     from warren.queue.store import Store
-    from warren.transaction.coordinator import Coordinator
 
 TRANSACTION_MEMORY_MAX: Final = 8 << 20
 """What an open transaction keeps in memory; what goes beyond waits in the journal."""
 
 
 G = TypeVar("G", StreamGroup, QueueGroup)
+
+
+class CoordinatorView(Protocol):
+    """What a transaction uses of the coordinator that began it."""
+
+    def state(self, id: str) -> State:
+        """Returns the state of a transaction: UNKNOWN if there is none, or it was forgotten."""
+        ...
+
+    def check_time(self, transaction: Transaction) -> None:
+        """Raises TransactionAborted if the time of the transaction is over; from then on it is aborted."""
+        ...
+
+    def spill(self, transaction: Transaction) -> None:
+        """Moves the rows of an open transaction from memory to the journal."""
+        ...
+
+    def stage(self, transaction: Transaction, batches: Mapping[LogName, PackWith]) -> None:
+        """Writes batches of an open transaction to the journal, as the records that their logs take."""
+        ...
+
+    def prepare(self, transaction: Transaction) -> None:
+        """Writes all of it to disk. Any process may decide it from now on."""
+        ...
+
+    def commit(self, id: str) -> State:
+        """Commits and carries it out. Returns DONE, or COMMITTED if another process is still carrying it out."""
+        ...
+
+    def abort(self, id: str) -> State:
+        """Aborts it."""
+        ...
 
 
 class KnownTopic(NamedTuple):
@@ -57,7 +88,7 @@ class Transaction:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorView,
         store: Store,
         id: str | None,
         deadline_s: float,
@@ -201,7 +232,7 @@ class Transaction:
             target.partition(partition)
             self._stage({LogName(target.name, partition): partial(limits.pack_kafka, batch)})
 
-    def _stage(self, packing: Mapping[LogName, Callable[[bytes], list[Packed]]]) -> None:
+    def _stage(self, packing: Mapping[LogName, PackWith]) -> None:
         if self.size:
             # What was put before must come before.
             self._coordinator.spill(self)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import (
     StoreBusy,
 )

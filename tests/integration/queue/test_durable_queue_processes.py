@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import (
     BadInput,
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import SHORT_S, WAIT_S
-from tests.support.queue_files import NAME, opened_queue, queue_path, quick, still_clock, worker_threads  # noqa: F401
+from tests.support.store.queue_files import NAME, opened_queue, queue_path, quick, still_clock, worker_threads  # noqa: F401
 from tests.tidy.documents import fenced
 from tests.tidy.source import ROOT, SOURCE
 from warren.errors import LogLocked

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tests.support.patience import WAIT_S
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 
 
 def test_a_forked_child_has_its_own_leases(tmp_path: Path) -> None:

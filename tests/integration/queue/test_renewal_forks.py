@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.fork import in_child
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 
 
 def test_a_forked_child_does_not_renew_the_leases_of_its_parent(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 
 CHILD = """
 import sys

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.fork import in_child
-from tests.support.mortal_filesystem import MortalFileSystem
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.mortal_filesystem import MortalFileSystem
+from tests.support.store.stores import quick_store
 
 SECOND = 1_000_000_000
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

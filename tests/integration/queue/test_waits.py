@@ -149,7 +149,7 @@ def test_a_wait_ends_when_its_time_is_over(tmp_path: Path, version: int) -> None
     assert 0.1 <= time.monotonic() - started < SOON_S
 
 
-def test_without_a_time_nothing_is_waited_for(tmp_path: Path) -> None:
+def test_without_a_time_a_call_does_not_wait(tmp_path: Path) -> None:
     log = quick_log(tmp_path, read_only=False, clock=SimulatedClock())
 
     assert log.reader("billing").read() == []

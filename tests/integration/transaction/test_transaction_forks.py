@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import bodies, open_store, put_two
+from tests.support.store.transaction_stores import bodies, open_store, put_two
 from warren.errors import (
     TransactionAborted,
 )

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import warren
-from tests.broker.watched import Usage, WatchedBroker
 from tests.fuzz.valid import TOPICS
 from tests.soak.checker import Fault, Stored, check, check_copy
 from tests.soak.history import Event, read_all
@@ -24,6 +23,7 @@ from tests.soak.network.hostile import Hostile, Waits, Witness, judged_waits
 from tests.soak.network.logins import MALLORY, PREFIX, SETTINGS, SOAK
 from tests.soak.network.progress import Progress
 from tests.soak.network.proxy import HOST, Proxy
+from tests.support.broker.watched import Usage, WatchedBroker
 from warren.broker.security.rights import EVERY, USER, Operation, Pattern, Permission, ResourceKind, Right, RightsFile
 from warren.broker.security.users import Users
 from warren.queue.stream.positions import stored_position

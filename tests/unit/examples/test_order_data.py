@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.examples.demo import order_data as orders
 from warren.examples.demo.order_data import Put, put_orders
 from warren.message import Message

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.patience import SHORT_S, WAIT_S
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import (
     BadInput,
     FellBehind,
@@ -152,7 +152,7 @@ def test_partitions_that_another_process_added_are_listened_to(topic: Topic) -> 
         assert places(listener.read()) == [(3, 0)]
 
 
-def test_nothing_is_kept_of_a_listener(topic: Topic) -> None:
+def test_a_listener_stores_no_position(topic: Topic) -> None:
     list(topic.broadcast(start=START, wait=0))
 
     assert topic.groups() == []

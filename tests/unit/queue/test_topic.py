@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import BadInput, NoReply, NoSuchPartition, NoSuchTopic, TooLarge, UnsupportedByVersion
 from warren.message import Message
 from warren.queue.state.routing import partition_of

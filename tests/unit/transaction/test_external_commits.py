@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import Killed, bodies, die, kill_at, open_store
+from tests.support.store.transaction_stores import Killed, bodies, die, kill_at, open_store
 from warren.errors import (
     BadInput,
     NoSuchTransaction,

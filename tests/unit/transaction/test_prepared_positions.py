@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import open_store
+from tests.support.store.transaction_stores import open_store
 from warren.queue.stream.stream_group import StreamGroup
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import PowerCut, SimulatedFileSystem
-from tests.support.transaction_stores import Killed, bodies, die, kill_at, messages, open_store
+from tests.support.store.transaction_stores import Killed, bodies, die, kill_at, messages, open_store
 from warren.errors import (
     BadInput,
     BadName,
@@ -298,7 +298,7 @@ def test_bad_input_is_refused_and_takes_no_number(store: Store, fields: dict[str
     assert bodies(store, "old") == []
 
 
-def test_batches_that_cannot_be_are_refused(store: Store, other: Store) -> None:
+def test_invalid_batches_are_refused(store: Store, other: Store) -> None:
     producer = store.producer("loader-1")
     bad: list[dict[str, Any]] = [
         {"bodies": []},

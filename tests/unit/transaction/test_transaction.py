@@ -13,7 +13,7 @@ import pytest
 
 import warren
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import Failed, bodies, messages, open_store, put_two
+from tests.support.store.transaction_stores import Failed, bodies, messages, open_store, put_two
 from warren import errors
 from warren.errors import (
     BadInput,
@@ -188,7 +188,7 @@ def test_a_transaction_of_several_records_goes_through_the_journal(store: Store,
     assert (Path(store.path) / "transactions" / "journal").exists()
 
 
-def test_only_so_many_that_needed_no_journal_are_remembered(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_without_a_journal_are_remembered_up_to_a_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "TRANSACTIONS_REMEMBERED_MAX", 2)
     ids = []
     for _ in range(3):

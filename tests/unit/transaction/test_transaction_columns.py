@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import Killed, bodies, die, journal_size, kill_at, messages, open_store
+from tests.support.store.transaction_stores import Killed, bodies, die, journal_size, kill_at, messages, open_store
 from warren.errors import BadInput, NoSuchPartition, TooLarge, TransactionAborted
 from warren.storage.arrow.arrays import HEADERS
 from warren.storage.arrow.arrow_packing import ArrowColumns

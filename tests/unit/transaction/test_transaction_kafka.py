@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import Killed, bodies, die, kill_at, open_store
+from tests.support.store.transaction_stores import Killed, bodies, die, kill_at, open_store
 from warren.errors import NoSuchPartition, TooLarge, UnsupportedByVersion
 from warren.queue.stream.positions import store_position, stored_position
 from warren.storage.format.layout import KAFKA_BATCH_START

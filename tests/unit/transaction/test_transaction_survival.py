@@ -15,7 +15,7 @@ from tests.support.fakes import WatchedDisk
 from tests.support.moody_filesystem import MoodyFileSystem
 from tests.support.patience import WAIT_S
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.transaction_stores import Killed, bodies, die, kill_at, open_store, put_two
+from tests.support.store.transaction_stores import Killed, bodies, die, kill_at, open_store, put_two
 from warren import errors
 from warren.errors import (
     StorageFull,

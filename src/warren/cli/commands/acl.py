@@ -21,8 +21,9 @@ from warren.broker.security.rights import (
     Right,
     RightsFile,
 )
+from warren.cli.options.environment import STORE_DEFAULT
 from warren.cli.options.option_set import OptionSet
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.cli.options.store_option import AsJson, StoreOption, require_store
 from warren.cli.output.tables import table, write_json
 from warren.cli.running.errors import FailureGroup, fail
 from warren.errors import BadInput

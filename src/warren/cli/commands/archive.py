@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.cli.options.environment import STORE_DEFAULT
+from warren.cli.options.store_option import AsJson, StoreOption, require_store
 from warren.cli.output.archive_tables import (
     manifest_facts,
     manifest_table,

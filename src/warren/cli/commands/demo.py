@@ -19,7 +19,7 @@ def demo(
     orders: Annotated[int, typer.Option(min=1, help="How many orders to write.")] = ORDERS_DEFAULT,
     directory: Annotated[
         str,
-        typer.Option("--dir", metavar="DIRECTORY", help="Where the store, the archive and the chart go; made anew."),
+        typer.Option("--dir", metavar="DIRECTORY", help="Where store, archive and chart go; replaced if it exists."),
     ] = DIRECTORY_DEFAULT,
     is_json: AsJson = False,
 ) -> None:

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption
+from warren.cli.options.environment import STORE_DEFAULT
+from warren.cli.options.store_option import AsJson, StoreOption
 from warren.cli.output.tables import size_text, table, write_json
 from warren.cli.running.errors import EXIT_FAILED
 from warren.clock import SYSTEM_CLOCK

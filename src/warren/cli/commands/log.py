@@ -15,7 +15,15 @@ from rich.console import Console
 
 from warren.cli.options.log_option import open_to_read, reader_infos, require_log
 from warren.cli.options.store_option import AsJson
-from warren.cli.output.message_lines import FOLLOW_WAIT_S, PAGE, Line, last_messages, line_maker, pages, write_lines
+from warren.cli.output.message_lines import (
+    FOLLOW_WAIT_S,
+    PAGE,
+    LineMaker,
+    last_messages,
+    line_maker,
+    pages,
+    write_lines,
+)
 from warren.cli.output.rates import Stopwatch, rates_json, rates_table
 from warren.cli.output.tables import show_log, size_text, write_json
 from warren.cli.running.bar import progress_bars
@@ -191,7 +199,7 @@ def tail(
                 _follow(log, number, tag_filter, line)
 
 
-def _follow(log: Log, number: int, tag: TagFilter | None, line: Line) -> None:
+def _follow(log: Log, number: int, tag: TagFilter | None, line: LineMaker) -> None:
     """Writes messages from `number` on as they are appended. Skips messages that are retired before they are read."""
     while True:
         try:

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from warren.cli.options.store_option import STORE_VARIABLE, AsJson, require_store
+from warren.cli.options.environment import STORE_VARIABLE
+from warren.cli.options.store_option import AsJson, require_store
 from warren.cli.output.pipeline_watch import JsonLines, Line
 from warren.cli.output.tables import table, write_json
 from warren.cli.running.errors import FailureGroup

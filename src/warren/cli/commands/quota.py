@@ -10,7 +10,8 @@ from rich.console import Console
 
 from warren.broker.quotas.entities import ADDRESS, CLIENT, KEYS, USER, Entity
 from warren.broker.quotas.file import QuotasFile, quota_document
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption, require_store
+from warren.cli.options.environment import STORE_DEFAULT
+from warren.cli.options.store_option import AsJson, StoreOption, require_store
 from warren.cli.output.tables import table, write_json
 from warren.cli.running.errors import FailureGroup, fail
 from warren.errors import BadInput

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from warren.cli.commands.stats import FromArchiveOption, SinceOption, TagOption, UntilOption, moments_us
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption, TopicArgument, require_store
+from warren.cli.options.environment import STORE_DEFAULT
+from warren.cli.options.store_option import AsJson, StoreOption, TopicArgument, require_store
 from warren.cli.output.tables import write_json
 from warren.cli.running.job import ConfOption, MasterOption, running
 

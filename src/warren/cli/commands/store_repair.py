@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption
+from warren.cli.options.environment import STORE_DEFAULT
+from warren.cli.options.store_option import AsJson, StoreOption
 from warren.cli.output.tables import table, time_text, write_json
 from warren.cli.running.errors import FilesGroup
 from warren.errors import BadInput, NotAStore

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from warren.broker.security.users import Users
-from warren.cli.options.store_option import STORE_DEFAULT, AsJson, StoreOption, make_store, require_store
+from warren.cli.options.environment import STORE_DEFAULT
+from warren.cli.options.store_option import AsJson, StoreOption, make_store, require_store
 from warren.cli.output.tables import write_json
 from warren.cli.running.errors import FailureGroup
 from warren.protocol.limits import PASSWORD_SIZE_MAX

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 import warren
-from warren.cli.options.store_option import SERVER_VARIABLE, STORE_DEFAULT, STORE_VARIABLE
+from warren.cli.options.environment import SERVER_VARIABLE, STORE_DEFAULT, STORE_VARIABLE
 from warren.errors import WarrenError
 from warren.queue.state import paths
 from warren.queue.state.group_settings import group_names

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 import typer
 
 import warren
+from warren.cli.options.environment import (
+    PASSWORD_VARIABLE,
+    SERVER_VARIABLE,
+    STORE_DEFAULT,
+    STORE_VARIABLE,
+    USER_VARIABLE,
+)
 from warren.cli.options.option_set import OptionSet
 from warren.cli.running.errors import complain_of_duties
 from warren.cli.running.quantities import duration_s
@@ -29,11 +36,6 @@ READ_ONLY_ERRORS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 """The errors of the operating system if the user may not write."""
 CATCH_UP_S_MAX: Final = 10.0
 """How long a command delivers at most what became due while the store was closed."""
-STORE_DEFAULT: Final = "data"
-STORE_VARIABLE: Final = "WARREN_STORE"
-SERVER_VARIABLE: Final = "WARREN_SERVER"
-USER_VARIABLE: Final = "WARREN_USER"
-PASSWORD_VARIABLE: Final = "WARREN_PASSWORD"
 TIMEOUT_DEFAULT: Final = "10s"
 CONNECT_WAIT_DEFAULT: Final = "0s"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AnyLog: TypeAlias = "Log | RemoteLog"
 PAGE: Final = 1_000
 FOLLOW_WAIT_S: Final = 1.0
-Line = Callable[[Message], str]
+LineMaker = Callable[[Message], str]
 WriteMessages = Callable[[Iterable[Message]], None]
 
 
@@ -66,7 +66,7 @@ def json_fields(message: Message) -> dict[str, Any]:
     }
 
 
-def line_maker(*, is_json: bool) -> Line:
+def line_maker(*, is_json: bool) -> LineMaker:
     """Returns the function that makes a line of a message."""
     return as_json if is_json else as_text
 
@@ -82,7 +82,7 @@ def topic_writer(*, is_json: bool, is_body: bool) -> WriteMessages:
     return lambda messages: write_lines(messages, line)
 
 
-def write_lines(messages: Iterable[Message], line: Line) -> None:
+def write_lines(messages: Iterable[Message], line: LineMaker) -> None:
     """Writes each message to stdout and flushes, so that the reader of a pipe gets them at once."""
     sys.stdout.write("".join(f"{line(message)}\n" for message in messages))
     sys.stdout.flush()

@@ -24,10 +24,10 @@ class WaitingPut(NamedTuple, Generic[T]):
 class Taker(Generic[T]):
     """A caller that waits for a message, and gets it as `entry`."""
 
-    __slots__ = ("entry", "given")
+    __slots__ = ("arrival", "entry")
 
     def __init__(self, lock: threading.Lock) -> None:
-        self.given = threading.Condition(lock)
+        self.arrival = threading.Condition(lock)
         self.entry: Entry[WaitingPut[T]] | None = None
 
 
@@ -91,7 +91,7 @@ class HandoverQueue(Generic[T]):
                     left_s = deadline.left_s()
                     if not left_s:
                         raise Empty
-                    taker.given.wait(left_s)
+                    taker.arrival.wait(left_s)
             except BaseException:
                 self._leave(taker)
                 raise
@@ -129,7 +129,7 @@ class HandoverQueue(Generic[T]):
         while self._takers and (entry := self._offers.take(self._clock.steady_s())) is not None:
             _, taker = self._takers.popitem(last=False)
             taker.entry = entry
-            taker.given.notify()
+            taker.arrival.notify()
             entry.item.taken.notify()
 
     def _wakes_at_s(self, entry: Entry[WaitingPut[T]]) -> float | None:

@@ -12,7 +12,7 @@ from warren.queue.state.json_file import read_json, write_json
 from warren.storage.disk.filesystem import FileSystem, replace_file
 
 STORE_VERSION: Final = 1
-ADVICE: Final = "`warren store repair` makes it anew, and nothing else of the store is changed"
+ADVICE: Final = "`warren store repair` makes a new one, and nothing else of the store is changed"
 ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DAMAGED_SUFFIX: Final = ".damaged"
 

@@ -39,7 +39,7 @@ ROLES: Final[Mapping[str, str]] = {
 }
 """The parts of a message that a column may become, by name, and their types."""
 GIVEN_BY_LOG: Final = frozenset({"offset", "timestamp", "timestamptype", "corr_offset", "byte_offset"})
-"""Columns that a topic assigns anew. They are ignored, so that rows that were read can be written as they are."""
+"""Columns that a topic assigns itself. They are ignored, so that rows that were read can be written as they are."""
 LEFT_TO_VALUES: Final = frozenset({"id", "value"})
 """Fields of the JSON object unless `messageColumns` names them, because documents have an id."""
 NO_PARTITION: Final = -1

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.fakes import QUICK_DISK, WatchedDisk
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.api.values import MessageFields
 from warren.errors import (
     BadInput,
@@ -487,7 +487,7 @@ def test_without_parked_messages_the_list_is_empty(tmp_path: Path, clock: Simula
 
 
 @pytest.mark.parametrize("delay", [-1.0, -0.001, float("nan"), float("inf"), 1e12, "1", True, b"", object()])
-def test_a_delay_that_cannot_be_is_refused(tmp_path: Path, clock: SimulatedClock, delay: Any) -> None:
+def test_an_invalid_delay_is_refused(tmp_path: Path, clock: SimulatedClock, delay: Any) -> None:
     with open_store(tmp_path, clock) as store:
         with pytest.raises(BadInput, match="delay"):
             store.topic("orders").put(b"a", delay=delay)
@@ -499,7 +499,7 @@ def test_a_delay_that_cannot_be_is_refused(tmp_path: Path, clock: SimulatedClock
 @pytest.mark.parametrize(
     "when", [-1, -1.0, float("nan"), float("inf"), 1 << 62, "now", True, datetime.max.replace(tzinfo=UTC)]
 )
-def test_a_time_that_cannot_be_is_refused(tmp_path: Path, clock: SimulatedClock, when: Any) -> None:
+def test_an_invalid_time_is_refused(tmp_path: Path, clock: SimulatedClock, when: Any) -> None:
     with open_store(tmp_path, clock) as store, pytest.raises(BadInput, match="deliver_at"):
         store.topic("orders").put(b"a", deliver_at=when)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.fakes import QUICK_DISK, WatchedDisk, quick_log
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.queue.delay import done_bits, due_index
 from warren.queue.delay.done_bits import DoneBits
 from warren.queue.delay.due_index import (
@@ -110,9 +110,7 @@ def test_a_file_of_bits_that_was_not_made_to_its_end_holds_none(tmp_path: Path) 
     assert open_bits(tmp_path).is_done(1)
 
 
-def test_bits_are_synced_when_asked_and_only_those_that_were_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_writes_each_changed_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(done_bits, "BITS_PER_FILE", BITS)
     disk = WatchedDisk()
     bits = DoneBits(disk, str(tmp_path / "done"), lambda: 0)

@@ -16,7 +16,7 @@ from tests.support.fakes import QUICK_DISK, WatchedDisk
 from tests.support.patience import WAIT_S
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.clock import SYSTEM_CLOCK
 from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, StorageFull, StoreClosed, SyncFailed
 from warren.message import Message

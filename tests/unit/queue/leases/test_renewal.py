@@ -13,7 +13,7 @@ import pytest
 import warren
 from tests.support.patience import until
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.stores import quick_store
 from warren.errors import LeaseLost, StorageFull
 from warren.message import Message
 from warren.queue.leases import renewal

@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.fakes import WatchedDisk
 from tests.support.patience import SHORT_S, WAIT_S, until_waiting
-from tests.support.queue_files import NAME, opened_queue, queue_path, quick, still_clock, worker_threads  # noqa: F401
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
+from tests.support.store.queue_files import NAME, opened_queue, queue_path, quick, still_clock, worker_threads  # noqa: F401
 from warren.errors import BadInput, LogClosed, LogLocked, NotAQueueFile
 from warren.queue.standalone.file_queue import FileQueue, open_file
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import warren
 from tests.support.fakes import WatchedDisk
-from tests.support.queue_files import NAME, NOW_MS, opened_queue, pull_all, queue_path, quick, record, still_clock  # noqa: F401
 from tests.support.simulated_clock import SimulatedClock
+from tests.support.store.queue_files import NAME, NOW_MS, opened_queue, pull_all, queue_path, quick, record, still_clock  # noqa: F401
 from warren.queue.standalone.file_queue import FileQueue, open_file
 from warren.queue.standalone.pointer_file import QUEUE_FILE_COPY_SIZE, QUEUE_FILE_READ_SIZE
 

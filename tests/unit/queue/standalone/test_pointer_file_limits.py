@@ -14,7 +14,9 @@ import pytest
 
 from tests.support.fakes import WatchedDisk
 from tests.support.patience import SHORT_S, WAIT_S, until_waiting
-from tests.support.queue_files import (  # noqa: F401
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.simulated_disk import SimulatedFileSystem
+from tests.support.store.queue_files import (  # noqa: F401
     NAME,
     opened_queue,
     pull_all,
@@ -24,8 +26,6 @@ from tests.support.queue_files import (  # noqa: F401
     still_clock,
     worker_threads,
 )
-from tests.support.simulated_clock import SimulatedClock
-from tests.support.simulated_disk import SimulatedFileSystem
 from warren.errors import BadInput, CorruptQueueFile, NotAQueueFile, QueueFileFull, StorageFull, TooLarge, WarrenError
 from warren.queue.standalone.file_queue import FileQueue, open_file
 from warren.storage.format.layout import QUEUE_POINTER_MAX
@@ -262,7 +262,7 @@ def test_a_file_without_a_byte_is_an_empty_queue(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pointers", [(0, 0), (7, 8), (8, 7), (9, 8), (-1, 8), (8, -1), (-8, -8)])
-def test_pointers_that_cannot_be_are_an_error(path: Path, pointers: tuple[int, int]) -> None:
+def test_invalid_pointers_are_an_error(path: Path, pointers: tuple[int, int]) -> None:
     with pytest.raises(NotAQueueFile, match=f"pointers are {pointers[0]} and {pointers[1]}"):
         damaged(path, struct.pack(">ii", *pointers) + b"x" * 100)
 
@@ -270,7 +270,7 @@ def test_pointers_that_cannot_be_are_an_error(path: Path, pointers: tuple[int, i
 @pytest.mark.parametrize(
     ("length", "reason"), [(-1, "length of -1"), (7, "length of 7"), (-(2**31), "length of"), (100, "behind the push")]
 )
-def test_a_length_that_cannot_be_is_an_error_that_names_the_place(path: Path, length: int, reason: str) -> None:
+def test_an_invalid_length_is_an_error_that_names_the_place(path: Path, length: int, reason: str) -> None:
     records = record(b"good", 0) + struct.pack(">iq", length, 0) + b"bad" + b"x" * 50
     with damaged(path, struct.pack(">ii", 8, 8 + 16 + 15) + records) as jobs:
         assert jobs.pull() == b"good"

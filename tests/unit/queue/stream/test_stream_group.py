@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.support.fakes import WatchedDisk
-from tests.support.mortal_filesystem import MortalFileSystem
 from tests.support.patience import WAIT_S, until
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.store.mortal_filesystem import MortalFileSystem
+from tests.support.store.stores import quick_store
 from warren.errors import (
     BadInput,
     BadName,
@@ -288,7 +288,7 @@ def test_a_partition_that_cannot_be_taken_is_left_to_others(
     assert processes.start().group("billing").partitions == [0, 1, 2, 3]
 
 
-def test_nothing_is_given_up_for_a_newcomer_before_the_member_is_back(topic: Topic, processes: Processes) -> None:
+def test_a_member_keeps_its_partitions_until_it_calls_again(topic: Topic, processes: Processes) -> None:
     first = topic.group("billing")
     first.read(limit=30)
     second = processes.join()

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.archives import archived
 from tests.support.simulated_clock import SimulatedClock
-from tests.support.stores import quick_store
+from tests.support.spark.archives import archived
+from tests.support.store.stores import quick_store
 from warren.errors import BadInput
 from warren.message import Message
 from warren.spark.jobs import stats as module

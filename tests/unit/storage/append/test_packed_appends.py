@@ -67,7 +67,7 @@ def test_an_arrow_batch_is_appended(tmp_path: Path) -> None:
         assert {marked.marker for marked in target.markers(0)} == {b"arrow"}
 
 
-def test_nothing_is_appended_as_nothing(tmp_path: Path) -> None:
+def test_an_empty_batch_appends_nothing(tmp_path: Path) -> None:
     with Log.open(tmp_path) as log:
         log.append(b"")
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.crafted import MALFORMED
 from tests.support.fakes import VERSIONS, quick_log
 from tests.support.simulated_clock import START_NS, SimulatedClock
-from tests.unit.storage.format.test_malformed_records import MALFORMED
 from warren.errors import BadInput, CorruptRecord, MalformedFilter, NumberRetired
 from warren.message import Message
 from warren.storage import Log

@@ -9,66 +9,16 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from tests.support.crafted import area, columns, packed, write_log
+from tests.support.crafted import BODIES, MALFORMED, area, columns, packed, write_log
 from tests.support.fakes import quick_log
 from warren.errors import CorruptRecord
 from warren.storage import Log
 from warren.storage.format.record import Packed
 
-BODY_ENDS = struct.pack("<3I", 0, 1, 3)
-BODIES = [(1, BODY_ENDS), (2, b"abb")]
-LARGE = struct.pack("<I", (256 << 20) + 1)
-
 WHOLE: dict[str, Packed] = {
     "a single message": packed(b"body"),
     "a batch": columns(BODIES, count=2),
     "a batch with a section of another kind": columns([*BODIES, (14, b"whatever")], count=2),
-}
-
-MALFORMED: dict[str, Packed] = {
-    "no message": packed(b"body", count=0),
-    "a codec that is kept for later": packed(b"body", codec=2),
-    "an unknown codec": packed(b"body", codec=9),
-    "an id longer than the record": packed(b"body", id_size=5),
-    "a tag longer than the record": packed(b"body", tag_size=5),
-    "a key longer than the record": packed(b"body", key_size=5),
-    "headers longer than the record": packed(b"body", headers_size=5),
-    "an id that is no text": packed(b"\xffbody", id_size=1),
-    "a tag that is no text": packed(b"\xffbody", tag_size=1),
-    "a header that passes the end of the headers": packed(b"\1\5\0nv" + b"body", headers_size=5),
-    "headers with less than sizes at the end": packed(b"\1\1\0nv\1" + b"body", headers_size=6),
-    "a header name that is no text": packed(b"\1\1\0\xffv", headers_size=5),
-    "an unknown compression": packed(struct.pack("<I", 4) + b"body", compression=3),
-    "a compressed body without its size": packed(b"bo", compression=1),
-    "a compressed body that is none": packed(struct.pack("<I", 4) + b"not zstd", compression=1),
-    "a compressed body that is none, of lz4": packed(struct.pack("<I", 4) + b"not lz4 at all", compression=2),
-    "a compressed body over the limit": packed(LARGE + b"body", compression=1),
-    "no table of sections": packed(b"tab", codec=1, count=2),
-    "a table longer than the record": packed(struct.pack("<II", 9, 0), codec=1, count=2),
-    "a table of too many sections": packed(struct.pack("<II", 17, 0) + bytes(17 * 8 + 800), codec=1, count=2),
-    "a section that passes the end": packed(
-        struct.pack("<IIIIII", 2, 0, 1, 12, 2, 99) + BODY_ENDS + bytes(12), codec=1, count=2
-    ),
-    "no bodies": columns([(1, BODY_ENDS)], count=2),
-    "no ends": columns([(2, b"abb")], count=2),
-    "ends for another count": columns(BODIES, count=3),
-    "ends that do not start at 0": columns([(1, struct.pack("<3I", 1, 1, 3)), (2, b"abb")], count=2),
-    "ends that go back": columns([(1, struct.pack("<3I", 0, 4, 3)), (2, b"abb")], count=2),
-    "ends short of the bodies": columns([(1, struct.pack("<3I", 0, 1, 2)), (2, b"abb")], count=2),
-    "a tag that is not in the dictionary": columns([*BODIES, (3, b"\0\0\2\0"), (4, b"\1x\1y")], count=2),
-    "tags without a dictionary": columns([*BODIES, (3, b"\0\0\0\0")], count=2),
-    "a dictionary that passes its end": columns([*BODIES, (3, b"\0\0\1\0"), (4, b"\1x\2y")], count=2),
-    "a tag of the dictionary that is no text": columns([*BODIES, (3, b"\0\0\1\0"), (4, b"\1x\1\xff")], count=2),
-    "codes for another count": columns([*BODIES, (3, b"\0\0"), (4, b"\1x")], count=2),
-    "keys for another count": columns([*BODIES, (5, struct.pack("<2I", 0, 1)), (6, b"k")], count=2),
-    "ends of keys without keys": columns([*BODIES, (5, struct.pack("<3I", 0, 1, 1))], count=2),
-    "presence for another count": columns([*BODIES, (5, struct.pack("<3I", 0, 0, 1)), (6, b"k"), (7, b"\1")], count=2),
-    "an id of a batch that is no text": columns([*BODIES, (8, struct.pack("<3I", 0, 1, 2)), (9, b"\xffi")], count=2),
-    "headers of a batch that do not end": columns(
-        [*BODIES, (10, struct.pack("<3I", 0, 0, 4)), (11, b"\1\1\0n")], count=2
-    ),
-    "corr_offsets for another count": columns([*BODIES, (12, bytes(8))], count=2),
-    "a compressed batch that is none": packed(struct.pack("<I", 200) + b"not zstd", codec=1, compression=1, count=2),
 }
 
 READS: dict[str, Callable[[Log], object]] = {

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from warren.broker.kafka.groups.coordinator import GroupCoordinator
 from warren.broker.kafka.groups.positions import PositionStore
-from warren.broker.kafka.producers.known import Producers
+from warren.broker.kafka.producers.registry import Producers
 from warren.broker.kafka.transactions.registry import TransactionalProducers
-from warren.broker.native.append import Appends
+from warren.broker.native.append_tries import Appends
 from warren.broker.native.poll_sharing import PollSharing
 from warren.broker.native.sessions import ClientSession, Sessions
 from warren.broker.native.transaction_memory import TransactionMemory

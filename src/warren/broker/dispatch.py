@@ -28,8 +28,8 @@ from warren.broker.kafka.transactions import requests as transactions
 from warren.broker.native.handlers import NATIVE_HANDLERS
 from warren.broker.net.request import Answer, Reply, ServedCall
 from warren.broker.security.peer import Peer
-from warren.broker.services.kafka_errors import has_error, is_long
-from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE
+from warren.broker.services.kafka_errors import has_error
+from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE, is_long
 from warren.errors import UnsupportedRequest
 from warren.protocol.api_keys import ApiKey, served
 from warren.protocol.headers import Request

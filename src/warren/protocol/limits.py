@@ -6,31 +6,20 @@ from typing import Final
 
 from warren.storage.format.limits import BODY_SIZE_MAX
 
-SPARK_TASKS_MAX: Final = 100_000
 FRAME_SIZE_MAX: Final = 100 << 20
 """The largest request that is taken: Kafka's own default."""
 ANSWER_SIZE_MAX: Final = BODY_SIZE_MAX + (1 << 20)
 """The largest answer of our own calls that a client takes: a message of the largest size, and all that is with it."""
 FRAME_BUFFER_SIZE: Final = 64 << 10
 """What each connection receives small frames into; larger ones get a buffer of their own."""
-CONTROL_SIZE_MAX: Final = 2 << 20
-"""The largest request other than a Produce: what it unpacks to may take a hundred times as much."""
 REQUEST_ARRAY_COUNT_MAX: Final = 10_000
 """The most elements of one array of a request, unless the array has a limit of its own: topics, keys, partitions."""
-REQUEST_ELEMENTS_MAX: Final = 20_000
-"""The most elements of all arrays that lie within the elements of another array of a request."""
-TAGGED_FIELDS_MAX: Final = 32
-"""The most tagged fields of one struct of a request: Kafka's own messages have fewer than ten."""
 PRODUCE_PARTITIONS_MAX: Final = 10_000
 FETCH_PARTITIONS_MAX: Final = 10_000
 """The most partitions, over all topics, that one Produce or one Fetch names."""
 PRODUCE_BATCHES_MAX: Final = 100
 """The most batches that one Produce may have for one partition. Kafka's clients send one."""
 SCRAM_NONCE_SIZE: Final = 24
-PASSWORD_SIZE_MIN: Final = 8
-PASSWORD_SIZE_MAX: Final = 1024
-NATIVE_RECORDS_MAX: Final = 4096
-"""How many packed records one request or response of our own calls may carry."""
 NATIVE_LIMIT_MAX: Final = 65_536
 """How many messages one answer of our own calls holds."""
 NATIVE_WAIT_S_MAX: Final = 20.0

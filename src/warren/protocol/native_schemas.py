@@ -8,8 +8,13 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.limits import PARTITIONS_MAX
-from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_RECORDS_MAX, SPARK_TASKS_MAX
+from warren.protocol.limits import NATIVE_LIMIT_MAX
 from warren.protocol.schemas import ALWAYS, Field, MessageSchema, field
+
+NATIVE_RECORDS_MAX: Final = 4096
+"""How many packed records one request or response of Warren's own calls may carry."""
+SPARK_TASKS_MAX: Final = 100_000
+"""How many transactions one COMMIT_BATCH may name. A Spark job prepares one for each of its tasks."""
 
 
 class NativeKey(IntEnum):

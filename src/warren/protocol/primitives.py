@@ -7,7 +7,6 @@ from functools import lru_cache
 from struct import Struct, error
 from typing import Any, Final
 
-from warren.protocol.limits import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from warren.storage.format.layout import KAFKA_BATCH_HEAD
 
 Buffer = bytes | bytearray | memoryview
@@ -16,6 +15,10 @@ Read = Callable[[memoryview, int], tuple[Any, int]]
 Write = Callable[[bytearray, Any], None]
 """Writes a value behind what is there."""
 
+REQUEST_ELEMENTS_MAX: Final = 20_000
+"""The most elements of all arrays of a request that are nested in the elements of another array."""
+TAGGED_FIELDS_MAX: Final = 32
+"""The most tagged fields of one struct of a request. Kafka's own messages have fewer than ten."""
 UNREADABLE: Final = (error, IndexError, ValueError)
 """The errors that reading raises if the bytes are wrong."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from warren.errors import MalformedRequest
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
-from warren.protocol.limits import ANSWER_SIZE_MAX, CONTROL_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.limits import ANSWER_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native_schemas import CARRYING, NATIVE_MESSAGES
 from warren.protocol.primitives import (
     FIXED_FORMATS,
@@ -50,6 +50,8 @@ from warren.protocol.wire_struct import WireStruct
 REQUEST: Final = "Request"
 RESPONSE: Final = "Response"
 """How the names of messages end."""
+CONTROL_SIZE_MAX: Final = 2 << 20
+"""The largest request that carries no records. Decoded, it may take a hundred times as much memory."""
 NO_TAGS: Final = b"\0"
 CARRYING_NAMES: Final = frozenset(f"{key.title}{REQUEST}" for key in CARRYING)
 

@@ -8,7 +8,7 @@ from warren.broker.kafka.transactions.call import TransactionServices
 from warren.broker.net.request import ServedCall
 
 if TYPE_CHECKING:
-    from warren.broker.kafka.producers.known import Producers
+    from warren.broker.kafka.producers.registry import Producers
 
 
 class KafkaServices(TransactionServices, Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from warren.broker.net.request import Answer, Call
 from warren.broker.quotas.entities import CONNECTIONS
@@ -28,11 +28,30 @@ from warren.protocol.schema_codec import RESPONSE, message_buffers
 from warren.protocol.wire_struct import NativeResponse
 
 if TYPE_CHECKING:
-    from warren.broker.net.request import Services
+    from warren.broker.security.logins import Logins
+    from warren.broker.security.users import Users
+    from warren.broker.services.limited_log import LimitedLog
+    from warren.broker.services.metrics import Metrics
 
 LOGGER: Final = logging.getLogger("warren.broker")
 BARE_TOKENS_BELOW: Final = 1
 """After a handshake of version 0 tokens come outside of requests."""
+
+
+class LoginServices(Protocol):
+    """The parts of the broker that a login uses, over every protocol."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def users(self) -> Users: ...
+
+    @property
+    def logins(self) -> Logins: ...
+
+    @property
+    def failed_logins(self) -> LimitedLog: ...
 
 
 def refusal_to_stranger(call: Call) -> Answer:
@@ -118,7 +137,7 @@ def _too_many(call: Call, user: str) -> LimitReached | None:
     return LimitReached(f"user {user!r}", "connections", int(most), CONNECTIONS)
 
 
-def failed_login(broker: Services, peer: Peer, user: str, error: WarrenError) -> WarrenError:
+def failed_login(broker: LoginServices, peer: Peer, user: str, error: WarrenError) -> WarrenError:
     """Counts a login that failed, and returns the answer to its client."""
     if isinstance(error, TooManyLogins):
         broker.metrics.logins_refused += 1

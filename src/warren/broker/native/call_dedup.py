@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from warren.broker.native.limits import NATIVE_ANSWERS_MAX, NATIVE_ANSWERS_STEP
 from warren.broker.net.request import Answer
 from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.errors import BadInput, OutcomeUnknown
+
+NATIVE_ANSWERS_MAX: Final = 2_000
+"""How many answers a session stores for calls that may be sent again."""
+NATIVE_ANSWERS_STEP: Final = 4 << 10
+"""The memory of the stored answers is taken from the budget in steps of this size."""
 
 
 class AnswerRoom:

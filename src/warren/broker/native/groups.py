@@ -21,7 +21,7 @@ from warren.broker.native.handler import (
     session_of,
     wait_of,
 )
-from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET, NATIVE_TAKEN_FIRST
+from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET
 from warren.broker.native.read import size_of
 from warren.broker.native.sessions import HeldObject
 from warren.broker.security.broker_view import HandleNames
@@ -63,6 +63,8 @@ from warren.queue.stream.stream_group import StreamGroup
 from warren.storage import END, START
 from warren.storage.read.messages import ScanRoom
 
+NATIVE_TAKEN_FIRST: Final = 16
+"""How many messages a worker takes first, so that the broker learns their size before it takes more."""
 ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
 READS_REMEMBERED: Final = 16

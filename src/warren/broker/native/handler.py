@@ -13,9 +13,8 @@ from warren.broker.native.sessions import ClientSession
 from warren.broker.net.request import Answer
 from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
-from warren.broker.services.kafka_errors import is_long
 from warren.broker.services.long_polls import PollResult
-from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_REQUEST_SIZE_MAX, SCANNED_SIZE_MAX
+from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_REQUEST_SIZE_MAX, SCANNED_SIZE_MAX, is_long
 from warren.errors import BadInput, NoSuchHandle, WarrenError
 from warren.protocol.api_keys import served
 from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_WAIT_S_MAX

@@ -6,8 +6,12 @@ import random
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from warren.broker.native.limits import NATIVE_LOOK_S, NATIVE_LOOK_SHARED_MAX
+from warren.broker.native.limits import NATIVE_LOOK_S
+
+NATIVE_LOOK_SHARED_MAX: Final = 20
+"""Upper bound on the sharing: beyond 20 waiting requests the poll rate grows again."""
 
 
 class PollSharing:

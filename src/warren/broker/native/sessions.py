@@ -11,11 +11,15 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from warren.broker.native.call_dedup import AnswerRoom, Answers
-from warren.broker.native.limits import NATIVE_HANDLES_MAX, NATIVE_SESSION_S
 from warren.broker.security.broker_view import NO_NAMES, HandleNames
 from warren.broker.security.peer import Peer
 from warren.broker.services.memory_budget import MemoryBudget
 from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
+
+NATIVE_HANDLES_MAX: Final = 10_000
+"""How many groups, transactions, producers and queues one client may have open."""
+NATIVE_SESSION_S: Final = 10.0
+"""How long a session outlives its last connection, so that a client that reconnects keeps what it held."""
 
 
 class HeldObject(ABC):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from warren.broker.security.peer import Peer
 
 BROKER_BACKLOG: Final = 1024
 
@@ -19,6 +22,20 @@ class Full(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.open_count} are open" + ("" if self.host is None else f" from {self.host}")
+
+
+class OpenConnection(Protocol):
+    """A connection as handlers see it."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+
+class OpenConnections(Protocol):
+    """The open connections as handlers see them."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[OpenConnection]: ...
 
 
 class ConnectionPlaces(Generic[T]):

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from warren.broker.net.connection import Connection
+from typing import Final, Protocol
 
 STALLED_PARTS: Final = 10
 """In each such time at least one of so many parts of a large request has to come."""
@@ -65,18 +62,28 @@ class Mark:
         return ""
 
 
+class WatchedConnection(Protocol):
+    """The parts of a connection that the watch uses."""
+
+    def see_unsent(self) -> bool:
+        """Counts the bytes of answers that the client has not read. Returns whether they are many."""
+
+    def check_progress(self, now_s: float) -> None:
+        """Closes the connection if it holds memory and its client stalls."""
+
+
 class ProgressWatch:
     """Looks at connections from time to time. For the event loop's thread alone."""
 
     def __init__(
-        self, connections: Iterable[Connection], stalled_s: float, recount: Callable[[], None] = lambda: None
+        self, connections: Iterable[WatchedConnection], stalled_s: float, recount: Callable[[], None] = lambda: None
     ) -> None:
         self._connections, self._recount = connections, recount
         self._look_s = stalled_s / STALLED_LOOKS / STALLED_HURRY
-        self._unsent: set[Connection] = set()
+        self._unsent: set[WatchedConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def answered(self, connection: Connection) -> None:
+    def answered(self, connection: WatchedConnection) -> None:
         """A client was sent more than it took at once: it is counted again in a moment."""
         self._unsent.add(connection)
         if self._timer is None:

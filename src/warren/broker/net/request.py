@@ -12,8 +12,7 @@ from warren.protocol.headers import Request
 from warren.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
-    from warren.broker.net.connection import Connection
-    from warren.broker.net.places import ConnectionPlaces
+    from warren.broker.net.places import OpenConnections
     from warren.broker.net.progress import ProgressWatch
     from warren.broker.quotas.allotment import Allotment
     from warren.broker.quotas.quotas import Quotas
@@ -100,7 +99,7 @@ class Services(BrokerView, Protocol):
     def failed_logins(self) -> LimitedLog: ...
 
     @property
-    def connections(self) -> ConnectionPlaces[Connection]: ...
+    def connections(self) -> OpenConnections: ...
 
     @property
     def progress(self) -> ProgressWatch: ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from warren.broker.quotas.quotas import Quotas
-    from warren.broker.security.asker import Asker
+    from warren.broker.security.peer import Requester
     from warren.broker.settings import BrokerLimits
     from warren.broker.threads import InThread
     from warren.queue.state.settings import TopicSettings
@@ -62,7 +62,7 @@ class Allotment:
 
     async def make(
         self,
-        asker: Asker,
+        requester: Requester,
         name: str,
         partitions: int | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -78,22 +78,22 @@ class Allotment:
         if self._store.has_topic(name):
             return await self._in_thread(self._store.topic, name, partitions, **values)
         count = self._store.new_settings(partitions, values).partitions
-        self._mutate(asker, count, is_strict=is_strict)
+        self._mutate(requester, count, is_strict=is_strict)
 
         def make() -> Topic:
             return self._store.topic(name, partitions, **values)
 
-        return await self._more(asker, name, count, make)
+        return await self._more(requester, name, count, make)
 
-    async def admit(self, asker: Asker, name: str, make: Callable[[], T]) -> T:
+    async def admit(self, requester: Requester, name: str, make: Callable[[], T]) -> T:
         """Returns what `make` returns, which makes the topic `name` with one partition if it does not exist."""
         if self._store.has_topic(name):
             return await self._in_thread(make)
-        self._mutate(asker, 1, is_strict=True)
-        return await self._more(asker, name, 1, make)
+        self._mutate(requester, 1, is_strict=True)
+        return await self._more(requester, name, 1, make)
 
     async def configure(
-        self, asker: Asker, name: str, changes: Mapping[str, Any], *, is_strict: bool = True
+        self, requester: Requester, name: str, changes: Mapping[str, Any], *, is_strict: bool = True
     ) -> TopicSettings:
         """Changes settings of a topic, and returns them all. Raises as `make` does if it gets more partitions."""
         if not isinstance(changes.get("partitions"), int):
@@ -101,8 +101,8 @@ class Allotment:
         there = (await self._in_thread(self._store.existing_topic, name)).see_partitions()
         more = max(0, changes["partitions"] - there)
         if more:
-            self._mutate(asker, more, is_strict=is_strict)
-        most = self._most(asker)
+            self._mutate(requester, more, is_strict=is_strict)
+        most = self._most(requester)
 
         def configure() -> TopicSettings:
             with self._mutex:
@@ -113,35 +113,35 @@ class Allotment:
                 self._known[name] = Owned(owner, changed.partitions)
                 return changed
 
-        return await self._counted(asker, configure)
+        return await self._counted(requester, configure)
 
-    async def delete(self, asker: Asker, name: str, *, is_strict: bool = True) -> None:
+    async def delete(self, requester: Requester, name: str, *, is_strict: bool = True) -> None:
         """Deletes a topic. If `is_strict`, raises QuotaExceeded if the user has deleted or made too many of late."""
         if self._quotas.is_set:
             topic = await self._in_thread(self._store.existing_topic, name)
-            self._mutate(asker, topic.partition_count, is_strict=is_strict)
+            self._mutate(requester, topic.partition_count, is_strict=is_strict)
         await self._in_thread(self._store.delete_topic, name)
         with self._mutex:
             self._known.pop(name, None)
 
     # --- What is used, on the event loop ---
 
-    def _mutate(self, asker: Asker, count: int, *, is_strict: bool) -> None:
-        quotas, user = self._quotas, asker.peer.user
+    def _mutate(self, requester: Requester, count: int, *, is_strict: bool) -> None:
+        quotas, user = self._quotas, requester.peer.user
         if not quotas.is_set:
             return
-        wait_s = quotas.owed_s(user, asker.client_id, [MUTATIONS]) if is_strict else 0.0
+        wait_s = quotas.owed_s(user, requester.client_id, [MUTATIONS]) if is_strict else 0.0
         if wait_s:
             raise QuotaExceeded(user, MUTATIONS, wait_s)
-        quotas.mutate(user, asker.client_id, count)
+        quotas.mutate(user, requester.client_id, count)
 
-    def _most(self, asker: Asker) -> Most:
-        limits, user, quotas = self._limits, asker.peer.user, self._quotas
+    def _most(self, requester: Requester) -> Most:
+        limits, user, quotas = self._limits, requester.peer.user, self._quotas
         of_user = (quotas.most(TOPICS, user), quotas.most(PARTITIONS, user)) if quotas.is_set else (None, None)
         return Most(limits.topics_max, limits.partitions_max, *of_user)
 
-    async def _more(self, asker: Asker, name: str, partitions: int, make: Callable[[], T]) -> T:
-        user, most = asker.peer.user, self._most(asker)
+    async def _more(self, requester: Requester, name: str, partitions: int, make: Callable[[], T]) -> T:
+        user, most = requester.peer.user, self._most(requester)
 
         def made() -> T:
             with self._mutex:
@@ -153,13 +153,13 @@ class Allotment:
                 self._known[name] = Owned(user, partitions)
                 return topic
 
-        return await self._counted(asker, made)
+        return await self._counted(requester, made)
 
-    async def _counted(self, asker: Asker, work: Callable[[], T]) -> T:
+    async def _counted(self, requester: Requester, work: Callable[[], T]) -> T:
         try:
             return await self._in_thread(work)
         except LimitReached:
-            self._quotas.refused(asker.peer.user)
+            self._quotas.refused(requester.peer.user)
             raise
 
     # --- What there is, on a thread ---

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from warren.broker.security.asker import Asker
-    from warren.broker.security.peer import Peer
+    from warren.broker.security.peer import Peer, Requester
     from warren.broker.security.rights import Rights
     from warren.broker.settings import BrokerSettings
     from warren.queue.topic import Topic
@@ -45,7 +44,7 @@ class TopicMaker(Protocol):
 
     async def make(
         self,
-        asker: Asker,
+        requester: Requester,
         name: str,
         partitions: int | None = None,
         settings: Mapping[str, Any] | None = None,

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from warren.broker.security.scram import HASHES, SCRAM_SALT_SIZE, Credential, unknown_user
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import BadInput, BadName, CorruptSettings, NoSuchUser, UserExists
-from warren.protocol.limits import PASSWORD_SIZE_MAX, PASSWORD_SIZE_MIN
 from warren.queue.state import paths
 from warren.queue.state.json_file import read_json, write_json
 from warren.queue.state.shared_lock import SharedLock
@@ -22,6 +21,8 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 USERS_MAX: Final = 10_000
 USER_NAME_SIZE_MAX: Final = 200
 
+PASSWORD_SIZE_MIN: Final = 8
+PASSWORD_SIZE_MAX: Final = 1024
 PRIVATE: Final = 0o600
 SECRET_SIZE: Final = 32
 PLAIN_CHECKED_WITH: Final = "SCRAM-SHA-256"

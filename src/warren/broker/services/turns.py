@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
+from warren.protocol.wire_struct import WireStruct
+
 LOOP_REQUEST_SIZE_MAX: Final = 16 << 10
 """Up to this size a request is decoded on the event loop, and above it by a thread."""
 LOOP_CARRIED_SIZE_MAX: Final = 1 << 20
@@ -68,3 +70,23 @@ class Turns:
                 break
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._give)
+
+
+def is_long(answer: WireStruct) -> bool:
+    """Returns whether an answer has more rows, counting those within rows, than the event loop encodes at once."""
+    return _rows_left(answer, LOOP_ROWS_AT_ONCE) < 0
+
+
+def _rows_left(answer: WireStruct, rows_max: int) -> int:
+    """Returns how many of `rows_max` rows an answer leaves; below 0 as soon as it has more."""
+    for rows in (getattr(answer, name) for name in answer.__slots__):
+        if isinstance(rows, WireStruct):
+            rows_max = _rows_left(rows, rows_max)
+        elif isinstance(rows, list | tuple):
+            rows_max -= len(rows)
+            if rows_max >= 0 and rows and isinstance(rows[0], WireStruct):
+                for row in rows:
+                    rows_max = _rows_left(row, rows_max)
+        if rows_max < 0:
+            break
+    return rows_max

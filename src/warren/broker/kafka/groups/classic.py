@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from warren.broker.kafka.groups.limits import CLIENT_ID_SIZE_MAX, GROUP_FIRST_JOIN_S, GROUP_MEMBERS_MAX
+from warren.broker.kafka.groups.limits import GROUP_MEMBERS_MAX
 from warren.broker.kafka.groups.members import (
     Joined,
     Joining,
@@ -20,6 +20,11 @@ from warren.broker.kafka.groups.members import (
     TellSynced,
 )
 from warren.broker.services.kafka_errors import Code
+
+GROUP_FIRST_JOIN_S: Final = 0.1
+"""How long a new group waits for more members before its first assignment."""
+CLIENT_ID_SIZE_MAX: Final = 128
+"""How many characters of the client id go into the member ids that the broker makes."""
 
 
 class GroupState(StrEnum):

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer import ConsumerGroup
 from warren.broker.kafka.groups.join_requests import name_error
-from warren.broker.kafka.groups.limits import GROUP_NOTE_SIZE_MAX
 from warren.broker.kafka.groups.members import MemberIdentity
 from warren.broker.kafka.groups.positions import NO_EPOCH, Position
 from warren.broker.services.kafka_errors import Code, code_of
@@ -36,6 +35,8 @@ from warren.protocol.kafka_messages import (
 )
 from warren.queue.topic import Topic
 
+GROUP_NOTE_SIZE_MAX: Final = 4096
+"""The metadata that a client may store with a position."""
 NO_OFFSET: Final = -1
 MANY_GROUPS_FROM: Final = 8
 ALL_TOPICS_FROM: Final = 2

@@ -19,13 +19,7 @@ from warren.broker.kafka.groups.consumer_members import (
     Subscription,
 )
 from warren.broker.kafka.groups.join_requests import name_error
-from warren.broker.kafka.groups.limits import (
-    GROUP_HEARTBEAT_S,
-    GROUP_MEMBER_SIZE,
-    GROUP_PATTERN_SIZE_MAX,
-    GROUP_REBALANCE_S_MAX,
-    GROUP_SUBSCRIPTIONS_MAX,
-)
+from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE, GROUP_REBALANCE_S_MAX, GROUP_SUBSCRIPTIONS_MAX
 from warren.broker.security.peer import Peer
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.kafka_errors import Code
@@ -46,6 +40,10 @@ from warren.protocol.kafka_messages import (
     TopicIdPartitions,
 )
 
+GROUP_HEARTBEAT_S: Final = 1.0
+"""Heartbeat interval of consumer-group members."""
+GROUP_PATTERN_SIZE_MAX: Final = 1024
+"""The pattern of topic names that a member of a consumer group may subscribe to."""
 MS: Final = 1000
 BeatResponse = TypeVar("BeatResponse", ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse)
 CONSUMER_MEMBER: Final = 1

@@ -8,14 +8,7 @@ from typing import Final, TypeVar
 
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.classic import ClassicGroup
-from warren.broker.kafka.groups.limits import (
-    GROUP_MEMBER_SIZE,
-    GROUP_METADATA_SIZE_MAX,
-    GROUP_REBALANCE_S_MAX,
-    GROUP_SESSION_S_MAX,
-    GROUP_SESSION_S_MIN,
-    GROUP_SUBSCRIPTIONS_MAX,
-)
+from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE, GROUP_REBALANCE_S_MAX, GROUP_SUBSCRIPTIONS_MAX
 from warren.broker.kafka.groups.members import Joined, Joining, MemberIdentity, Protocol, Synced, Syncing
 from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX
@@ -36,6 +29,10 @@ from warren.protocol.kafka_messages import (
 )
 from warren.queue.state.settings import checked_name
 
+GROUP_SESSION_S_MIN: Final = 0.1
+GROUP_SESSION_S_MAX: Final = 1800.0
+GROUP_METADATA_SIZE_MAX: Final = 256 << 10
+"""The metadata of one member, for all protocols that it supports together."""
 CONSUMER: Final = "consumer"
 """The protocol type of groups whose members say which topics they want."""
 ID_FIRST_FROM: Final = 4

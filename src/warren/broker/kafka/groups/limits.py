@@ -9,39 +9,22 @@ from warren.broker.services.memory_budget import Hold, MemoryBudget, MemoryKind
 
 GROUP_MEMBERS_MAX: Final = 1_000
 GROUPS_MAX: Final = 100_000
-GROUP_FIRST_JOIN_S: Final = 0.1
-"""How long a group that begins waits for more members before it shares out."""
-GROUP_SESSION_S_MIN: Final = 0.1
-GROUP_SESSION_S_MAX: Final = 1800.0
 GROUP_REBALANCE_S_MAX: Final = 3600.0
 """How long members have to join again and to share out, whatever they ask for."""
-GROUP_METADATA_SIZE_MAX: Final = 256 << 10
-"""What a member of a group may say of itself, all protocols that it knows together."""
 GROUP_SIZE_MAX: Final = 4 << 20
 """What all members of a group may say of themselves, and be assigned: four times what Kafka has room for."""
 GROUP_MEMBER_SIZE: Final = 1 << 10
 SHARE_TAKEN_SIZE: Final = 512
 """About what a member takes besides, and a message that a member of a share group has taken."""
-GROUP_NOTE_SIZE_MAX: Final = 4096
-"""What a client may note beside a position."""
-GROUP_HEARTBEAT_S: Final = 1.0
 GROUP_CONSUMER_SESSION_S: Final = 10.0
 """How often members of a consumer group are to be heard of, and after which silence they are gone."""
 GROUP_TOPICS_LOOK_S: Final = 1.0
 """How often a consumer group looks for topics and partitions that are new, or gone, while members are heard of."""
 GROUP_SUBSCRIPTIONS_MAX: Final = 10_000
-GROUP_PATTERN_SIZE_MAX: Final = 1024
-"""What a member of a consumer group may subscribe to: names, and the size of a pattern of names."""
-SHARE_RECORDS_MAX: Final = 2000
-"""How many messages a member of a share group may take at once, whatever it asks for."""
 SHARE_TAKEN_FIRST: Final = 16
 """How many are taken first, to see how large messages are."""
 SHARE_TAKEN_MAX: Final = 20_000
 """How many messages a member of a share group may have that it has not acknowledged."""
-SHARE_LOOK_S: Final = 1.0
-"""How often a fetch of a share group that waits looks for messages whose leases ran out."""
-CLIENT_ID_SIZE_MAX: Final = 128
-"""How much of what a client calls itself goes into the ids that it is given."""
 
 
 class MeasuredGroup(Protocol):

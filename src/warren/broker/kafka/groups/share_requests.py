@@ -16,8 +16,6 @@ from warren.broker.kafka.groups.join_requests import name_error
 from warren.broker.kafka.groups.limits import (
     GROUP_MEMBER_SIZE,
     GROUP_SUBSCRIPTIONS_MAX,
-    SHARE_LOOK_S,
-    SHARE_RECORDS_MAX,
     SHARE_TAKEN_FIRST,
     SHARE_TAKEN_MAX,
     SHARE_TAKEN_SIZE,
@@ -56,6 +54,10 @@ from warren.queue.state.group_settings import GroupSettings
 from warren.storage import Log
 from warren.storage.read.messages import ScanRoom
 
+SHARE_RECORDS_MAX: Final = 2000
+"""How many messages one fetch of a share group returns at most, even if it asks for more."""
+SHARE_LOOK_S: Final = 1.0
+"""How often a waiting share fetch checks for expired leases."""
 MS: Final = 1000
 ASSIGNOR: Final = "simple"
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.kafka.groups.positions import Position
-from warren.broker.kafka.producers.known import put_once
+from warren.broker.kafka.producers.registry import put_once
 from warren.broker.kafka.producers.sequences import Sequences
 from warren.broker.kafka.transactions.identities import NO_EPOCH, Identities, Identity
 from warren.broker.kafka.transactions.open_transaction import OpenTransaction, TransactionPartition

@@ -62,8 +62,8 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
 class ClassicGroup:
     """One group. For the event loop's thread alone; `now_s` is its time. Callbacks get answers, now or in bounded time.
 
-    Invariant: `generation` grows with every sharing out, and only members of the current one may sync, commit or keep
-    what they own. A member that is not heard of in its time is none any more.
+    Invariant: `generation` grows with every assignment, and only members of the current generation may sync, commit or
+    keep what they own. A member that sends no heartbeat within its session timeout is removed.
     """
 
     taken_size = 0
@@ -75,9 +75,9 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.members: dict[str, Member] = {}
         self._pending: dict[str, float] = {}
-        """Ids that were given out, and until when a member must join with them."""
+        """The member ids that the broker handed out, and until when a client must join with each."""
         self._unsynced: set[str] = set()
-        """Members that have joined this generation and have not asked for their share yet."""
+        """Members that have joined this generation and have not asked for their assignment yet."""
         self._deadline_s = self._first_join_s = 0.0
         self._assigned_topics: frozenset[str] = frozenset()
 
@@ -86,19 +86,19 @@ class ClassicGroup:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that members subscribe to or own partitions of, if their protocol says so."""
+        """Returns the topics that members subscribe to or own partitions of, if their protocol names topics."""
         return self._assigned_topics.union(*(member.said.topics for member in self.members.values()))
 
     @property
     def size(self) -> int:
-        """About how many bytes its members take, and the ids that were given out."""
+        """Returns about how many bytes its members and the pending member ids take."""
         pending = len(self._pending) * CLIENT_ID_SIZE_MAX
         return pending + sum([member.size for member in self.members.values()])
 
     # --- Joining ---
 
     def join(self, said: Joining, tell: TellJoined) -> None:
-        """Makes the caller a member, or keeps it one. The callback is called when all have joined."""
+        """Adds the client as a member, or keeps it as one. Calls the callback when all members have joined."""
         error = self._check(said)
         static = self._static(said.instance_id)
         if error is not Code.NONE:
@@ -149,7 +149,7 @@ class ClassicGroup:
         self._rebalance()
 
     def _replace(self, old: Member, said: Joining, tell: TellJoined) -> None:
-        """A static member came back: it gets a new id, and a client that still uses the old one is fenced."""
+        """Gives a static member that came back a new id, and fences a client that still uses the old one."""
         del self.members[old.id]
         self._unsynced.discard(old.id)
         old.tell(Code.FENCED_INSTANCE_ID)
@@ -174,7 +174,8 @@ class ClassicGroup:
         member.said = said
         self.protocol_type = said.protocol_type
         member.heard(self._now_s())
-        # Either it did not hear the last answer, or it asks without need; a leader asks to share out anew.
+        # The member did not get the last answer, or it repeats its request. If the leader repeats it, it wants a new
+        # assignment.
         is_settled = self.state is GroupState.COMPLETING or (
             self.state is GroupState.STABLE and member.id != self.leader
         )
@@ -187,10 +188,10 @@ class ClassicGroup:
     # --- Rebalancing ---
 
     def _rebalance(self) -> None:
-        """All have to join again, until the deadline."""
+        """Makes all members join again, until the deadline."""
         if self.state is not GroupState.PREPARING:
             now_s = self._now_s()
-            # Members of a group that begins come one after the other: waiting a moment saves sharing out again.
+            # Members of a new group join one after the other. A short wait saves further assignments.
             self._first_join_s = now_s + GROUP_FIRST_JOIN_S if self.state is GroupState.EMPTY else now_s
             self._deadline_s = now_s + self._rebalance_timeout_s()
             self._unsynced.clear()
@@ -220,7 +221,7 @@ class ClassicGroup:
         elif any(member.is_joining for member in self.members.values()):
             self._complete()
         else:
-            # Static members alone are left: they may come back while their sessions last.
+            # Only static members are left. They may come back while their sessions last.
             self._deadline_s = now_s + self._rebalance_timeout_s()
 
     def _complete(self) -> None:
@@ -240,7 +241,7 @@ class ClassicGroup:
             member.tell_joined(self._joined(member, leader=self.leader))
 
     def _elected(self) -> str:
-        """The protocol that all know and most like best."""
+        """Returns the protocol that all members support and most of them prefer."""
         members = list(self.members.values())
         names = _known_to_all(members[0].said, members[1:])
         votes = Counter(next(each.name for each in member.said.protocols if each.name in names) for member in members)
@@ -259,10 +260,10 @@ class ClassicGroup:
             skip_assignment=skip_assignment,
         )
 
-    # --- Sharing out ---
+    # --- Assigning ---
 
     def sync(self, said: Syncing, tell: TellSynced) -> None:
-        """Gives the member its share, by its callback, when the leader has sent the shares of all members."""
+        """Passes the member its assignment, once the leader has sent the assignments of all members."""
         error = self.check_member(said.claim)
         if error is Code.NONE and (
             said.protocol_type not in (None, self.protocol_type) or said.protocol not in (None, self.protocol)
@@ -297,7 +298,7 @@ class ClassicGroup:
     # --- Staying and leaving ---
 
     def check_member(self, claim: MemberIdentity) -> Code:
-        """Whether this is a member of the current generation."""
+        """Returns NONE if this is a member of the current generation, or else the error."""
         static = self._static(claim.instance_id)
         if static is not None and static.id != claim.member_id:
             return Code.FENCED_INSTANCE_ID
@@ -306,7 +307,7 @@ class ClassicGroup:
         return Code.NONE if claim.generation == self.generation else Code.ILLEGAL_GENERATION
 
     def heartbeat(self, claim: MemberIdentity) -> Code:
-        """Notes that the member lives. Returns REBALANCE_IN_PROGRESS if it has to join again."""
+        """Renews the session of the member. Returns REBALANCE_IN_PROGRESS if it has to join again."""
         error = self.check_member(claim)
         if error is not Code.NONE:
             return error
@@ -314,7 +315,7 @@ class ClassicGroup:
         return Code.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else Code.NONE
 
     def check_commit(self, claim: MemberIdentity) -> Code:
-        """Whether the member may commit: what it read before it joins again, yes; before it has its share, no."""
+        """Returns NONE if the member may commit: also before it joins again, but not before it has its assignment."""
         error = self.check_member(claim)
         if error is not Code.NONE:
             return error
@@ -360,21 +361,21 @@ class ClassicGroup:
         self.leader, self.protocol, self._assigned_topics = "", None, frozenset()
 
     def stop(self) -> None:
-        """Ends all waits: the waiting members are sent to look for another coordinator."""
+        """Ends all waits. The waiting members get an error that makes them look for another coordinator."""
         for member in self.members.values():
             member.tell(Code.COORDINATOR_NOT_AVAILABLE)
 
     # --- Time ---
 
     def tick(self) -> None:
-        """Do what is due: members that are not heard of go, and so do those that do not ask for their share."""
+        """Removes members whose session has expired, and members that did not ask for their assignment in time."""
         now_s = self._now_s()
         self._pending = {id: until_s for id, until_s in self._pending.items() if until_s > now_s}
         silent = [each for each in self.members.values() if not each.is_waiting and each.deadline_s <= now_s]
         if self.state is not GroupState.PREPARING and now_s >= self._deadline_s:
             silent += [self.members[id] for id in self._unsynced if self.members[id] not in silent]
         for member in silent:
-            # Those before it may have brought it an end as well.
+            # Members that were removed before this one may have caused its removal as well.
             if member.id in self.members:
                 self._remove(member)
         self._try_complete()
@@ -384,7 +385,8 @@ class ClassicGroup:
         times = [member.deadline_s for member in self.members.values() if not member.is_waiting]
         times += self._pending.values()
         if self.state is GroupState.PREPARING:
-            # Not by the clock: the moment may have passed since it was read, and no member would be woken for it.
+            # Compared without the clock: the deadline may have passed since the clock was read, and no timer would be
+            # set for it.
             times.append(self._first_join_s or self._deadline_s)
         elif self._unsynced:
             times.append(self._deadline_s)
@@ -392,7 +394,7 @@ class ClassicGroup:
 
 
 def _known_to_all(said: Joining, others: Sequence[Member]) -> set[str]:
-    """The names of the protocols that `said` and all others know."""
+    """Returns the names of the protocols that the joining client and all others support."""
     names = {protocol.name for protocol in said.protocols}
     for member in others:
         names &= {protocol.name for protocol in member.said.protocols}

@@ -1,4 +1,4 @@
-"""Requests of members of consumer groups: heartbeats, by which they join, learn what they own, and leave."""
+"""Requests of members of consumer groups: heartbeats, by which they join, get their partitions, and leave."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CONSUMER_MEMBER: Final = 1
 async def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Notes that the member lives. Returns its epoch, and what it may own if that changed."""
+    """Handles a heartbeat. Returns the epoch of the member, and the partitions that it may own if they changed."""
     coordinator, name = call.broker.coordinator, request.group_id
     is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
     said = await call.broker.aside(_said, call, request) if is_large else _said(call, request)
@@ -62,7 +62,7 @@ async def consumer_group_heartbeat(
         return _refused(error, message)
     group = coordinator.open_consumer(name) if said.epoch == JOIN_EPOCH else coordinator.find_consumer(name)
     if not isinstance(group, ConsumerGroup):
-        # As after a restart of the broker: the members join again.
+        # The broker was restarted. The members join again.
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
     if said.epoch == JOIN_EPOCH or said.names is not None:
         known = group.members.get(said.member_id)
@@ -82,7 +82,7 @@ def _refused(error: Code, message: str) -> ConsumerGroupHeartbeatResponse:
 
 def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> ConsumerGroupHeartbeatResponse:
     reply = group.beat(said)
-    # If the answer holds no news, the time of the next `tick` did not change.
+    # If the answer has no changes, the time of the next `tick` did not change.
     if reply.assignment is not None or said.epoch <= JOIN_EPOCH or said.names is not None:
         call.broker.coordinator.changed(group)
     return beat_response(ConsumerGroupHeartbeatResponse, reply)
@@ -93,7 +93,7 @@ async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Co
     subscribed = _subscriptions(group, said)
     known = await call.broker.in_thread(_matched, call, {each.pattern for each in subscribed})
     seen = await seen_topics(call, _subscribed_names(_allowed(call, known, subscribed), group, said))
-    # A topic that is unchanged is held already, so that no other consumer can have taken it.
+    # The locks of an unchanged topic are held already, so no other consumer can have taken it.
     news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as errors:
         for name, error in errors.items():
@@ -104,7 +104,7 @@ async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> Co
             if not isinstance(opened, ConsumerGroup):
                 return _refused(opened, f"group {group.name!r} is of another kind")
             group = opened
-        # Others may have come in between, with topics of theirs that were held for them.
+        # Other members may have joined meanwhile, and their topics were locked for them.
         subscribed = _subscriptions(group, said)
         known |= _matched(call, {each.pattern for each in subscribed} - known.keys())
         patterns_matched = _allowed(call, known, subscribed)
@@ -156,7 +156,7 @@ async def seen_topics(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
             topic = await call.broker.opened_topic(name)
             seen[name] = SeenTopic(topics.id_of(topic), topic.partition_count)
         except (NoSuchTopic, BadInput):
-            # It may be made later.
+            # The topic may be made later.
             continue
     return seen
 
@@ -182,7 +182,7 @@ def _said(call: Call, request: ConsumerGroupHeartbeatRequest) -> Beat:
 
 
 def _error(request: ConsumerGroupHeartbeatRequest, said: Beat) -> tuple[Code, str]:
-    """Returns what is wrong with the request itself."""
+    """Returns the error of a request that is not valid by itself, and its message."""
     is_joining = said.epoch == JOIN_EPOCH
     if name_error(request.group_id) is not Code.NONE:
         return Code.INVALID_GROUP_ID, f"no group can be called {request.group_id!r}"

@@ -1,4 +1,4 @@
-"""Requests of members of classic groups: join, share out, stay, leave."""
+"""Requests of members of classic groups: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GROUP_SESSION_S_MAX: Final = 1800.0
 GROUP_METADATA_SIZE_MAX: Final = 256 << 10
 """The metadata of one member, for all protocols that it supports together."""
 CONSUMER: Final = "consumer"
-"""The protocol type of groups whose members say which topics they want."""
+"""The protocol type of groups whose members name the topics that they subscribe to."""
 ID_FIRST_FROM: Final = 4
 REBALANCE_TIMEOUT_FROM: Final = 1
 SKIP_ASSIGNMENT_FROM: Final = 9
@@ -48,11 +48,11 @@ T = TypeVar("T")
 
 
 def _reply_to(work: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
-    """Returns what `work` passes to its callback, now or later."""
+    """Returns a future for the value that `work` passes to its callback, now or later."""
     waiting: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def reply(answer: T) -> None:
-        # The broker may have ended the request that waits.
+        # The broker may have ended the request meanwhile.
         if not waiting.done():
             waiting.set_result(answer)
 
@@ -61,7 +61,7 @@ def _reply_to(work: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Become a member; answered when the group has a new generation."""
+    """Adds the client to the group. Answers when the group has a new generation."""
     coordinator = call.broker.coordinator
     is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
     said = await call.broker.aside(_joining, call, request) if is_large else _joining(call, request)
@@ -135,7 +135,7 @@ def _join_response(call: Call, joined: Joined) -> JoinGroupResponse:
 
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
-    """What the member owns; answered when the leader has shared out."""
+    """Returns the assignment of the member. Answers when the leader has sent the assignments."""
     coordinator = call.broker.coordinator
     group = coordinator.find_classic(request.group_id)
     if group is None:
@@ -169,7 +169,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
 
 
 async def _assigned(call: Call, assignments: Collection[bytes]) -> frozenset[str]:
-    """The topics of which the leader gives out partitions; read by a thread if it says much."""
+    """Returns the topics in the leader's assignments. A thread reads them if they are large."""
 
     def read() -> frozenset[str]:
         return NO_TOPICS.union(*map(assigned_topics, assignments))
@@ -178,17 +178,17 @@ async def _assigned(call: Call, assignments: Collection[bytes]) -> frozenset[str
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-    """The member lives."""
+    """Renews the session of a member."""
     group = call.broker.coordinator.find_classic(request.group_id)
     if group is None:
         return HeartbeatResponse(error_code=_missing(request.group_id))
-    # Nothing that is due comes earlier by it: when the group is woken next, it looks anew.
+    # The timer need not change: no deadline gets earlier, and when the timer fires, all deadlines are checked again.
     claim = MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=group.heartbeat(claim))
 
 
 def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Members go."""
+    """Removes members."""
     group = call.broker.coordinator.find_classic(request.group_id)
     missing = name_error(request.group_id)
     if missing is not Code.NONE:

@@ -1,4 +1,4 @@
-"""Requests of members of share groups: heartbeats, taking messages, and saying what became of them."""
+"""Requests of members of share groups: heartbeats, fetches, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FetchRows(dict[tuple[bytes, int], ShareFetchResponsePartition]):
 
 
 class Room(NamedTuple):
-    """How many messages, and of how many bytes, one attempt takes; and how many bytes it may read."""
+    """How many messages of how many bytes one attempt takes, and how many bytes it may read."""
 
     count_max: int
     size_max: int
@@ -82,7 +82,7 @@ class Room(NamedTuple):
 
 
 async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
-    """Notes that the member lives. Returns the partitions from which it may take, if they changed."""
+    """Handles a heartbeat. Returns the partitions from which the member may take, if they changed."""
     shares, coordinator, name = call.broker.coordinator.shares, call.broker.coordinator, request.group_id
     names = request.subscribed_topic_names
     said = Beat(
@@ -283,7 +283,7 @@ def _numbers(batches: Iterable[ShareAcknowledgement], left: int) -> Iterator[tup
 
 
 async def _ended(call: Call, group: ShareGroup, member_id: str, session: ShareSession) -> None:
-    """Ends the session: the messages that the member has may be taken again."""
+    """Ends the session. Its messages can be taken again."""
     group.sessions.pop(member_id, None)
     messages, session.taken = session.messages, {}
     await call.broker.in_thread(release, dict(group.queues), messages)
@@ -331,11 +331,11 @@ async def _topic_fetched(
     room: Room,
     rows: FetchRows,
 ) -> list[Log]:
-    """Takes from one topic, into the rows. Returns the logs that say when there is more."""
+    """Takes messages of one topic into the rows of the answer. Returns the logs that announce more."""
     try:
         topic = call.broker.topics.find_by_id(topic_id)
         if partitions and not call.may(Operation.READ, ResourceKind.TOPIC, topic.name):
-            # The session was opened with a right that is gone.
+            # The user may have lost the right since the session was opened.
             why = str(call.denied(Operation.READ, ResourceKind.TOPIC, str(topic.name)))
             for number in partitions:
                 row = rows[topic_id, number]
@@ -371,7 +371,7 @@ def _by_partition(messages: Iterable[Message]) -> Iterator[tuple[int, list[Messa
 
 
 def _records(messages: Sequence[Message]) -> tuple[list[Buffer], list[ShareFetchResponseAcquiredRecord]]:
-    """Messages of one partition, sorted, as batches; and which those are, and how often they were handed out."""
+    """Returns sorted messages of one partition as batches, with their numbers and delivery counts."""
     runs: list[list[Message]] = []
     for message in messages:
         last = runs[-1][-1] if runs else None

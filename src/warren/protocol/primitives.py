@@ -1,4 +1,4 @@
-"""Every byte of the wire that is packed or unpacked: Kafka's primitive types, big-endian, each read within bounds."""
+"""Packs and unpacks every byte of the wire: Kafka's primitive types, big-endian, each read within bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Buffer = bytes | bytearray | memoryview
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """Reads a value at a position. Returns it and the position after it. Raises one of UNREADABLE if there is none."""
 Write = Callable[[bytearray, Any], None]
-"""Writes a value behind what is there."""
+"""Writes a value at the end of the buffer."""
 
 REQUEST_ELEMENTS_MAX: Final = 20_000
 """The most elements of all arrays of a request that are nested in the elements of another array."""
@@ -41,11 +41,11 @@ COPIED_SIZE_MAX: Final = 64 << 10
 """Larger values are not copied into the message that carries them."""
 VARINT_SIZE_MAX: Final = 5
 VARINT_END: Final = 0x80
-"""From here on a varint takes more than one byte."""
+"""From this value on a varint takes more than one byte."""
 
 
 def fixed(kinds: Sequence[str]) -> Struct:
-    """Values of fixed size, one behind the other."""
+    """Returns the layout of consecutive values of fixed size."""
     return Struct(">" + "".join(FIXED_FORMATS[kind] for kind in kinds))
 
 
@@ -54,19 +54,20 @@ def fixed(kinds: Sequence[str]) -> Struct:
 REQUEST_HEAD: Final = Struct(">hhih")
 """Key, version, correlation id and the size of the client id, at the start of every request.
 
-That size takes two bytes in every version: a broker must find its way in requests that are newer than itself."""
+That size takes two bytes in every version, because a broker must be able to read heads of newer requests.
+"""
 CORRELATION_ID: Final = INT32
 RESPONSE_HEAD: Final = Struct(">ii")
 """The size of a response, and its correlation id."""
 FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
-"""The same, and how many tagged fields follow."""
+"""The same, and the number of tagged fields that follow."""
 THROTTLE_TAG: Final = Struct(">BBi")
-"""The only tagged field of such a head, in our own answers: its number, its size, and milliseconds."""
+"""The only tagged field of such a head, in Warren's own answers: its number, its size, and milliseconds."""
 
 # --- Our own Append of one record -----------------------------------------------------------------------------------
 
 SINGLE_APPEND: Final = Struct(">??BiqBBiiq")
-"""Retry or not, receipt or not; one position: partition and number; one record: partition, messages and checksum."""
+"""Retry flag, receipt flag; one position: partition and number; one record: partition, messages and checksum."""
 SINGLE_ANSWER: Final = Struct(">BBiqBqqiB")
 """No error; one position: partition, number; offset, timestamp and count of partitions."""
 SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
@@ -76,16 +77,18 @@ SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
 
 ACKS_AND_TIMEOUT: Final = Struct(">hi")
 PRODUCE_START: Final = Struct(">hhiih")
-"""Of a Produce request that is not flexible: size of the transactional id, which is null, acks, timeout, how many
-topics, and the size of the first one's name."""
+"""The start of a Produce request that is not flexible.
+
+Size of the transactional id, which is null; acks; timeout; number of topics; size of the first topic's name.
+"""
 PRODUCE_PARTITION: Final = Struct(">iii")
-"""Behind that name: how many partitions, the index of the first, and the size of its records."""
+"""Behind that name: the number of partitions, the index of the first, and the size of its records."""
 FLEXIBLE_PRODUCE_START: Final = Struct(">BhiBB")
-"""The same of a flexible one, if the name is short."""
+"""The same of a flexible Produce request, if the name is short."""
 FLEXIBLE_PRODUCE_PARTITION: Final = Struct(">Bi")
-"""Behind that name: how many partitions, and the index of the first."""
+"""Behind that name: the number of partitions, and the index of the first."""
 SINGLE_PRODUCE_FIELDS: Final = 6
-"""How many fields of a Produce for one partition stand before the head of its batch."""
+"""The number of fields of a Produce for one partition before the head of its batch."""
 LAYOUTS_MAX: Final = 1000
 PRODUCED_PARTITION: Final = Struct(">ihqq")
 """Index, error code, base offset and append time of a Produce response, up to version 4."""
@@ -101,16 +104,16 @@ FETCH_RESPONSE_V4: Final = INT32
 FETCH_RESPONSE_V7: Final = Struct(">ihi")
 """Throttle time, error code and session id."""
 FETCH_REQUEST_V4: Final = Struct(">4xiiib")
-"""Longest wait, least and most bytes, and isolation level, after the replica, which no consumer has."""
+"""Longest wait, minimum and maximum of bytes, and isolation level, after the replica, which no consumer has."""
 FETCH_REQUEST_V7: Final = Struct(">4xiiibii")
 """The same, and id and epoch of the session."""
 FETCH_REQUEST_V15: Final = Struct(">iiibii")
 """The same without the replica."""
 WANTED_PARTITION_V4: Final = Struct(">iqi")
-"""Partition, offset and most bytes; further versions put more in between."""
+"""Partition, offset and maximum of bytes; later versions have more fields in between."""
 WANTED_PARTITION_V5: Final = Struct(">iq8xi")
 WANTED_PARTITION_V9: Final = Struct(">iiq8xi")
-"""Partition, leader epoch, offset and most bytes."""
+"""Partition, leader epoch, offset and maximum of bytes."""
 WANTED_PARTITION_V12: Final = Struct(">iiq12xi")
 
 # --- The tables of Arrow's messages, which are little-endian ----------------------------------------------------------
@@ -125,7 +128,7 @@ ARROW_FIELD: Final = Struct("<H")
 
 
 def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes."""
+    """Reads an unsigned varint of at most five bytes."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -142,23 +145,23 @@ def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
 
 
 def read_size16(data: memoryview, position: int) -> tuple[int, int]:
-    """A size of two bytes; −1 for null."""
+    """Reads a size of two bytes; −1 for null."""
     return INT16.unpack_from(data, position)[0], position + INT16.size
 
 
 def read_size32(data: memoryview, position: int) -> tuple[int, int]:
-    """A size or count of four bytes; −1 for null."""
+    """Reads a size or count of four bytes; −1 for null."""
     return INT32.unpack_from(data, position)[0], position + INT32.size
 
 
 def read_compact_size(data: memoryview | bytes, position: int) -> tuple[int, int]:
-    """A size or count as a varint, one more than it is; −1 for null."""
+    """Reads a size or count that is stored as a varint of one more; −1 for null."""
     size, position = read_varint(data, position)
     return size - 1, position
 
 
 def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
-    """Reads a string after its size."""
+    """Returns a reader of strings after their size."""
 
     def read(data: memoryview, position: int) -> tuple[str | None, int]:
         size, position = read_size(data, position)
@@ -174,7 +177,7 @@ def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
 
 
 def bytes_reader(read_size: Read, *, is_nullable: bool, is_view: bool = False) -> Read:
-    """Reads bytes after their size; with `is_view` they are not copied."""
+    """Returns a reader of bytes after their size. With `is_view` they are not copied."""
 
     def read(data: memoryview, position: int) -> tuple[bytes | memoryview | None, int]:
         size, position = read_size(data, position)
@@ -196,7 +199,7 @@ def check_null(size: int, is_nullable: bool) -> None:
 
 
 def read_count(read_size: Read, data: memoryview, position: int, count_max: int | None = None) -> tuple[int, int]:
-    """How many elements follow; −1 for null. No more than `count_max`, nor than there are bytes: each takes one."""
+    """Reads a count; −1 for null. Raises ValueError if it is over `count_max` or the number of bytes that follow."""
     count, position = read_size(data, position)
     if not -1 <= count <= len(data) - position:
         raise ValueError(f"{count} elements in {len(data) - position} bytes")
@@ -213,9 +216,9 @@ def array_reader(
     count_max: int | None = None,
     weigh: Callable[[Any], int] | None = None,
 ) -> Read:
-    """Reads elements after their count, which is `count_max` at most.
+    """Returns a reader of elements after their count, which is `count_max` at most.
 
-    `weigh` says how many elements the arrays within an element hold. REQUEST_ELEMENTS_MAX of them in all are read,
+    `weigh` returns how many elements the arrays within an element hold. All together may hold REQUEST_ELEMENTS_MAX,
     because many arrays of a few elements each cost as much as one of many.
     """
 
@@ -238,7 +241,7 @@ def array_reader(
 
 
 def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
-    """Reads elements of fixed size after their count, which is `count_max` at most, all at once."""
+    """Returns a reader of elements of fixed size after their count, which reads all of them at once."""
     size, code = fixed([kind]).size, FIXED_FORMATS[kind]
 
     def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
@@ -255,7 +258,7 @@ def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_m
 
 
 def fixed_reader(kind: str) -> Read:
-    """Reads one value of fixed size."""
+    """Returns a reader of one value of fixed size."""
     layout = fixed([kind])
 
     def read(data: memoryview, position: int) -> tuple[Any, int]:
@@ -286,10 +289,10 @@ def skip_tags(data: memoryview, position: int) -> int:
 
 @lru_cache(LAYOUTS_MAX)
 def single_produce_layout(id_size: int, named_size: int, size_size: int) -> Struct:
-    """The body of a Produce for one partition, up to the end of its batch's head, for fields of these sizes.
+    """Returns the layout of the body of a Produce for one partition, up to the end of its batch's head.
 
     Transactional id; acks; timeout; the counts of topics and partitions with the name between them; partition; size of
-    the records; the head of the batch.
+    the records; the head of the batch. The arguments are the sizes of the fields.
     """
     return Struct(f">{id_size}shi{named_size}si{size_size}s{KAFKA_BATCH_HEAD.format[1:]}")
 
@@ -298,7 +301,7 @@ def single_produce_layout(id_size: int, named_size: int, size_size: int) -> Stru
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Returns an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     parts = bytearray()
@@ -310,22 +313,22 @@ def varint(value: int) -> bytes:
 
 
 def size16(size: int) -> bytes:
-    """A size in two bytes; −1 is null."""
+    """Returns a size in two bytes; −1 is null."""
     return INT16.pack(size)
 
 
 def size32(size: int) -> bytes:
-    """A size or count in four bytes; −1 is null."""
+    """Returns a size or count in four bytes; −1 is null."""
     return INT32.pack(size)
 
 
 def compact_size(size: int) -> bytes:
-    """A size or count as a varint, one more than it is; −1 is null."""
+    """Returns a size or count as a varint of one more; −1 is null."""
     return varint(size + 1)
 
 
 def text_writer(size: Callable[[int], bytes]) -> Write:
-    """Writes a string, or null, after its size."""
+    """Returns a writer of strings, or null, after their size."""
 
     def write(out: bytearray, value: str | None) -> None:
         if value is None:
@@ -339,7 +342,7 @@ def text_writer(size: Callable[[int], bytes]) -> Write:
 
 
 def bytes_writer(size: Callable[[int], bytes]) -> Write:
-    """Writes bytes, or null, after their size."""
+    """Returns a writer of bytes, or null, after their size."""
 
     def write(out: bytearray, value: bytes | memoryview | None) -> None:
         if value is None:
@@ -362,7 +365,7 @@ class Out(bytearray):
         self.cuts: list[tuple[int, Sequence[Buffer]]] = []
 
     def buffers(self) -> list[Buffer]:
-        """The whole message, piece by piece."""
+        """Returns the whole message, piece by piece."""
         if not self.cuts:
             return [bytes(self)]
         pieces: list[Buffer] = []
@@ -376,7 +379,7 @@ class Out(bytearray):
 
 
 def records_writer(size: Callable[[int], bytes]) -> Write:
-    """Writes record batches, or null, after their size: given as buffers, which are not copied."""
+    """Returns a writer of record batches, or null, after their size. It takes buffers and does not copy them."""
 
     def write(out: bytearray, value: Buffer | Sequence[Buffer] | None) -> None:
         if value is None:
@@ -391,7 +394,7 @@ def records_writer(size: Callable[[int], bytes]) -> Write:
 
 
 def array_writer(write_element: Write, size: Callable[[int], bytes]) -> Write:
-    """Writes elements, or null, after their count."""
+    """Returns a writer of elements, or null, after their count."""
 
     def write(out: bytearray, value: Sequence[Any] | None) -> None:
         if value is None:
@@ -405,7 +408,7 @@ def array_writer(write_element: Write, size: Callable[[int], bytes]) -> Write:
 
 
 def fixed_writer(kind: str) -> Write:
-    """Writes one value of fixed size."""
+    """Returns a writer of one value of fixed size."""
     pack = fixed([kind]).pack
 
     def write(out: bytearray, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Call: a request for a handler that uses anything of Kafka's rooms."""
+"""Call: a request for a handler that uses all services of the Kafka rooms."""
 
 from __future__ import annotations
 

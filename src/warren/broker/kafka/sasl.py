@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger("warren.broker")
 BARE_TOKENS_BELOW: Final = 1
-"""After a handshake of version 0 tokens come outside of requests."""
+"""After a handshake below this version the tokens come without requests around them."""
 
 
 class LoginServices(Protocol):
@@ -55,9 +55,9 @@ class LoginServices(Protocol):
 
 
 def refusal_to_stranger(call: Call) -> Answer:
-    """The answer to a request that is answered only after a login; None if this one may be answered now.
+    """Returns the refusal of a request that needs a login first; None if it may be answered now.
 
-    Our own client gets one answer that says that it needs a user. Other requests have no field for that, and raise
+    Warren's own client gets one answer that says that it needs a user. Other requests have no field for that, and raise
     NotAuthenticated, which ends the connection.
     """
     session, key, version = _session(call), call.request.api_key, call.request.version
@@ -74,7 +74,7 @@ def refusal_to_stranger(call: Call) -> Answer:
 
 
 def is_known(peer: Peer) -> bool:
-    """Whether its user has logged in."""
+    """Returns whether its user has logged in."""
     return peer.sasl is not None and peer.sasl.state is LoginState.KNOWN
 
 
@@ -101,7 +101,7 @@ def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeRe
 
 
 async def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """One token more. A failure is answered late, always as late, and says nothing of what was wrong."""
+    """Handles one token of the login. A failure is answered after a fixed time, and does not say what was wrong."""
     if not call.broker.settings.sasl or not _session(call).can(LoginEvent.FAILED):
         return SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, "choose a mechanism first, with SaslHandshake")
     loop, session, logins = asyncio.get_running_loop(), _session(call), call.broker.logins
@@ -146,7 +146,7 @@ def failed_login(broker: LoginServices, peer: Peer, user: str, error: WarrenErro
     broker.logins.tries.failed(peer.host, user)
     if not isinstance(error, AuthenticationFailed):
         LOGGER.error("users cannot be read: %s", error)
-    # A name that is no user's is not shown, because people type passwords in the place of names.
+    # A name that is no user's is not logged, because people type passwords in the place of names.
     tried = f"user {user!r}" if broker.users.is_known(user) else "an unknown user"
     broker.failed_logins.tell("authentication failed: %s from %s:%d", tried, peer.host, peer.port)
     return AuthenticationFailed()

@@ -1,4 +1,4 @@
-"""Appends: which appends run now, and which the clients sent again, so that no try writes what another one wrote."""
+"""Appends: the appends that run now and the repeated ones, so that no try writes what another one has written."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NATIVE_RETRIED_MAX: Final = 10_000
 
 
 class Appends:
-    """The appends that are under way, and those that were repeated. For the event loop's thread alone.
+    """The appends that run now, and those that clients repeated. For the event loop's thread alone.
 
-    Invariant: of an append that was repeated every try looks for what others of it have written, whichever of them
-    arrives first; and no two of them are under way at once.
+    Invariant: every try of a repeated append checks what the other tries have written, whichever arrives first; and no
+    two tries run at once.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Appends:
 
     @contextmanager
     def doing(self, marker: bytes) -> Iterator[None]:
-        """Counts the append as under way during the block."""
+        """Counts the append as running during the block."""
         ended = self.begin(marker)
         try:
             yield
@@ -33,7 +33,7 @@ class Appends:
             ended()
 
     def begin(self, marker: bytes) -> Callable[[], None]:
-        """Counts the append as under way until the function that this returns is called."""
+        """Counts the append as running until the returned function is called."""
         done = self.under_way[marker] = asyncio.get_running_loop().create_future()
 
         def ended() -> None:

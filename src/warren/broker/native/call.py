@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NativeServices(Services, Protocol):
-    """The services of every handler, and what the broker knows of its own clients."""
+    """The services of every handler, and those for clients of Warren's own protocol."""
 
     @property
     def sessions(self) -> Sessions: ...

@@ -1,4 +1,4 @@
-"""From one of our own requests to its answer: errors travel in it, and waits have an end."""
+"""Handles Warren's own calls: decodes a request, calls its handler, and returns errors as a field of the answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Handler = Callable[[Call], Answer | Awaitable[Answer]]
 
 
 def own(kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Handler:
-    """Makes a handler of one class of requests into one of bytes. Its errors become a field of the answer."""
+    """Wraps a handler of decoded requests as a handler of bytes. Errors become a field of the answer."""
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
@@ -79,7 +79,7 @@ async def _numbered(
             response = handle(call, request)
             response = await response if inspect.isawaitable(response) else response
         except WarrenError as error:
-            # If nothing is held by the handle, nothing was done: the client opens it again, and repeats the call.
+            # If the handle holds nothing, nothing was done: the client opens it again, and repeats the call.
             is_done = not isinstance(error, NoSuchHandle)
             response = _refused(call, request.response, error)
         return await _encoded(call, response), is_done
@@ -112,7 +112,7 @@ def _refused(call: Call, kind: type[NativeResponse], error: WarrenError) -> Nati
 
 
 def refusal(call: Call, kind: type[NativeResponse], error: WarrenError) -> Answer:
-    """Returns the answer for an error, of the class of responses `kind`."""
+    """Returns the answer for an error, as a response of class `kind`."""
     return message_buffers(_refused(call, kind, error), call.request.version)
 
 
@@ -122,7 +122,7 @@ def session_of(call: Call) -> ClientSession:
 
 
 def checked_limit(limit: int) -> int:
-    """Returns how many messages a request wants, at most as many as one answer holds. Raises BadInput for none."""
+    """Returns the limit of a request, capped at what one answer holds. Raises BadInput if it is below 1."""
     if limit < 1:
         raise BadInput(f"limit {limit}: expected 1 or more")
     return min(limit, NATIVE_LIMIT_MAX)
@@ -144,7 +144,7 @@ async def awaited(
     session: ClientSession | None = None,
     poll_s: Callable[[], float] | None = lambda: NATIVE_LOOK_S,
 ) -> T:
-    """Returns what `attempt` returns: a long poll that repeats it until it returns something that is true.
+    """Repeats `attempt`, as a long poll, until its result is true or the wait ends. Returns the last result.
 
     After each sleep it checks the rights again, because they may be gone. With a session, raises NoSuchHandle if the
     connection ended during the sleep, because no client is left to get what `attempt` would take.
@@ -169,9 +169,9 @@ async def awaited(
 
 
 async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRoom], T]) -> T:
-    """Returns what `look` finds, called by a thread again and again while it finds nothing and uses its room up.
+    """Repeats `look` on a thread while it finds nothing and uses its room up. Returns its last result.
 
-    So a filter is looked for through the whole of a log, and requests of other clients get the thread in between.
+    So a filter can scan a whole log, and requests of other clients get the thread in between.
     """
     while True:
         room = ScanRoom(SCANNED_SIZE_MAX)
@@ -182,7 +182,7 @@ async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRo
 
 
 def checked_choice(what: str, word: str, known: Sequence[str]) -> str:
-    """Returns `word` if it is one of the known words. Raises BadInput otherwise."""
+    """Returns `word` if it is one of `known`. Raises BadInput otherwise."""
     if word not in known:
         raise BadInput(f"{what} {word!r}: expected one of {', '.join(known)}")
     return word

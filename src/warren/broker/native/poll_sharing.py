@@ -15,7 +15,7 @@ NATIVE_LOOK_SHARED_MAX: Final = 20
 
 
 class PollSharing:
-    """How many requests wait for the same thing. For the event loop's thread alone.
+    """Counts the requests that wait for the same thing. For the event loop's thread alone.
 
     Together they poll about once per NATIVE_LOOK_S; beyond NATIVE_LOOK_SHARED_MAX requests the rate grows again.
     """

@@ -1,4 +1,4 @@
-"""Places for connections: how many there may be, in all and from one address, and which one makes room for another."""
+"""Places for connections: limits their number, in all and per address, and drops some to make room for others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Full(NamedTuple):
-    """Why there is no place: `open_count` connections are open, in all, or from `host`."""
+    """The reason why there is no place: `open_count` connections are open, in all or from `host`."""
 
     open_count: int
     host: str | None = None
@@ -42,12 +42,13 @@ class ConnectionPlaces(Generic[T]):
     """The connections that are open. For the event loop's thread alone.
 
     A connection is unsettled until `settle` is called: until it has logged in, or has sent a request. If there is no
-    place for a new connection, an unsettled one is dropped: the oldest one of its own address if that has its limit,
-    otherwise of the address that has the most. So a stranger can only take the places of strangers.
+    place for a new connection, an unsettled one is dropped: the oldest one of the same address if the address is at its
+    limit, otherwise the oldest one of the address that has the most. So a client that has not logged in only takes
+    places of clients that have not logged in.
 
-    Invariant: there are never more than `count_max` connections, nor more than `unsettled_max` unsettled ones, nor
-    more from one address than its limit. This machine itself has a limit only if `of_address` names it, because all
-    clients behind a proxy on this machine come from one address.
+    Invariant: there are never more than `count_max` connections, nor more than `unsettled_max` unsettled ones, nor more
+    from one address than its limit. This machine itself has a limit only if `of_address` names it, because all clients
+    behind a proxy on this machine come from one address.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class ConnectionPlaces(Generic[T]):
         return iter(list(self._hosts))
 
     def admit(self, connection: T, host: str) -> Full | None:
-        """Gives the connection a place; returns why not if there is none, and none can be had by dropping another."""
+        """Gives the connection a place. Returns the reason if there is none and no other can be dropped for it."""
         limit = self._limit_of(host)
         if limit is not None and self._counts.get(host, 0) >= limit and not self._make_room(self._unsettled.get(host)):
             return Full(limit, host)

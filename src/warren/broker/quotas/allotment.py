@@ -1,4 +1,4 @@
-"""Allotment: how many topics and partitions there are, which user made them, and whether there may be more."""
+"""Allotment: counts the topics and partitions of each user, and makes new ones within quotas and limits."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from warren.transaction.store import Store
 
 ALLOTMENT_LOOK_S: Final = 5.0
-"""How often at most all topics are read to count those of each user."""
+"""All topics are read at most this often to count those of each user."""
 
 
 T = TypeVar("T")
 
 
 class Owned(NamedTuple):
-    """One topic: who made it, and how many partitions it has."""
+    """One topic: its owner and its number of partitions."""
 
     owner: str
     partitions: int
 
 
 class Most(NamedTuple):
-    """How many topics and partitions there may be in all, and of one user; None for any number."""
+    """The limits of topics and partitions, in all and of one user; None for no limit."""
 
     topics: int
     partitions: int
@@ -47,11 +47,11 @@ class Most(NamedTuple):
 
 
 class Allotment:
-    """Makes, changes and deletes topics for users, as far as quotas and limits let them.
+    """Makes, changes and deletes topics for users, within quotas and limits.
 
-    The coroutines are for the event loop; what they do on threads, one thread does at a time. What other processes
-    made is counted too: a new topic at once, a change of a topic within ALLOTMENT_LOOK_S. A topic without an owner
-    counts as one of ANONYMOUS.
+    The coroutines are for the event loop; their work on threads is done by one thread at a time. Topics of other
+    processes count too: a new topic at once, a changed one within ALLOTMENT_LOOK_S. A topic without an owner counts as
+    one of ANONYMOUS.
     """
 
     def __init__(self, store: Store, quotas: Quotas, limits: BrokerLimits, in_thread: InThread) -> None:
@@ -71,8 +71,8 @@ class Allotment:
     ) -> Topic:
         """Returns the topic `name`, and makes it for the user if it does not exist.
 
-        Raises LimitReached if there would be too many, and, if `is_strict`, QuotaExceeded if the user has made too many
-        of late; otherwise its client is throttled.
+        Raises LimitReached if there would be too many. If the user has recently made too many, raises QuotaExceeded if
+        `is_strict`, and otherwise throttles the client.
         """
         values = dict(settings or {})
         if self._store.has_topic(name):
@@ -116,7 +116,7 @@ class Allotment:
         return await self._counted(requester, configure)
 
     async def delete(self, requester: Requester, name: str, *, is_strict: bool = True) -> None:
-        """Deletes a topic. If `is_strict`, raises QuotaExceeded if the user has deleted or made too many of late."""
+        """Deletes a topic. If `is_strict`, raises QuotaExceeded if the user has recently deleted or made too many."""
         if self._quotas.is_set:
             topic = await self._in_thread(self._store.existing_topic, name)
             self._mutate(requester, topic.partition_count, is_strict=is_strict)
@@ -124,7 +124,7 @@ class Allotment:
         with self._mutex:
             self._known.pop(name, None)
 
-    # --- What is used, on the event loop ---
+    # --- Quotas, on the event loop ---
 
     def _mutate(self, requester: Requester, count: int, *, is_strict: bool) -> None:
         quotas, user = self._quotas, requester.peer.user
@@ -162,7 +162,7 @@ class Allotment:
             self._quotas.refused(requester.peer.user)
             raise
 
-    # --- What there is, on a thread ---
+    # --- Counts, on a thread ---
 
     def _check(self, user: str, most: Most, topics: int, partitions: int) -> None:
         """Raises LimitReached if the user or the store would have too many with these topics and partitions."""

@@ -30,7 +30,7 @@ NO_NAMES: Final = HandleNames()
 
 
 class TopicNames(Protocol):
-    """Finds topics by what a request names them by."""
+    """Finds topics by name or id."""
 
     def find(self, name: str) -> Topic:
         """Returns the topic. Raises NoSuchTopic if it does not exist."""
@@ -72,7 +72,7 @@ class ClassicGroups(Protocol):
 
 
 class Handles(Protocol):
-    """Knows what the clients of our own protocol have open."""
+    """Knows which objects the clients of Warren's own protocol have open."""
 
     def names(self, peer: Peer, handle: int) -> HandleNames:
         """Returns the names behind a handle of this connection; NO_NAMES if nothing is open by it."""
@@ -85,7 +85,7 @@ class DenialLog(Protocol):
 
 
 class BrokerView(Protocol):
-    """What a check of rights uses of a broker."""
+    """The parts of a broker that a check of rights uses."""
 
     @property
     def store(self) -> Store: ...

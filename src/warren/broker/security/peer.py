@@ -1,4 +1,4 @@
-"""The peer of a connection: its address, and the user that it has logged in as."""
+"""The peer of a connection: its address and its user."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Peer:
 
 
 class Requester(Protocol):
-    """Who sends a request, as far as quotas are concerned."""
+    """The sender of a request, as far as quotas are concerned."""
 
     @property
     def peer(self) -> Peer: ...

@@ -55,7 +55,7 @@ class GatewayServices(BrokerView, Counted, Protocol):
     def failed_logs(self) -> Sized: ...
 
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Returns what `work` returns on a thread: for work that waits for the disk."""
+        """Calls `work` on a thread, for work that waits for the disk, and returns its result."""
 
     async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Returns what `work` returns on the one thread for computations that are too long for the event loop."""
+        """Calls `work` on the one thread for long computations, and returns its result."""

@@ -34,7 +34,7 @@ class FrameReader:
         self.size_max, self._admit = size_max, admit
         self.large_count = 0
         """How many frames were too large for the buffer, including the one that is being received."""
-        self._wanted = 0
+        self._pending_size = 0
         """The size of a frame that has begun and was not admitted yet."""
         self._small = self._offered = memoryview(bytearray(max(buffer_size, INT32.size)))
         """The buffer for small frames, and the part of it that is offered for the next bytes."""
@@ -45,7 +45,7 @@ class FrameReader:
     @property
     def size(self) -> int:
         """Returns the size of the frame that is being received, if it is too large for the buffer."""
-        return self._wanted if self._large is None else len(self._large)
+        return self._pending_size if self._large is None else len(self._large)
 
     @property
     def filled(self) -> int:
@@ -54,7 +54,7 @@ class FrameReader:
 
     def begin(self) -> None:
         """Starts to receive the frame that was not admitted at first."""
-        beginning, self._wanted = self._small[INT32.size : self._end], 0
+        beginning, self._pending_size = self._small[INT32.size : self._end], 0
         (size,) = INT32.unpack_from(self._small)
         self._receive_large(size, beginning)
 
@@ -66,7 +66,7 @@ class FrameReader:
         """Returns the buffer for the next bytes, never an empty one. `received` has to be called with their number."""
         if self._large is not None:
             return self._large[self._filled :]
-        if self._wanted:
+        if self._pending_size:
             # Only a transport that ignores a pause gets here. Its bytes must be stored somewhere.
             self.begin()
             return self.buffer(sizehint)
@@ -129,7 +129,7 @@ class FrameReader:
                 if self._admit is None or self._admit(size):
                     self._receive_large(size, rest[INT32.size :])
                     return
-                self._wanted = size
+                self._pending_size = size
         self._small[: len(rest)] = bytes(rest)
 
     def _receive_large(self, size: int, beginning: memoryview) -> None:

@@ -92,7 +92,7 @@ class HeldStream(HeldObject):
 
     def __init__(self, group: StreamGroup) -> None:
         self.group = group
-        self._given: OrderedDict[int, list[Message]] = OrderedDict()
+        self._reads: OrderedDict[int, list[Message]] = OrderedDict()
         """The first message of each partition that a read returned, without its body, by the serial of the read."""
         self._tries: dict[int, Attempt] = {}
         self._named: dict[int, int] = {}
@@ -109,7 +109,7 @@ class HeldStream(HeldObject):
             if len(self._tries) >= TRIES_SWEPT_FROM:
                 self._tries = {number: other for number, other in self._tries.items() if not other.is_over}
             self._tries[serial] = attempt
-            messages_before = self._given.pop(serial, None)
+            messages_before = self._reads.pop(serial, None)
             if messages_before and is_retry:
                 # The answer was lost on its way.
                 self.group.unread(messages_before)
@@ -134,9 +134,9 @@ class HeldStream(HeldObject):
                 self.group.unread([each for each in messages if (each.partition, each.number) not in places])
             if answered:
                 first = {message.partition: message.number for message in reversed(answered)}
-                self._given[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
-                while len(self._given) > READS_REMEMBERED:
-                    self._given.popitem(last=False)
+                self._reads[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
+                while len(self._reads) > READS_REMEMBERED:
+                    self._reads.popitem(last=False)
             return sent if answered else None
 
     def _carried(self, messages: Sequence[Message], size_max: int) -> tuple[WireMessages, list[Message]]:

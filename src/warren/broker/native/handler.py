@@ -181,10 +181,10 @@ async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRo
         check(call, OWN[request.api_key], request)
 
 
-def checked_choice(what: str, word: str, known: Sequence[str]) -> str:
-    """Returns `word` if it is one of `known`. Raises BadInput otherwise."""
-    if word not in known:
-        raise BadInput(f"{what} {word!r}: expected one of {', '.join(known)}")
+def checked_choice(what: str, word: str, words: Sequence[str]) -> str:
+    """Returns `word` if it is one of `words`. Raises BadInput otherwise."""
+    if word not in words:
+        raise BadInput(f"{what} {word!r}: expected one of {', '.join(words)}")
     return word
 
 

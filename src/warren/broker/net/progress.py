@@ -28,9 +28,9 @@ class Mark:
     filled: int = 0
     """How many of its bytes had arrived when it last made 1/N of its progress."""
     filled_s: float = 0.0
-    seen: int = 0
+    arrived: int = 0
     """How many of its bytes had arrived when the last byte came."""
-    seen_s: float = 0.0
+    arrived_s: float = 0.0
     unsent: int = 0
     unsent_s: float = 0.0
 
@@ -45,10 +45,10 @@ class Mark:
         hurry_s = stalled_s / STALLED_HURRY if is_hurried else stalled_s
         count, filled, size = frame
         if not size or count != self.count:
-            self.count, self.filled, self.seen = count, filled, filled
-            self.filled_s = self.seen_s = now_s
-        if filled > self.seen:
-            self.seen, self.seen_s = filled, now_s
+            self.count, self.filled, self.arrived = count, filled, filled
+            self.filled_s = self.arrived_s = now_s
+        if filled > self.arrived:
+            self.arrived, self.arrived_s = filled, now_s
         if (filled - self.filled) * STALLED_PARTS >= size:
             self.filled, self.filled_s = filled, now_s
         # A larger count is progress too: the client sent another request, which is read only if it has received
@@ -56,7 +56,7 @@ class Mark:
         if not unsent or unsent != self.unsent:
             self.unsent_s = now_s
         self.unsent = unsent
-        if now_s - self.filled_s >= stalled_s or now_s - self.seen_s >= hurry_s:
+        if now_s - self.filled_s >= stalled_s or now_s - self.arrived_s >= hurry_s:
             return f"of a request of {size} bytes {filled} came, and then too little for too long"
         if now_s - self.unsent_s >= hurry_s:
             return f"{unsent} bytes of answers were not taken for too long"

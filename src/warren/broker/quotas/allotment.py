@@ -57,7 +57,7 @@ class Allotment:
     def __init__(self, store: Store, quotas: Quotas, limits: BrokerLimits, in_thread: InThread) -> None:
         self._store, self._quotas, self._limits, self._in_thread = store, quotas, limits, in_thread
         self._mutex = threading.Lock()
-        self._known: dict[str, Owned] = {}
+        self._owned: dict[str, Owned] = {}
         self._look_again_s = 0.0
 
     async def make(
@@ -110,7 +110,7 @@ class Allotment:
                 if more:
                     self._check(owner, most, 0, more)
                 changed = self._store.configure_topic(name, changes)
-                self._known[name] = Owned(owner, changed.partitions)
+                self._owned[name] = Owned(owner, changed.partitions)
                 return changed
 
         return await self._counted(requester, configure)
@@ -122,7 +122,7 @@ class Allotment:
             self._mutate(requester, topic.partition_count, is_strict=is_strict)
         await self._in_thread(self._store.delete_topic, name)
         with self._mutex:
-            self._known.pop(name, None)
+            self._owned.pop(name, None)
 
     # --- Quotas, on the event loop ---
 
@@ -150,7 +150,7 @@ class Allotment:
                 topic = make()
                 if user != ANONYMOUS:
                     self._store.note_owner(name, user)
-                self._known[name] = Owned(user, partitions)
+                self._owned[name] = Owned(user, partitions)
                 return topic
 
         return await self._counted(requester, made)
@@ -176,17 +176,17 @@ class Allotment:
             self._compare(user, most, topics, partitions)
 
     def _compare(self, user: str, most: Most, topics: int, partitions: int) -> None:
-        own = [each for each in self._known.values() if each.owner == user]
+        own = [each for each in self._owned.values() if each.owner == user]
         whose, store, in_all = f"user {user!r}", "the store", ("limits.topics_max", "limits.partitions_max")
         counts = (
             (most.topics_of_user, len(own) + topics, topics, whose, "topics", TOPICS),
             (most.partitions_of_user, _sum(own) + partitions, partitions, whose, "partitions", PARTITIONS),
-            (most.topics, len(self._known) + topics, topics, store, "topics", in_all[0]),
-            (most.partitions, _sum(self._known.values()) + partitions, partitions, store, "partitions", in_all[1]),
+            (most.topics, len(self._owned) + topics, topics, store, "topics", in_all[0]),
+            (most.partitions, _sum(self._owned.values()) + partitions, partitions, store, "partitions", in_all[1]),
         )
-        for limit, count, more, who, what, key in counts:
+        for limit, count, more, holder, what, key in counts:
             if limit is not None and more and count > limit:
-                raise LimitReached(who, what, int(limit), key)
+                raise LimitReached(holder, what, int(limit), key)
 
     def _look(self, *, is_whole: bool) -> bool:
         """Lists the topics, and reads the new ones, or all if `is_whole` is set. Returns False if it did nothing.
@@ -196,10 +196,10 @@ class Allotment:
         now_s = self._store.clock.steady_s()
         if is_whole and now_s < self._look_again_s:
             return False
-        known = {} if is_whole else self._known
+        before = {} if is_whole else self._owned
         names = self._store.filesystem.names(paths.topics_directory(self._store.path))
-        topics = {name: known.get(name) or self._read(name) for name in names}
-        self._known = {name: owned for name, owned in topics.items() if owned is not None}
+        topics = {name: before.get(name) or self._read(name) for name in names}
+        self._owned = {name: owned for name, owned in topics.items() if owned is not None}
         if is_whole:
             self._look_again_s = now_s + ALLOTMENT_LOOK_S
         return True

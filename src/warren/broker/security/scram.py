@@ -122,14 +122,14 @@ class Exchange:
         without_proof, _, _ = text.rpartition(",p=")
         fields = _fields(text)
         binding = _text(self._first.header.encode())
-        said = ",".join((self._first.bare, self.challenge.decode(), without_proof)).encode()
-        is_proved = self._is_proved(fields.get("p", ""), said)
+        auth_message = ",".join((self._first.bare, self.challenge.decode(), without_proof)).encode()
+        is_proved = self._is_proved(fields.get("p", ""), auth_message)
         if not is_proved or fields.get("r") != self._nonce or fields.get("c") != binding:
             raise AuthenticationFailed
-        return b"v=" + _text(hmac.digest(self._credential.server_key, said, self._hash)).encode()
+        return b"v=" + _text(hmac.digest(self._credential.server_key, auth_message, self._hash)).encode()
 
-    def _is_proved(self, proof: str, said: bytes) -> bool:
-        signature = hmac.digest(self._credential.stored_key, said, self._hash)
+    def _is_proved(self, proof: str, auth_message: bytes) -> bool:
+        signature = hmac.digest(self._credential.stored_key, auth_message, self._hash)
         try:
             decoded = base64.b64decode(proof, validate=True)
         except (binascii.Error, ValueError):

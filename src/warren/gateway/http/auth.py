@@ -42,7 +42,7 @@ class Access:
 
     def __init__(self, broker: AccessServices, close: Callable[[], None], *, is_local: bool, is_secret: bool) -> None:
         self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
-        self._known: tuple[str, str] | None = None
+        self._cached_login: tuple[str, str] | None = None
         self._close = close
 
     def stranger(self, head: RequestHead) -> Peer:
@@ -55,9 +55,9 @@ class Access:
         if not self._broker.settings.sasl:
             return peer
         credentials = head.headers.get("authorization", "")
-        if self._known is None or self._known[0] != credentials:
-            self._known = credentials, await self._login(credentials, peer)
-        peer.user = self._known[1]
+        if self._cached_login is None or self._cached_login[0] != credentials:
+            self._cached_login = credentials, await self._login(credentials, peer)
+        peer.user = self._cached_login[1]
         return peer
 
     async def _login(self, credentials: str, peer: Peer) -> str:

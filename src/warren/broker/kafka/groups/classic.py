@@ -87,7 +87,7 @@ class ClassicGroup:
     @property
     def topics(self) -> frozenset[str]:
         """Returns the topics that members subscribe to or own partitions of, if their protocol names topics."""
-        return self._assigned_topics.union(*(member.said.topics for member in self.members.values()))
+        return self._assigned_topics.union(*(member.join_request.topics for member in self.members.values()))
 
     @property
     def size(self) -> int:
@@ -97,37 +97,37 @@ class ClassicGroup:
 
     # --- Joining ---
 
-    def join(self, said: Joining, tell: TellJoined) -> None:
+    def join(self, request: Joining, tell: TellJoined) -> None:
         """Adds the client as a member, or keeps it as one. Calls the callback when all members have joined."""
-        error = self._check(said)
-        static = self._static(said.instance_id)
+        error = self._check(request)
+        static = self._static(request.instance_id)
         if error is not Code.NONE:
-            tell(Joined(error=error, member_id=said.member_id))
-        elif not said.member_id and static is not None:
-            self._replace(static, said, tell)
-        elif not said.member_id and said.needs_id_first and said.instance_id is None:
-            id = self._new_id(said)
-            self._pending[id] = self._now_s() + said.session_timeout_s
+            tell(Joined(error=error, member_id=request.member_id))
+        elif not request.member_id and static is not None:
+            self._replace(static, request, tell)
+        elif not request.member_id and request.needs_id_first and request.instance_id is None:
+            id = self._new_id(request)
+            self._pending[id] = self._now_s() + request.session_timeout_s
             tell(Joined(error=Code.MEMBER_ID_REQUIRED, member_id=id))
-        elif not said.member_id:
-            self._add(self._new_id(said), said, tell)
-        elif static is not None and static.id != said.member_id:
-            tell(Joined(error=Code.FENCED_INSTANCE_ID, member_id=said.member_id))
-        elif self._pending.pop(said.member_id, None) is not None:
-            self._add(said.member_id, said, tell)
-        elif said.member_id not in self.members or (said.instance_id is not None and static is None):
-            tell(Joined(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id))
+        elif not request.member_id:
+            self._add(self._new_id(request), request, tell)
+        elif static is not None and static.id != request.member_id:
+            tell(Joined(error=Code.FENCED_INSTANCE_ID, member_id=request.member_id))
+        elif self._pending.pop(request.member_id, None) is not None:
+            self._add(request.member_id, request, tell)
+        elif request.member_id not in self.members or (request.instance_id is not None and static is None):
+            tell(Joined(error=Code.UNKNOWN_MEMBER_ID, member_id=request.member_id))
         else:
-            self._rejoin(self.members[said.member_id], said, tell)
+            self._rejoin(self.members[request.member_id], request, tell)
 
-    def _check(self, said: Joining) -> Code:
-        if not said.protocols or not said.protocol_type:
+    def _check(self, request: Joining) -> Code:
+        if not request.protocols or not request.protocol_type:
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        static = self._static(said.instance_id)
-        others = [each for each in self.members.values() if each.id != said.member_id and each is not static]
-        if others and (said.protocol_type != self.protocol_type or not _known_to_all(said, others)):
+        static = self._static(request.instance_id)
+        others = [each for each in self.members.values() if each.id != request.member_id and each is not static]
+        if others and (request.protocol_type != self.protocol_type or not _common_protocols(request, others)):
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        is_known = said.member_id in self.members or said.member_id in self._pending or static is not None
+        is_known = request.member_id in self.members or request.member_id in self._pending or static is not None
         if not is_known and len(self.members) + len(self._pending) >= GROUP_MEMBERS_MAX:
             return Code.GROUP_MAX_SIZE_REACHED
         return Code.NONE
@@ -138,41 +138,41 @@ class ClassicGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     @staticmethod
-    def _new_id(said: Joining) -> str:
-        return f"{(said.instance_id or said.client_id or 'member')[:CLIENT_ID_SIZE_MAX]}-{uuid.uuid4()}"
+    def _new_id(request: Joining) -> str:
+        return f"{(request.instance_id or request.client_id or 'member')[:CLIENT_ID_SIZE_MAX]}-{uuid.uuid4()}"
 
-    def _add(self, id: str, said: Joining, tell: TellJoined) -> None:
-        member = self.members[id] = Member(id, said, self._now_s())
-        self.protocol_type = said.protocol_type
+    def _add(self, id: str, request: Joining, tell: TellJoined) -> None:
+        member = self.members[id] = Member(id, request, self._now_s())
+        self.protocol_type = request.protocol_type
         self.leader = self.leader or id
         member.wait_to_join(tell)
         self._rebalance()
 
-    def _replace(self, old: Member, said: Joining, tell: TellJoined) -> None:
+    def _replace(self, old: Member, request: Joining, tell: TellJoined) -> None:
         """Gives a static member that came back a new id, and fences a client that still uses the old one."""
         del self.members[old.id]
         self._unsynced.discard(old.id)
         old.tell(Code.FENCED_INSTANCE_ID)
-        member = Member(self._new_id(said), said, self._now_s(), old.assignment)
+        member = Member(self._new_id(request), request, self._now_s(), old.assignment)
         self.members[member.id] = member
-        self.protocol_type = said.protocol_type
+        self.protocol_type = request.protocol_type
         was_leader = self.leader == old.id
         if was_leader:
             self.leader = member.id
-        if self.state is not GroupState.STABLE or not old.knows(said):
+        if self.state is not GroupState.STABLE or not old.knows(request):
             member.wait_to_join(tell)
             self._rebalance()
             return
         # Nothing that the assignment depends on has changed, so the leader need not assign again.
-        if was_leader and not said.can_skip_assignment:
+        if was_leader and not request.can_skip_assignment:
             tell(self._joined(member, leader=old.id))
         else:
             tell(self._joined(member, leader=self.leader, skip_assignment=was_leader))
 
-    def _rejoin(self, member: Member, said: Joining, tell: TellJoined) -> None:
-        is_known = member.knows(said)
-        member.said = said
-        self.protocol_type = said.protocol_type
+    def _rejoin(self, member: Member, request: Joining, tell: TellJoined) -> None:
+        is_known = member.knows(request)
+        member.join_request = request
+        self.protocol_type = request.protocol_type
         member.heard(self._now_s())
         # The member did not get the last answer, or it repeats its request. If the leader repeats it, it wants a new
         # assignment.
@@ -203,7 +203,7 @@ class ClassicGroup:
         self._try_complete()
 
     def _rebalance_timeout_s(self) -> float:
-        return max(member.said.rebalance_timeout_s for member in self.members.values())
+        return max(member.join_request.rebalance_timeout_s for member in self.members.values())
 
     def _try_complete(self) -> None:
         now_s = self._now_s()
@@ -243,8 +243,10 @@ class ClassicGroup:
     def _elected(self) -> str:
         """Returns the protocol that all members support and most of them prefer."""
         members = list(self.members.values())
-        names = _known_to_all(members[0].said, members[1:])
-        votes = Counter(next(each.name for each in member.said.protocols if each.name in names) for member in members)
+        names = _common_protocols(members[0].join_request, members[1:])
+        votes = Counter(
+            next(each.name for each in member.join_request.protocols if each.name in names) for member in members
+        )
         return votes.most_common(1)[0][0]
 
     def _joined(self, member: Member, *, leader: str, skip_assignment: bool = False) -> Joined:
@@ -262,11 +264,11 @@ class ClassicGroup:
 
     # --- Assigning ---
 
-    def sync(self, said: Syncing, tell: TellSynced) -> None:
+    def sync(self, request: Syncing, tell: TellSynced) -> None:
         """Passes the member its assignment, once the leader has sent the assignments of all members."""
-        error = self.check_member(said.claim)
+        error = self.check_member(request.claim)
         if error is Code.NONE and (
-            said.protocol_type not in (None, self.protocol_type) or said.protocol not in (None, self.protocol)
+            request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol)
         ):
             error = Code.INCONSISTENT_GROUP_PROTOCOL
         if error is Code.NONE and self.state is GroupState.PREPARING:
@@ -274,20 +276,20 @@ class ClassicGroup:
         if error is not Code.NONE:
             tell(Synced(error=error))
             return
-        member = self.members[said.claim.member_id]
+        member = self.members[request.claim.member_id]
         member.heard(self._now_s())
         self._unsynced.discard(member.id)
         member.wait_to_sync(tell)
         if self.state is GroupState.STABLE:
             member.tell_synced(self._synced(member))
         elif member.id == self.leader:
-            self._share_out(said)
+            self._share_out(request)
 
-    def _share_out(self, said: Syncing) -> None:
-        self._assigned_topics = said.topics
+    def _share_out(self, request: Syncing) -> None:
+        self._assigned_topics = request.topics
         self._change(GroupEvent.SHARED_OUT)
         for member in self.members.values():
-            member.assignment = said.assignments.get(member.id, b"")
+            member.assignment = request.assignments.get(member.id, b"")
             if member.is_waiting:
                 member.heard(self._now_s())
                 member.tell_synced(self._synced(member))
@@ -393,9 +395,9 @@ class ClassicGroup:
         return min(times, default=None)
 
 
-def _known_to_all(said: Joining, others: Sequence[Member]) -> set[str]:
+def _common_protocols(request: Joining, others: Sequence[Member]) -> set[str]:
     """Returns the names of the protocols that the joining client and all others support."""
-    names = {protocol.name for protocol in said.protocols}
+    names = {protocol.name for protocol in request.protocols}
     for member in others:
-        names &= {protocol.name for protocol in member.said.protocols}
+        names &= {protocol.name for protocol in member.join_request.protocols}
     return names

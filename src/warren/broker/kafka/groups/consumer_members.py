@@ -112,22 +112,22 @@ class ConsumerMember:
         """Returns whether it left with PAUSE_EPOCH."""
         return self.epoch == PAUSE_EPOCH
 
-    def heard(self, said: Beat, now_s: float) -> bool:
+    def heard(self, heartbeat: Beat, now_s: float) -> bool:
         """Renews the session and stores the changes of the subscription. Returns whether they need a new assignment."""
         self.deadline_s = now_s + GROUP_CONSUMER_SESSION_S
-        self.client_id, self.client_host, self.user = said.client_id, said.client_host, said.user
-        if said.rack_id is not None:
-            self.rack_id = said.rack_id
-        if said.rebalance_timeout_s is not None:
-            self.rebalance_timeout_s = said.rebalance_timeout_s
+        self.client_id, self.client_host, self.user = heartbeat.client_id, heartbeat.client_host, heartbeat.user
+        if heartbeat.rack_id is not None:
+            self.rack_id = heartbeat.rack_id
+        if heartbeat.rebalance_timeout_s is not None:
+            self.rebalance_timeout_s = heartbeat.rebalance_timeout_s
         before = self.names, self.pattern, self.assignor
-        if said.names is not None:
-            self.names = said.names
-        if said.pattern is not None:
-            self.pattern = said.pattern
-        if said.assignor is not None:
-            self.assignor = said.assignor
-        if said.names is not None or said.pattern is not None:
+        if heartbeat.names is not None:
+            self.names = heartbeat.names
+        if heartbeat.pattern is not None:
+            self.pattern = heartbeat.pattern
+        if heartbeat.assignor is not None:
+            self.assignor = heartbeat.assignor
+        if heartbeat.names is not None or heartbeat.pattern is not None:
             self.said_size = len(self.pattern) + sum(map(len, self.names))
         return before != (self.names, self.pattern, self.assignor)
 

@@ -64,22 +64,22 @@ async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse
     """Adds the client to the group. Answers when the group has a new generation."""
     coordinator = call.broker.coordinator
     is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
-    said = await call.broker.aside(_joining, call, request) if is_large else _joining(call, request)
-    error = _join_error(request, said)
+    joining = await call.broker.aside(_joining, call, request) if is_large else _joining(call, request)
+    error = _join_error(request, joining)
     if error is not Code.NONE:
         return _join_response(call, Joined(error=error, member_id=request.member_id))
-    async with coordinator.holdings.held_for(request.group_id, said.topics) as refused:
+    async with coordinator.holdings.held_for(request.group_id, joining.topics) as refused:
         error = next(iter(refused.values()), Code.NONE)
         group = coordinator.open_classic(request.group_id) if error is Code.NONE else error
         if not isinstance(group, ClassicGroup):
             return _join_response(call, Joined(error=group, member_id=request.member_id))
         known = group.members.get(request.member_id)
-        more = said.size + GROUP_MEMBER_SIZE - (0 if known is None else known.size)
+        more = joining.size + GROUP_MEMBER_SIZE - (0 if known is None else known.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             coordinator.changed(group)
             return _join_response(call, Joined(error=error, member_id=request.member_id))
-        waiting: asyncio.Future[Joined] = _reply_to(lambda reply: group.join(said, reply))
+        waiting: asyncio.Future[Joined] = _reply_to(lambda reply: group.join(joining, reply))
         coordinator.changed(group)
     return _join_response(call, await waiting)
 
@@ -107,14 +107,14 @@ def _joining(call: Call, request: JoinGroupRequest) -> Joining:
     )
 
 
-def _join_error(request: JoinGroupRequest, said: Joining) -> Code:
+def _join_error(request: JoinGroupRequest, joining: Joining) -> Code:
     error = name_error(request.group_id)
     if error is not Code.NONE:
         return error
-    if not GROUP_SESSION_S_MIN <= said.session_timeout_s <= GROUP_SESSION_S_MAX:
+    if not GROUP_SESSION_S_MIN <= joining.session_timeout_s <= GROUP_SESSION_S_MAX:
         return Code.INVALID_SESSION_TIMEOUT
-    size = sum(len(each.metadata) for each in said.protocols)
-    if size > GROUP_METADATA_SIZE_MAX or len(said.topics) > GROUP_SUBSCRIPTIONS_MAX:
+    size = sum(len(each.metadata) for each in joining.protocols)
+    if size > GROUP_METADATA_SIZE_MAX or len(joining.topics) > GROUP_SUBSCRIPTIONS_MAX:
         return Code.INVALID_REQUEST
     return Code.NONE
 
@@ -142,14 +142,14 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
         return SyncGroupResponse(error_code=_missing(request.group_id))
     assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
     is_consumer = group.protocol_type == CONSUMER
-    said = Syncing(
+    syncing = Syncing(
         claim=MemberIdentity(request.member_id, request.group_instance_id, request.generation_id),
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
         assignments=assignments,
         topics=await _assigned(call, assignments.values()) if is_consumer else NO_TOPICS,
     )
-    async with coordinator.holdings.held_for(request.group_id, said.topics - group.topics) as refused:
+    async with coordinator.holdings.held_for(request.group_id, syncing.topics - group.topics) as refused:
         if refused:
             # The leader assigned a topic that no member subscribed to, and another consumer owns it.
             return SyncGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS)
@@ -157,7 +157,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
         error = coordinator.memory.refusal(group, size, call.peer.owner) if size else Code.NONE
         if error is not Code.NONE:
             return SyncGroupResponse(error_code=error)
-        waiting: asyncio.Future[Synced] = _reply_to(lambda reply: group.sync(said, reply))
+        waiting: asyncio.Future[Synced] = _reply_to(lambda reply: group.sync(syncing, reply))
         coordinator.changed(group)
     synced = await waiting
     return SyncGroupResponse(

@@ -103,8 +103,8 @@ def _described(call: Call, name: str, *, is_stored: bool) -> DescribeGroupsRespo
         DescribeGroupsResponseMember(
             member_id=member.id,
             group_instance_id=member.instance_id,
-            client_id=member.said.client_id,
-            client_host=f"/{member.said.client_host}",
+            client_id=member.join_request.client_id,
+            client_host=f"/{member.join_request.client_host}",
             member_metadata=member.metadata(group.protocol or ""),
             member_assignment=member.assignment,
         )

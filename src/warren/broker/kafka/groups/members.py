@@ -92,15 +92,15 @@ class Member:
     its session does not expire.
     """
 
-    def __init__(self, id: str, said: Joining, now_s: float, assignment: bytes = b"") -> None:
-        self.id, self.said, self.assignment = id, said, assignment
-        self.deadline_s = now_s + said.session_timeout_s
+    def __init__(self, id: str, request: Joining, now_s: float, assignment: bytes = b"") -> None:
+        self.id, self.join_request, self.assignment = id, request, assignment
+        self.deadline_s = now_s + request.session_timeout_s
         self._joining: TellJoined | None = None
         self._syncing: TellSynced | None = None
 
     @property
     def instance_id(self) -> str | None:
-        return self.said.instance_id
+        return self.join_request.instance_id
 
     @property
     def is_joining(self) -> bool:
@@ -113,19 +113,19 @@ class Member:
     @property
     def size(self) -> int:
         """Returns about how many bytes it takes."""
-        return GROUP_MEMBER_SIZE + self.said.size + len(self.assignment)
+        return GROUP_MEMBER_SIZE + self.join_request.size + len(self.assignment)
 
     def metadata(self, protocol: str) -> bytes:
         """Returns its metadata for this protocol."""
-        return next((each.metadata for each in self.said.protocols if each.name == protocol), b"")
+        return next((each.metadata for each in self.join_request.protocols if each.name == protocol), b"")
 
-    def knows(self, said: Joining) -> bool:
-        """Returns whether `said` is the same as the last request to join."""
-        return list(self.said.protocols) == list(said.protocols)
+    def knows(self, request: Joining) -> bool:
+        """Returns whether `request` is the same as the last request to join."""
+        return list(self.join_request.protocols) == list(request.protocols)
 
     def heard(self, now_s: float) -> None:
         """Renews the session."""
-        self.deadline_s = now_s + self.said.session_timeout_s
+        self.deadline_s = now_s + self.join_request.session_timeout_s
 
     def wait_to_join(self, tell: TellJoined) -> None:
         """Stores the callback until all have joined."""

@@ -132,7 +132,7 @@ class Holdings:
         coming = self._coming.setdefault(group, Counter())
         coming.update(topics)
         holding = self._holdings.setdefault(group, Holding(self._store, group))
-        holding.topics = self._wanted(group)
+        holding.topics = self._needed_topics(group)
         try:
             refused = await self._in_thread(holding.settle)
             yield {name: error for name, error in refused.items() if name in topics}
@@ -141,7 +141,7 @@ class Holdings:
             self._coming[group] = +coming
             self.changed(group)
 
-    def _wanted(self, group: str) -> frozenset[str]:
+    def _needed_topics(self, group: str) -> frozenset[str]:
         return self._topics_of(group).union(self._coming.get(group, ()))
 
     def changed(self, group: str) -> None:
@@ -149,7 +149,7 @@ class Holdings:
         holding = self._holdings.get(group)
         if holding is None:
             return
-        topics = self._wanted(group)
+        topics = self._needed_topics(group)
         if topics != holding.topics:
             holding.topics = topics
             self._tasks.create_task(self._settle(group, holding))

@@ -45,10 +45,10 @@ class ShareGroup:
         """Returns about how many bytes the messages that members have taken take."""
         return SHARE_TAKEN_SIZE * sum([len(session.taken) for session in self.sessions.values()])
 
-    def must_look(self, said: Beat) -> bool:
-        """Returns whether to look up the topics: the last lookup is old, or `said` subscribes to other ones."""
-        member = self.members.get(said.member_id)
-        is_new = member is None or said.names not in (None, member.names)
+    def must_look(self, heartbeat: Beat) -> bool:
+        """Returns whether to look up the topics: the last lookup is old, or `heartbeat` subscribes to other ones."""
+        member = self.members.get(heartbeat.member_id)
+        is_new = member is None or heartbeat.names not in (None, member.names)
         return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
 
     def see(self, topics: Mapping[str, SeenTopic]) -> None:
@@ -58,26 +58,28 @@ class ShareGroup:
             self.seen = dict(topics)
             self.epoch += 1
 
-    def beat(self, said: Beat) -> BeatReply:
+    def beat(self, heartbeat: Beat) -> BeatReply:
         """Handles a heartbeat: the member stays, joins or leaves. Returns the partitions it may take from."""
-        member = self.members.get(said.member_id)
-        if said.epoch == LEAVE_EPOCH:
-            error = Code.UNKNOWN_MEMBER_ID if self.members.pop(said.member_id, None) is None else Code.NONE
+        member = self.members.get(heartbeat.member_id)
+        if heartbeat.epoch == LEAVE_EPOCH:
+            error = Code.UNKNOWN_MEMBER_ID if self.members.pop(heartbeat.member_id, None) is None else Code.NONE
             self.epoch += 1
-            return BeatReply(error=error, member_id=said.member_id, epoch=said.epoch)
-        if member is None and said.epoch != JOIN_EPOCH:
-            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id, epoch=said.epoch)
+            return BeatReply(error=error, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        if member is None and heartbeat.epoch != JOIN_EPOCH:
+            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
         if member is None:
             if len(self.members) >= GROUP_MEMBERS_MAX:
-                return BeatReply(error=Code.GROUP_MAX_SIZE_REACHED, member_id=said.member_id, epoch=said.epoch)
-            member = self.members[said.member_id] = ConsumerMember(said.member_id, None, 0.0)
+                return BeatReply(
+                    error=Code.GROUP_MAX_SIZE_REACHED, member_id=heartbeat.member_id, epoch=heartbeat.epoch
+                )
+            member = self.members[heartbeat.member_id] = ConsumerMember(heartbeat.member_id, None, 0.0)
             self.epoch += 1
-        elif said.epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
-            return BeatReply(error=Code.FENCED_MEMBER_EPOCH, member_id=said.member_id, epoch=said.epoch)
-        return self._reply(member, said)
+        elif heartbeat.epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+            return BeatReply(error=Code.FENCED_MEMBER_EPOCH, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        return self._reply(member, heartbeat)
 
-    def _reply(self, member: ConsumerMember, said: Beat) -> BeatReply:
-        if member.heard(said, self._now_s()):
+    def _reply(self, member: ConsumerMember, heartbeat: Beat) -> BeatReply:
+        if member.heard(heartbeat, self._now_s()):
             self.epoch += 1
         session = self.sessions.get(member.id)
         if session is not None:
@@ -88,7 +90,7 @@ class ShareGroup:
             if name in member.names
             for number in range(topic.partition_count)
         )
-        is_news = said.epoch == JOIN_EPOCH or said.epoch != self.epoch or assignment != member.assignment
+        is_news = heartbeat.epoch == JOIN_EPOCH or heartbeat.epoch != self.epoch or assignment != member.assignment
         member.assignment = assignment
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch

@@ -85,7 +85,7 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
     """Handles a heartbeat. Returns the partitions from which the member may take, if they changed."""
     shares, coordinator, name = call.broker.coordinator.shares, call.broker.coordinator, request.group_id
     names = request.subscribed_topic_names
-    said = Beat(
+    heartbeat = Beat(
         member_id=request.member_id,
         epoch=request.member_epoch,
         rack_id=request.rack_id,
@@ -93,24 +93,24 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
         client_host=call.peer.host,
         names=None if names is None else frozenset(names),
     )
-    error = _beat_error(name, said)
+    error = _beat_error(name, heartbeat)
     other = coordinator.find(name)
     if error is Code.NONE and other is not None and other.members:
         error = Code.GROUP_ID_NOT_FOUND
     if error is not Code.NONE:
         return _refused(error, f"group {name!r}: {error.name}")
-    group = shares.open(name) if said.epoch == JOIN_EPOCH else shares.find(name)
+    group = shares.open(name) if heartbeat.epoch == JOIN_EPOCH else shares.find(name)
     if not isinstance(group, ShareGroup):
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
-    if said.epoch == JOIN_EPOCH or names is not None:
-        known = group.members.get(said.member_id)
-        more = GROUP_MEMBER_SIZE + said.size - (0 if known is None else known.size)
+    if heartbeat.epoch == JOIN_EPOCH or names is not None:
+        known = group.members.get(heartbeat.member_id)
+        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if known is None else known.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             shares.changed(group)
             return _refused(error, f"group {name!r} has no room for what the member subscribes to")
-    if said.epoch >= JOIN_EPOCH and group.must_look(said):
-        subscribed = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
+    if heartbeat.epoch >= JOIN_EPOCH and group.must_look(heartbeat):
+        subscribed = (heartbeat.names or frozenset()).union(*(each.names for each in group.members.values()))
         seen = await seen_topics(call, subscribed)
         try:
             await shares.open_queues(group, set(seen))
@@ -120,9 +120,9 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
         except WarrenError as failure:
             shares.changed(group)
             return _refused(code_of(failure), call.client_message(failure))
-        subscribed = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
+        subscribed = (heartbeat.names or frozenset()).union(*(each.names for each in group.members.values()))
         group.see({name: topic for name, topic in {**group.seen, **seen}.items() if name in subscribed})
-    reply = group.beat(said)
+    reply = group.beat(heartbeat)
     shares.changed(group)
     return beat_response(ShareGroupHeartbeatResponse, reply)
 
@@ -131,12 +131,16 @@ def _refused(error: Code, message: str) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=error, error_message=message)
 
 
-def _beat_error(name: str, said: Beat) -> Code:
+def _beat_error(name: str, heartbeat: Beat) -> Code:
     error = name_error(name)
     if error is not Code.NONE:
         return error
-    is_wrong = not said.member_id or said.epoch < LEAVE_EPOCH or (said.epoch == JOIN_EPOCH and not said.names)
-    is_large = len(said.member_id) > GROUP_NAME_SIZE_MAX or len(said.names or ()) > GROUP_SUBSCRIPTIONS_MAX
+    is_wrong = (
+        not heartbeat.member_id
+        or heartbeat.epoch < LEAVE_EPOCH
+        or (heartbeat.epoch == JOIN_EPOCH and not heartbeat.names)
+    )
+    is_large = len(heartbeat.member_id) > GROUP_NAME_SIZE_MAX or len(heartbeat.names or ()) > GROUP_SUBSCRIPTIONS_MAX
     return Code.INVALID_REQUEST if is_wrong or is_large else Code.NONE
 
 
@@ -263,12 +267,15 @@ async def _settled(
             continue
         numbers = list(_numbers(part.acknowledgement_batches, left))
         left -= len(numbers)
-        said, error = session.give_back(name, part.partition_index, numbers)
-        verdicts.append(Verdicts(name, topic_id, part.partition_index, said, error))
+        acknowledgements, error = session.give_back(name, part.partition_index, numbers)
+        verdicts.append(Verdicts(name, topic_id, part.partition_index, acknowledgements, error))
     if not verdicts:
         return []
     errors = await call.broker.in_thread(settle, dict(group.queues), verdicts)
-    _ring(call, [message for verdict in verdicts for message, kind in verdict.said if kind is Acknowledge.RELEASE])
+    _ring(
+        call,
+        [message for verdict in verdicts for message, kind in verdict.acknowledgements if kind is Acknowledge.RELEASE],
+    )
     return list(zip(verdicts, errors, strict=True))
 
 

@@ -39,7 +39,7 @@ class Verdicts(NamedTuple):
     topic: str
     topic_id: bytes
     partition: int
-    said: Sequence[tuple[Message, Acknowledge]]
+    acknowledgements: Sequence[tuple[Message, Acknowledge]]
     error: Code
 
 
@@ -85,11 +85,11 @@ class ShareSession:
             self.taken[place] = LeasedMessage(message._replace(body=b"", headers={}), until_s)
 
     def give_back(
-        self, topic: str, partition: int, said: Iterable[tuple[int, int]]
+        self, topic: str, partition: int, numbers: Iterable[tuple[int, int]]
     ) -> tuple[list[tuple[Message, Acknowledge]], Code]:
         """Returns the acknowledgements, and drops their messages; an error if the member did not have all of them."""
         acknowledgements, error = [], Code.NONE
-        for number, kind in said:
+        for number, kind in numbers:
             taken = self.taken.pop(TakenPlace(topic, partition, number), None)
             if kind not in Acknowledge.__members__.values():
                 error = Code.INVALID_REQUEST
@@ -109,9 +109,9 @@ def settle(queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> li
     for verdict in verdicts:
         error = verdict.error
         queue = queues.get(verdict.topic)
-        if queue is not None and verdict.said:
+        if queue is not None and verdict.acknowledgements:
             try:
-                _settle(queue, verdict.said)
+                _settle(queue, verdict.acknowledgements)
             except LeaseLost:
                 error = Code.INVALID_RECORD_STATE
             except WarrenError as failure:
@@ -120,10 +120,10 @@ def settle(queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> li
     return errors
 
 
-def _settle(queue: QueueGroup, said: Sequence[tuple[Message, Acknowledge]]) -> None:
-    done = [message for message, kind in said if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
+def _settle(queue: QueueGroup, acknowledgements: Sequence[tuple[Message, Acknowledge]]) -> None:
+    done = [message for message, kind in acknowledgements if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
     lost: LeaseLost | None = None
-    for message, kind in said:
+    for message, kind in acknowledgements:
         try:
             if kind is Acknowledge.RELEASE:
                 queue.nack(message, delay=0)

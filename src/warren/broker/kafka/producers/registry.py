@@ -57,7 +57,7 @@ async def put_once(sequences: Sequences, head: KafkaBatchHead, put: Callable[[],
     return Code.NONE, number
 
 
-class Known:
+class LogProducers:
     """The producers of one log. For the event loop's thread alone.
 
     Invariant: each batch below the end of a note is in the sequences of that note, if it is among the last batches of
@@ -126,62 +126,62 @@ class Producers:
 
     def __init__(self, in_thread: InThread, tasks: asyncio.TaskGroup, filesystem: FileSystem) -> None:
         self._in_thread, self._tasks, self._filesystem = in_thread, tasks, filesystem
-        self._known: WeakKeyDictionary[Log, Known] = WeakKeyDictionary()
+        self._logs: WeakKeyDictionary[Log, LogProducers] = WeakKeyDictionary()
         self._loading: dict[Log, asyncio.Future[None]] = {}
         self._is_closed = False
 
-    def find(self, log: Log) -> Known | None:
+    def find(self, log: Log) -> LogProducers | None:
         """Returns the producers of a log; None if they have to be loaded first."""
-        return self._known.get(log)
+        return self._logs.get(log)
 
-    async def load(self, log: Log) -> Known:
+    async def load(self, log: Log) -> LogProducers:
         """Returns the producers of a log, and loads them if they are not in memory."""
-        while (known := self._known.get(log)) is None:
+        while (producers := self._logs.get(log)) is None:
             loading = self._loading.get(log)
             if loading is not None:
                 await asyncio.wait([loading])
                 continue
             loading = self._loading[log] = asyncio.get_running_loop().create_future()
             try:
-                self._known[log] = Known(await self._in_thread(remembered, log, self._filesystem))
+                self._logs[log] = LogProducers(await self._in_thread(remembered, log, self._filesystem))
             finally:
                 del self._loading[log]
                 loading.set_result(None)
-        return known
+        return producers
 
-    def stored(self, log: Log, known: Known) -> None:
+    def stored(self, log: Log, producers: LogProducers) -> None:
         """Writes a note if enough batches were stored since the last one."""
-        if known.is_note_due and not self._is_closed:
-            known.is_noting = True
-            self._tasks.create_task(self._note(log, known))
+        if producers.is_note_due and not self._is_closed:
+            producers.is_noting = True
+            self._tasks.create_task(self._note(log, producers))
 
-    async def note(self, log: Log, known: Known) -> None:
+    async def note(self, log: Log, producers: LogProducers) -> None:
         """Writes a note now. When this returns, state that the log does not contain is on disk."""
-        while known.being_noted is not None:
+        while producers.being_noted is not None:
             # One at a time, so that the latest note is written last.
-            await asyncio.wait([known.being_noted])
-        known.being_noted = done = asyncio.get_running_loop().create_future()
+            await asyncio.wait([producers.being_noted])
+        producers.being_noted = done = asyncio.get_running_loop().create_future()
         try:
-            await self._in_thread(_write, self._filesystem, log.path, known.note(log.end))
+            await self._in_thread(_write, self._filesystem, log.path, producers.note(log.end))
         except (OSError, StorageError) as error:
             _not_noted(log, error)
         finally:
-            known.being_noted = None
+            producers.being_noted = None
             done.set_result(None)
 
-    async def _note(self, log: Log, known: Known) -> None:
+    async def _note(self, log: Log, producers: LogProducers) -> None:
         try:
-            await self.note(log, known)
+            await self.note(log, producers)
         finally:
-            known.is_noting = False
+            producers.is_noting = False
 
     def close(self) -> None:
         """Writes a note of each log that changed since its last one. Blocks until they are on disk."""
         self._is_closed = True
-        for log, known in list(self._known.items()):
-            if known.batches:
+        for log, producers in list(self._logs.items()):
+            if producers.batches:
                 try:
-                    _write(self._filesystem, log.path, known.note(log.end))
+                    _write(self._filesystem, log.path, producers.note(log.end))
                 except (OSError, StorageError) as error:
                     _not_noted(log, error)
 
@@ -246,19 +246,19 @@ def learn(log: Log, sequences: Sequences, start: int) -> None:
 
 def _is_there(log: Log, sequences: Sequences) -> bool:
     """Returns whether the batches are at their numbers. Batches that were retired cannot be checked."""
-    for producer_id, epoch, seen in sequences.batches():
-        if not isinstance(seen.stored, int) or seen.stored < log.first:
+    for producer_id, epoch, batch in sequences.batches():
+        if not isinstance(batch.stored, int) or batch.stored < log.first:
             continue
-        if seen.stored >= log.end:
+        if batch.stored >= log.end:
             return False
         try:
-            stored = log.stored(seen.stored, bytes_max=1)[0]
+            stored = log.stored(batch.stored, bytes_max=1)[0]
         except (NumberRetired, CorruptRecord):
             continue
-        if stored.batch is None or stored.number != seen.stored:
+        if stored.batch is None or stored.number != batch.stored:
             return False
         head = _head(stored.batch)
-        if (head.producer_id, head.producer_epoch, head.base_sequence) != (producer_id, epoch, seen.first):
+        if (head.producer_id, head.producer_epoch, head.base_sequence) != (producer_id, epoch, batch.first):
             return False
     return True
 

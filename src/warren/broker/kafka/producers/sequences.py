@@ -38,7 +38,7 @@ class ProducerState:
 
     epoch: int
     expected: int | None = None
-    seen: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
 class Sequences:
@@ -66,15 +66,15 @@ class Sequences:
             return Code.INVALID_PRODUCER_EPOCH
         if head.producer_epoch > producer.epoch:
             return None if first == 0 else Code.OUT_OF_ORDER_SEQUENCE_NUMBER
-        for seen in producer.seen:
-            if (seen.first, seen.last) == (first, last):
-                return seen
+        for batch in producer.batches:
+            if (batch.first, batch.last) == (first, last):
+                return batch
         return None if producer.expected in (None, first) else Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def on_its_way(self, producer_id: int) -> asyncio.Future[int] | None:
         """Returns the future of the producer's latest batch if that is not stored yet; None otherwise."""
         producer = self._producers.get(producer_id)
-        stored = producer.seen[-1].stored if producer is not None and producer.seen else 0
+        stored = producer.batches[-1].stored if producer is not None and producer.batches else 0
         return None if isinstance(stored, int) else stored
 
     def take(self, head: KafkaBatchHead, stored: int | asyncio.Future[int]) -> None:
@@ -85,7 +85,7 @@ class Sequences:
         # The producer moves to the end of the order, because the least recently active producers are forgotten first.
         self._producers[head.producer_id] = producer
         first, last = span(head)
-        producer.seen.append(StoredBatch(first, last, stored))
+        producer.batches.append(StoredBatch(first, last, stored))
         producer.expected = (last + 1) % SEQUENCE_END
         while len(self._producers) > PRODUCERS_REMEMBERED_MAX:
             del self._producers[next(iter(self._producers))]
@@ -93,9 +93,9 @@ class Sequences:
     def stored(self, head: KafkaBatchHead, number: int) -> None:
         """Records that an added batch is stored."""
         producer = self._of_epoch(head)
-        for place, seen in enumerate(producer.seen if producer is not None else ()):
-            if producer is not None and (seen.first, seen.last) == span(head) and seen.is_on_its_way:
-                producer.seen[place] = seen._replace(stored=number)
+        for place, batch in enumerate(producer.batches if producer is not None else ()):
+            if producer is not None and (batch.first, batch.last) == span(head) and batch.is_on_its_way:
+                producer.batches[place] = batch._replace(stored=number)
 
     def refuse(self, head: KafkaBatchHead) -> None:
         """Records that a batch that `judge` accepted was not stored, so that it is expected next."""
@@ -105,9 +105,9 @@ class Sequences:
     def failed(self, head: KafkaBatchHead) -> None:
         """Removes an added batch whose storing failed, and all batches that were added after it."""
         producer, (first, last) = self._of_epoch(head), span(head)
-        if producer is None or not any((seen.first, seen.last) == (first, last) for seen in producer.seen):
+        if producer is None or not any((batch.first, batch.last) == (first, last) for batch in producer.batches):
             return
-        while producer.seen.pop().first != first:
+        while producer.batches.pop().first != first:
             pass
         # Also if no batch is left, because a batch that was sent later must not be stored before this one.
         producer.expected = first
@@ -128,27 +128,27 @@ class Sequences:
     def to_json(self) -> list[Any]:
         """Returns the stored batches as JSON, without those in flight. The most recently active producer is last."""
         return [
-            [id, producer.epoch, [list(seen) for seen in producer.seen if not seen.is_on_its_way]]
+            [id, producer.epoch, [list(batch) for batch in producer.batches if not batch.is_on_its_way]]
             for id, producer in self._producers.items()
         ]
 
     def restore(self, data: Iterable[Any]) -> None:
         """Loads what `to_json` returned. Raises ValueError or TypeError if `data` is something else."""
-        for id, epoch, batches in data:
-            seen = deque(
-                (StoredBatch(int(first), int(last), int(number)) for first, last, number in batches), REMEMBERED
+        for id, epoch, rows in data:
+            batches = deque(
+                (StoredBatch(int(first), int(last), int(number)) for first, last, number in rows), REMEMBERED
             )
-            expected = (seen[-1].last + 1) % SEQUENCE_END if seen else None
-            self._producers[int(id)] = ProducerState(int(epoch), expected, seen)
+            expected = (batches[-1].last + 1) % SEQUENCE_END if batches else None
+            self._producers[int(id)] = ProducerState(int(epoch), expected, batches)
 
     def batches(self) -> list[tuple[int, int, StoredBatch]]:
         """Returns every remembered batch, with the id and epoch of its producer."""
-        return [(id, producer.epoch, seen) for id, producer in self._producers.items() for seen in producer.seen]
+        return [(id, producer.epoch, batch) for id, producer in self._producers.items() for batch in producer.batches]
 
 
 def _last_number(producer: ProducerState) -> int:
     """Returns the number of the last stored batch; -1 if there is none."""
-    return max((seen.stored for seen in producer.seen if isinstance(seen.stored, int)), default=-1)
+    return max((batch.stored for batch in producer.batches if isinstance(batch.stored, int)), default=-1)
 
 
 def span(head: KafkaBatchHead) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class TransactionalProducers:
     async def _found(
         self, transactional_id: str, timeout_ms: int | None, user: str = ""
     ) -> tuple[Transactional | None, bool]:
-        while (known := self._producers.get(transactional_id)) is None:
+        while (producer := self._producers.get(transactional_id)) is None:
             loading = self._loading.get(transactional_id)
             if loading is not None:
                 await asyncio.wait([loading])
@@ -64,7 +64,7 @@ class TransactionalProducers:
             made = Transactional(self._broker, self._identities, identity, state)
             self._producers[transactional_id] = made
             return made, is_new
-        return known, False
+        return producer, False
 
     def _load(
         self, transactional_id: str, timeout_ms: int | None, user: str
@@ -104,8 +104,8 @@ class TransactionalProducers:
         return count
 
     async def _forgot(self, transactional_id: str, before_ms: int) -> bool:
-        known = self._producers.get(transactional_id)
-        if transactional_id in self._loading or (known is not None and not known.is_idle):
+        producer = self._producers.get(transactional_id)
+        if transactional_id in self._loading or (producer is not None and not producer.is_idle):
             return False
         # Not found while it is removed, so a request for it waits and then reads the disk.
         loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()

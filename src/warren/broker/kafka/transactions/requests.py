@@ -82,12 +82,12 @@ def _owner(call: Call) -> str:
 
 async def _for_producer(
     call: Call,
-    who: tuple[str, int, int],
+    producer_key: tuple[str, int, int],
     fenced_from: int,
     work: Callable[[Transactional], Awaitable[Code]],
 ) -> Code:
     """Returns what `work` returns for the producer of a transactional id. Refuses a wrong producer id or epoch."""
-    transactional_id, producer_id, epoch = who
+    transactional_id, producer_id, epoch = producer_key
     try:
         producer = await call.broker.transactions.find(transactional_id)
         if producer is None:
@@ -119,12 +119,12 @@ async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) 
     if errors:
         errors = {partition: errors.get(partition, Code.OPERATION_NOT_ATTEMPTED) for partition in named}
     else:
-        who = (
+        producer_key = (
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
         )
-        code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.add(topics, set()))
+        code = await _for_producer(call, producer_key, FENCED_FROM, lambda producer: producer.add(topics, set()))
         errors = dict.fromkeys(named, code)
     rows = await call.broker.aside(_added, numbers, errors)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
@@ -147,8 +147,8 @@ def _added(
 
 async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     """Adds a group, whose positions the transaction moves."""
-    who = request.transactional_id, request.producer_id, request.producer_epoch
-    code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.add({}, {request.group_id}))
+    producer_key = request.transactional_id, request.producer_id, request.producer_epoch
+    code = await _for_producer(call, producer_key, FENCED_FROM, lambda producer: producer.add({}, {request.group_id}))
     return AddOffsetsToTxnResponse(error_code=code)
 
 
@@ -161,17 +161,17 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
         )
     topics = []
     async for row in call.broker.turns.over(request.topics):
-        known = frozenset[int]()
+        existing = frozenset[int]()
         code = error
         if error is Code.NONE:
-            known, code = _known_partitions(call, row)
-        if known and code is Code.NONE:
-            code = await _positions_committed(call, request, row, known)
-        topics.append(TxnOffsetCommitResponseTopic(row.name, list(_each(row, code, known))))
+            existing, code = _existing_partitions(call, row)
+        if existing and code is Code.NONE:
+            code = await _positions_committed(call, request, row, existing)
+        topics.append(TxnOffsetCommitResponseTopic(row.name, list(_each(row, code, existing))))
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _known_partitions(call: Call, row: TxnOffsetCommitRequestTopic) -> tuple[frozenset[int], Code]:
+def _existing_partitions(call: Call, row: TxnOffsetCommitRequestTopic) -> tuple[frozenset[int], Code]:
     """Returns the partitions that exist, and the error for the others."""
     try:
         count = call.broker.topics.find(row.name).partition_count
@@ -180,37 +180,41 @@ def _known_partitions(call: Call, row: TxnOffsetCommitRequestTopic) -> tuple[fro
     return frozenset(part.partition_index for part in row.partitions) & frozenset(range(count)), Code.NONE
 
 
-def _each(row: TxnOffsetCommitRequestTopic, code: Code, known: Set[int]) -> Iterable[TxnOffsetCommitResponsePartition]:
+def _each(
+    row: TxnOffsetCommitRequestTopic, code: Code, existing: Set[int]
+) -> Iterable[TxnOffsetCommitResponsePartition]:
     for part in row.partitions:
-        is_missing = code is Code.NONE and part.partition_index not in known
+        is_missing = code is Code.NONE and part.partition_index not in existing
         error = Code.UNKNOWN_TOPIC_OR_PARTITION if is_missing else code
         yield TxnOffsetCommitResponsePartition(part.partition_index, error)
 
 
 async def _positions_committed(
-    call: Call, request: TxnOffsetCommitRequest, row: TxnOffsetCommitRequestTopic, known: Set[int]
+    call: Call, request: TxnOffsetCommitRequest, row: TxnOffsetCommitRequestTopic, existing: Set[int]
 ) -> Code:
     positions = {
         part.partition_index: Position(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata or ""
         )
         for part in row.partitions
-        if part.partition_index in known
+        if part.partition_index in existing
     }
 
     async def commit(producer: Transactional) -> Code:
         topic = call.broker.topics.find(row.name)
         return await producer.commit_positions(topic, request.group_id, positions)
 
-    who = request.transactional_id, request.producer_id, request.producer_epoch
-    code = await _for_producer(call, who, FENCED_FROM, commit)
+    producer_key = request.transactional_id, request.producer_id, request.producer_epoch
+    code = await _for_producer(call, producer_key, FENCED_FROM, commit)
     # For all versions, the coordinator of a group has one code for a replaced producer.
     return Code.INVALID_PRODUCER_EPOCH if code is Code.PRODUCER_FENCED else code
 
 
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     """Commits or aborts the transaction. A repeated request gets the same answer."""
-    who = request.transactional_id, request.producer_id, request.producer_epoch
+    producer_key = request.transactional_id, request.producer_id, request.producer_epoch
     is_committed = request.committed
-    code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.end(is_committed=is_committed))
+    code = await _for_producer(
+        call, producer_key, FENCED_FROM, lambda producer: producer.end(is_committed=is_committed)
+    )
     return EndTxnResponse(error_code=code)

@@ -8,21 +8,16 @@ from typing import Any, Final, NamedTuple
 
 from tests.support.message_values import encode_request
 from warren.gateway.http.counts import Counts
-from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX, HTTP_ELEMENTS_MAX
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 from warren.gateway.route_table import routes_of
+from warren.gateway.server import HTTP_ELEMENTS_MAX
 from warren.protocol.api_keys import APIS, Api, ApiKey
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
-from warren.protocol.limits import (
-    CONTROL_SIZE_MAX,
-    FETCH_PARTITIONS_MAX,
-    NATIVE_RECORDS_MAX,
-    PRODUCE_PARTITIONS_MAX,
-    REQUEST_ARRAY_COUNT_MAX,
-    REQUEST_ELEMENTS_MAX,
-)
+from warren.protocol.limits import FETCH_PARTITIONS_MAX, PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native.records import pack, wire_record
-from warren.protocol.native_schemas import NATIVE_MESSAGES, NativeKey
-from warren.protocol.primitives import FIXED_FORMATS
+from warren.protocol.native_schemas import NATIVE_MESSAGES, NATIVE_RECORDS_MAX, NativeKey
+from warren.protocol.primitives import FIXED_FORMATS, REQUEST_ELEMENTS_MAX
+from warren.protocol.schema_codec import CONTROL_SIZE_MAX
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, MessageSchema, kafka_message
 from warren.storage.format.columns import Batch
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.calls import Caller
-from tests.broker.running import running_broker
+from tests.support.broker.calls import Caller
+from tests.support.broker.running import running_broker
 from warren.broker.native import append, handler
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.protocol.native.records import wire_record

@@ -16,7 +16,7 @@ from tests.support.broker.calls import Caller, numbered_batch
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
-from warren.broker.kafka.producers import known
+from warren.broker.kafka.producers import registry
 from warren.broker.kafka.producers.sequences import SEQUENCE_END
 from warren.broker.services import batch_checks
 from warren.broker.services.kafka_errors import Code
@@ -81,7 +81,7 @@ def test_a_batch_is_known_again_after_a_restart(
     durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_noted: bool
 ) -> None:
     if not is_noted:
-        monkeypatch.setattr(known.Producers, "close", lambda self: None)
+        monkeypatch.setattr(registry.Producers, "close", lambda self: None)
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in (SEQUENCE_END - 1, 0, 1)]
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         for batch in batches:
@@ -102,12 +102,12 @@ def test_a_batch_is_known_again_after_a_restart(
 def test_batches_after_the_last_note_are_known_too(
     durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known.Producers, "close", lambda self: None)
+    monkeypatch.setattr(registry.Producers, "close", lambda self: None)
     batches = [numbered_batch(PRODUCER, number, b"%d" % number) for number in range(9)]
     note = tmp_path / "data/topics/orders/0/sequences.json"
     with running_broker(tmp_path / "data", durability=durability) as broker, Caller(broker) as caller:
         with monkeypatch.context() as often:
-            often.setattr(known, "SEQUENCES_NOTE_BATCHES", 3)
+            often.setattr(registry, "SEQUENCES_NOTE_BATCHES", 3)
             for batch in batches[:6]:
                 caller.produce("orders", batch)
             until(note.exists)

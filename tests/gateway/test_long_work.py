@@ -19,8 +19,7 @@ from tests.support.broker.running import PATIENCE_S
 from warren.broker.services.status import StatusCache, StoreStatus
 from warren.errors import BadInput
 from warren.gateway.handlers import groups, messages
-from warren.gateway.http.limits import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX
-from warren.gateway.server import count_elements, read_json
+from warren.gateway.server import HTTP_ELEMENTS_MAX, HTTP_LOOP_SIZE_MAX, count_elements, read_json
 
 BODY = "x" * 40_000
 COUNT = 20

@@ -16,12 +16,9 @@ from tests.support.broker.http import Http, running_http, until
 from tests.support.broker.process import run_warren, served_store
 from tests.support.broker.running import HOST, PATIENCE_S
 from warren.broker.settings import BrokerLimits
-from warren.gateway.http.limits import (
-    HTTP_BODY_SIZE_MAX,
-    HTTP_CONNECTIONS_MAX,
-    HTTP_HEAD_SIZE_MAX,
-    HTTP_SPARE_CONNECTIONS_MAX,
-)
+from warren.gateway.http.connection import HTTP_HEAD_SIZE_MAX
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
+from warren.gateway.server import HTTP_CONNECTIONS_MAX, HTTP_SPARE_CONNECTIONS_MAX
 
 MESSAGES = "/v1/topics/orders/messages"
 

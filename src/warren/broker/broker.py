@@ -1,4 +1,4 @@
-"""Broker: a store, and all that requests on it share."""
+"""Broker: a store, and all services that its requests share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from warren.broker.kafka.groups.coordinator import GroupCoordinator
 from warren.broker.kafka.groups.positions import PositionStore
-from warren.broker.kafka.producers.known import Producers
+from warren.broker.kafka.producers.registry import Producers
 from warren.broker.kafka.transactions.registry import TransactionalProducers
-from warren.broker.native.append import Appends
+from warren.broker.native.append_tries import Appends
 from warren.broker.native.poll_sharing import PollSharing
 from warren.broker.native.sessions import ClientSession, Sessions
 from warren.broker.native.transaction_memory import TransactionMemory
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from warren.broker.net.connection import Connection
 
 STRANGERS_PART: Final = 4
-"""If users have to log in, connections that have not logged in yet get one of so many places."""
+"""If users have to log in, connections that have not logged in yet get 1/N of the places."""
 QUOTAS_LOOK_S: Final = 0.5
-"""How soon a change of quotas by another process is seen."""
+"""How soon the broker sees a change of quotas by another process."""
 BROKER_THREADS: Final = 8
 
 P = ParamSpec("P")
@@ -96,7 +96,8 @@ class Broker:
         self.failed_logs, self.open_topics = FailedLogs(store, self.in_thread), OpenTopics(store, self.in_thread)
         self._threads = ThreadPoolExecutor(BROKER_THREADS, "warren-broker")
         self.turns, self.pauses = Turns(store.clock.steady_s), Pauses(store.clock.steady_s)
-        # One thread: each that computes makes the event loop wait for the interpreter, some milliseconds a turn.
+        # One thread, because each computing thread makes the event loop wait for the interpreter, some milliseconds a
+        # turn.
         self._aside = ThreadPoolExecutor(1, "warren-aside")
 
     def _asked_rights(self) -> Rights | None:
@@ -111,7 +112,7 @@ class Broker:
         return Rights(file, frozenset(self.settings.super_users), asyncio.get_running_loop().time, begin)
 
     def _places(self) -> ConnectionPlaces[Connection]:
-        """The places of connections. If users log in, strangers share a part of them."""
+        """Returns the places of connections. If users have to log in, connections without a login share a part."""
         limits = self.limits
         return ConnectionPlaces(
             limits.connections_max,
@@ -122,7 +123,7 @@ class Broker:
         )
 
     def _drop(self, connection: Connection) -> None:
-        """Closes a connection whose place another one got."""
+        """Closes a connection that lost its place to another one."""
         self.metrics.connections_dropped += 1
         connection.abort()
 
@@ -155,15 +156,15 @@ class Broker:
         self.sessions.leave(connection.peer)
 
     def _end(self, session: ClientSession) -> None:
-        """Closes what a session holds, in a thread, because its client does not come back."""
+        """Closes what a session holds, on a thread, because its client does not come back."""
         try:
             self._threads.submit(session.close)
         except RuntimeError:
-            # The threads have ended because the broker closes: what the session holds is closed in place.
+            # The threads have ended because the broker closes, so what the session holds is closed here.
             session.close()
 
     def client_message(self, whom: object, error: BaseException | str) -> str:
-        """Returns the message of an error as a client gets it, without paths of the server. Logs it if it had some."""
+        """Returns an error's message for a client, without paths of the server. Logs the full text if it had some."""
         sentence = str(error)
         text = without_paths(self.store.path, sentence)
         if text != sentence:

@@ -1,4 +1,4 @@
-"""The configuration of a broker: a table of all keys, and their values by a file, the environment and flags."""
+"""The configuration of a broker: the table of all keys, and their values from a file, the environment and flags."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _quotas() -> Iterator[Setting]:
 
 
 def _topics() -> Iterator[Setting]:
-    # `broker.deliver_at` counts for all topics, also for those that exist.
+    # `broker.deliver_at` applies to all topics, existing ones included.
     settings = TOPIC_SETTINGS.without(*FIXED, "dead_letter", "deliver_at").values()
     return _section("topics", (each._replace(default=None) for each in settings))
 
@@ -169,7 +169,7 @@ def _of_file(path: str) -> Iterator[tuple[str, Any]]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, BadConfiguration):
             raise
-        # Not only TOMLDecodeError: a number of thousands of digits is a plain ValueError.
+        # Not only TOMLDecodeError, because a number of thousands of digits raises a plain ValueError.
         raise BadConfiguration(path, f"not TOML: {error}") from error
     for section, table in tables.items():
         if not isinstance(table, dict):

@@ -1,4 +1,4 @@
-"""From the API key of a request to its handler."""
+"""Dispatch: finds the handler of a request by its API key."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from warren.broker.kafka.transactions import requests as transactions
 from warren.broker.native.handlers import NATIVE_HANDLERS
 from warren.broker.net.request import Answer, Reply, ServedCall
 from warren.broker.security.peer import Peer
-from warren.broker.services.kafka_errors import has_error, is_long
-from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE
+from warren.broker.services.kafka_errors import has_error
+from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE, is_long
 from warren.errors import UnsupportedRequest
 from warren.protocol.api_keys import ApiKey, served
 from warren.protocol.headers import Request
@@ -85,9 +85,9 @@ AnyResponse = TypeVar("AnyResponse", bound=WireStruct)
 def plain(
     kind: type[AnyRequest], handle: Callable[[Call, AnyRequest], AnyResponse | Awaitable[AnyResponse]]
 ) -> Callable[[Call], Answer | Awaitable[Answer]]:
-    """Makes a handler of one class of requests into one of bytes.
+    """Wraps a handler of decoded requests as a handler of bytes.
 
-    A row that the request names twice is answered once, and long requests are done in turns.
+    A row that the request names twice is answered once, and long requests are handled in turns.
     """
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
@@ -106,7 +106,7 @@ async def _answered_aside(call: Call, kind: type[AnyRequest], handle: HandleRequ
 
 
 def _read(call: Call, kind: type[AnyRequest]) -> tuple[AnyRequest, list[WireStruct]]:
-    """Returns the request, in which nothing is named twice, and the answers to what was refused because it was."""
+    """Returns the request without duplicates, and the answers to duplicates that were refused."""
     api_key, version = call.request.api_key, call.version
     served(api_key, version)
     request = read_request(kind, version, call.request.body)
@@ -131,7 +131,7 @@ def _handled(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest])
 async def _in_turns(
     call: Call, request: AnyRequest, rows: RequestRows, refused: Sequence[WireStruct], handle: HandleRequest[AnyRequest]
 ) -> WireStruct:
-    """Returns what `handle` answers to the request, piece by piece: other requests are answered in between."""
+    """Handles the request piece by piece, so that other requests are answered in between."""
     responses = []
     async for piece in call.broker.turns.over(await call.broker.aside(lambda: list(rows.pieces(request)))):
         response = _handled(call, piece, handle)
@@ -213,7 +213,7 @@ HANDLERS: Final[Mapping[int, Callable[[ServedCall[Broker]], Reply]]] = MappingPr
 
 
 def answer(broker: Broker, peer: Peer, request: Request) -> Reply:
-    """Returns the answer to a request, or how it comes later. Raises UnsupportedRequest if there is no handler."""
+    """Returns the answer to a request, or a promise of it. Raises UnsupportedRequest if there is no handler."""
     handler = HANDLERS.get(request.api_key)
     if handler is None:
         raise UnsupportedRequest(request.api_key, request.version)

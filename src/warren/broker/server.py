@@ -1,4 +1,4 @@
-"""Server: a broker as a process, its listener, and a stop that answers every request that was accepted."""
+"""Server: a broker as a process, with its listener and a stop that answers every request that was accepted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from warren.transaction.store import Store
 LOGGER: Final = logging.getLogger("warren.broker")
 LOOK_S: Final = 0.01
 SideServer = Callable[[Broker], AbstractAsyncContextManager[None]]
-"""Another server in the event loop of the broker, such as that of HTTP. It starts after the broker and ends last."""
+"""Another server in the event loop of the broker, such as HTTP. It starts after the broker and ends last."""
 SideServerFactory = Callable[[Configuration, ssl.SSLContext | None], SideServer]
 """Makes the side server from the configuration of the broker."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -58,7 +58,7 @@ def run(store: Store, configuration: Configuration, side_server_factory: SideSer
 
 
 def _settle_down() -> None:
-    """Sets the interpreter up for serving: no collection of what is loaded now, and short turns of threads."""
+    """Sets up the interpreter for serving: the collector ignores what is loaded now, and threads get short turns."""
     # Scans need Arrow. Loading it later would stop all threads, for a quarter of a second from a slow disk.
     importlib.import_module("warren.storage.arrow.scan")
     # With hundreds of requests under way, a collector that examines all modules each time takes a tenth of the CPU.

@@ -1,4 +1,4 @@
-"""What the administrator of a broker sets: how it behaves, and its limits."""
+"""The settings of a broker: its behaviour and its limits."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from warren.settings import Count, Flag, ListOf, OneOf, Parsed, Seconds, Size, T
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TRANSACTIONAL_ID_S: Final = 7 * 86_400
-"""How long a transactional id is known that no producer uses: as long as Kafka knows it."""
+"""How long an unused transactional id is remembered: as long as by Kafka."""
 BROKER_CONNECTIONS_MAX: Final = 10_000
 BROKER_CONNECTIONS_MAX_PER_ADDRESS: Final = 5_000
-"""No machine takes all places; this one itself may, because clients behind a proxy all come from its address."""
+"""No other machine can take all places. This one can, because clients behind a proxy all come from its address."""
 BROKER_WAITING_SIZE_MAX: Final = 8 << 20
-"""Requests of one connection that were received and are not answered."""
+"""The requests of one connection that were received and are not answered."""
 BROKER_MEMORY_SIZE_MAX: Final = 256 << 20
-"""What all clients together may make a broker hold in memory."""
+"""The memory that all clients together may make a broker hold."""
 BROKER_STALLED_S_MAX: Final = 60.0
-"""After this time a request of which too little has come, or an answer that is not taken, ends its connection."""
+"""After this time a connection is closed whose request makes too little progress, or whose answers are not read."""
 BROKER_TOPICS_MAX: Final = 20_000
 BROKER_PARTITIONS_MAX: Final = 100_000
-"""How many topics and partitions of a store a broker lets there be."""
+"""How many topics and partitions the store of a broker may have."""
 BROKER_UNSENT_SIZE_MAX: Final = 4 << 20
-"""Answers that a client does not read: above it nothing more is done for it."""
+"""The unread answers of a client above which the broker handles no more of its requests."""
 BROKER_STOP_S_MAX: Final = 10.0
 HTTP_CONNECTIONS_MAX_PER_ADDRESS: Final = 128
 FETCH_SIZE_MAX: Final = 64 << 20
@@ -40,7 +40,7 @@ LIMIT_SECONDS: Final = Seconds(0, 86_400, is_above=True)
 
 
 class ShownKey(NamedTuple):
-    """One key of the configuration as administrators are shown it, and where its value comes from."""
+    """One key of the configuration as administrators see it, with the source of its value."""
 
     value: str
     source: str
@@ -111,9 +111,9 @@ ADDRESS_LIMIT: Final = "an address and a count, as in 10.0.0.7=500"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLimits:
-    """What a broker takes at most. Sizes in bytes, waits in seconds.
+    """The limits of a broker. Sizes in bytes, waits in seconds.
 
-    `waiting` is what one connection sent and is not answered yet.
+    `waiting` is what one connection has sent and is not answered yet.
     """
 
     connections_max: int = setting(

@@ -22,12 +22,6 @@ from warren.gateway.http.auth import Access
 from warren.gateway.http.charges import Spending
 from warren.gateway.http.connection import Finish, HttpConnection
 from warren.gateway.http.counts import NO_ROUTE, Counts
-from warren.gateway.http.limits import (
-    HTTP_CONNECTIONS_MAX,
-    HTTP_ELEMENTS_MAX,
-    HTTP_LOOP_SIZE_MAX,
-    HTTP_SPARE_CONNECTIONS_MAX,
-)
 from warren.gateway.http.openapi import document_of
 from warren.gateway.http.routes import Route, RouteMatch, read_query
 from warren.gateway.http.schemas import Fields
@@ -38,6 +32,13 @@ if TYPE_CHECKING:
     from warren.broker.broker import Broker
 
 LOGGER: Final = logging.getLogger("warren.gateway")
+HTTP_CONNECTIONS_MAX: Final = 256
+HTTP_SPARE_CONNECTIONS_MAX: Final = 16
+"""Extra connections that may only ask for health and metrics."""
+HTTP_ELEMENTS_MAX: Final = 50_000
+"""The most values in the JSON of a request. Parsing more would hold up every other thread."""
+HTTP_LOOP_SIZE_MAX: Final = 16 << 10
+"""Up to this size JSON is parsed on the event loop, above it on a thread."""
 POLL_S: Final = 0.01
 UNKNOWN_VERSION: Final = "0"
 
@@ -179,7 +180,7 @@ class Gateway:
 
     def spending(self) -> Spending:
         """Returns what charges the requests of one connection to the quotas."""
-        return Spending(self._broker)
+        return Spending(self._broker.quotas, self._broker.metrics.now)
 
     def _finish(self, route: Route, request: HttpRequest, head: RequestHead) -> Finish:
         async def finish(data: bytes) -> HttpReply:

@@ -1,1 +1,1 @@
-"""The wire, free of I/O: bytes in, requests out; responses in, bytes out."""
+"""The wire protocol, without I/O: bytes in, requests out; responses in, bytes out."""

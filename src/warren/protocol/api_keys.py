@@ -1,4 +1,4 @@
-"""Every API key that is served, and in which versions: what a request may ask for, and what ApiVersions answers."""
+"""The API keys and versions that are served. Requests are checked against them, and ApiVersions returns them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warren.protocol.native_schemas import NativeKey
 
 
 class ApiKey(IntEnum):
-    """What a request asks for, by Kafka's numbers."""
+    """The kind of a request, by Kafka's numbers."""
 
     PRODUCE = 0
     FETCH = 1
@@ -60,9 +60,9 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """One API key: Kafka's name of it, the versions served, and from which one on messages are flexible.
+    """One API key: Kafka's name of it, the versions served, and the first version whose messages are flexible.
 
-    `advertised_from` is what ApiVersions says; a request below `first` is refused all the same.
+    `advertised_from` is the first version that ApiVersions names; a request below `first` is refused all the same.
     """
 
     key: int
@@ -73,7 +73,7 @@ class Api(NamedTuple):
     advertised_from: int
 
     def is_flexible(self, version: int) -> bool:
-        """Whether sizes are varints and fields may be tagged, in requests and responses of this version."""
+        """Returns whether sizes are varints and fields may be tagged, in requests and responses of this version."""
         return version >= self.flexible_from
 
 
@@ -135,7 +135,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType({api.key: api for api in _SERV
 
 
 def served(api_key: int, version: int) -> Api:
-    """The API that a request of this key and version asks for, or UnsupportedRequest."""
+    """Returns the API of a request. Raises UnsupportedRequest if this key or version is not served."""
     api = APIS.get(api_key)
     if api is None or not api.first <= version <= api.last:
         raise UnsupportedRequest(api_key, version)

@@ -1,4 +1,4 @@
-"""Frames: each is its size in 4 bytes and then so many bytes. Received piece by piece, given out whole."""
+"""Frames: a size of 4 bytes, then that many bytes. They are received piece by piece and returned whole."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from warren.protocol.limits import FRAME_BUFFER_SIZE, FRAME_SIZE_MAX
 from warren.protocol.primitives import INT32
 
 OFFERED_AFTER_LARGE: Final = 4 << 10
-"""Behind a large frame so many bytes are received before it is known how large the next one is."""
+"""After a large frame, this many bytes are received before the size of the next frame is known."""
 
 
 class FrameReader:
-    """Cuts a stream into frames. Not for more than one connection, nor for more than one thread.
+    """Cuts a stream into frames. For one connection and one thread.
 
-    Invariant: what was received and not yet given out is less than one frame. Of a frame that is too large for the
-    buffer no more memory is touched than was received; one over `size_max` is refused by its size alone.
+    Invariant: less than one frame is received and not yet returned. A frame that is too large for the buffer touches no
+    more memory than was received; a frame over `size_max` is refused by its size alone.
 
-    `admit` is asked for such a frame, with its size, before memory is taken for it. If it says no, nothing more may be
-    received until `begin` was called.
+    `admit` is called with the size of such a large frame before memory is allocated for it. If it returns False, the
+    caller must not receive more bytes before it has called `begin`.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class FrameReader:
     ) -> None:
         self.size_max, self._admit = size_max, admit
         self.large_count = 0
-        """How many frames were too large for the buffer, the one that is being received included."""
-        self._wanted = 0
+        """How many frames were too large for the buffer, including the one that is being received."""
+        self._pending_size = 0
         """The size of a frame that has begun and was not admitted yet."""
         self._small = self._offered = memoryview(bytearray(max(buffer_size, INT32.size)))
         """The buffer for small frames, and the part of it that is offered for the next bytes."""
@@ -44,40 +44,40 @@ class FrameReader:
 
     @property
     def size(self) -> int:
-        """How many bytes the frame that is being received will take, beyond the buffer that is always there."""
-        return self._wanted if self._large is None else len(self._large)
+        """Returns the size of the frame that is being received, if it is too large for the buffer."""
+        return self._pending_size if self._large is None else len(self._large)
 
     @property
     def filled(self) -> int:
-        """How many bytes of such a frame are there."""
+        """Returns how many bytes of such a frame have arrived."""
         return 0 if self._large is None else self._filled
 
     def begin(self) -> None:
-        """Receive the frame that was not admitted when it began."""
-        beginning, self._wanted = self._small[INT32.size : self._end], 0
+        """Starts to receive the frame that was not admitted at first."""
+        beginning, self._pending_size = self._small[INT32.size : self._end], 0
         (size,) = INT32.unpack_from(self._small)
         self._receive_large(size, beginning)
 
     def close(self) -> None:
-        """Nothing more comes: let go of the frame that is not whole, and of the callback that admits frames."""
+        """Drops the incomplete frame and the callback, because no more bytes will come."""
         self._admit, self._large = None, None
 
     def buffer(self, sizehint: int = -1) -> memoryview:
         """Returns the buffer for the next bytes, never an empty one. `received` has to be called with their number."""
         if self._large is not None:
             return self._large[self._filled :]
-        if self._wanted:
-            # Only a transport that does not heed a pause comes here: what it has must go somewhere.
+        if self._pending_size:
+            # Only a transport that ignores a pause gets here. Its bytes must be stored somewhere.
             self.begin()
             return self.buffer(sizehint)
         return self._small[self._end :] if self._end else self._offered
 
     def received(self, size: int) -> list[memoryview]:
-        """The frames that are whole now that `size` more bytes are in the buffer. They are the caller's to keep."""
+        """Returns the frames that are complete after `size` more bytes. The caller may keep them."""
         if self._large is None:
             end = self._end = self._end + size
             if end >= INT32.size and INT32.unpack_from(self._small)[0] == end - INT32.size <= self.size_max:
-                # Nearly always one whole frame, and nothing else.
+                # Nearly always there is exactly one whole frame.
                 self._end = 0
                 return [memoryview(bytes(self._small[INT32.size : end]))]
             return self._cut()
@@ -85,12 +85,12 @@ class FrameReader:
         if self._filled < len(self._large):
             return []
         frame, self._large = self._large, None
-        # The next one is as large, most likely: what comes before its own buffer is there has to be copied.
+        # The next frame is probably as large. Its bytes that arrive before it has its own buffer must be copied.
         self._offered = self._small[:OFFERED_AFTER_LARGE]
         return [frame]
 
     def feed(self, data: bytes | memoryview) -> list[memoryview]:
-        """The same for bytes that were received elsewhere."""
+        """Does the same for bytes that were received elsewhere."""
         view, frames = memoryview(data), []
         while len(view):
             buffer = self.buffer()
@@ -111,7 +111,7 @@ class FrameReader:
             frame_at = position + INT32.size
             if frame_at + size > end:
                 break
-            # Copied: the buffer is about to be filled again.
+            # Copied, because the buffer is about to be filled again.
             frames.append(memoryview(bytes(small[frame_at : frame_at + size])))
             position = frame_at + size
         if position == end:
@@ -129,11 +129,11 @@ class FrameReader:
                 if self._admit is None or self._admit(size):
                     self._receive_large(size, rest[INT32.size :])
                     return
-                self._wanted = size
+                self._pending_size = size
         self._small[: len(rest)] = bytes(rest)
 
     def _receive_large(self, size: int, beginning: memoryview) -> None:
-        # Pages that are not written to are not there: a size that lies costs nothing.
+        # Pages that are never written take no memory, so a false size costs nothing.
         self._large, self._end = np.empty(size, np.uint8).data, 0
         self._filled = len(beginning)
         self._large[: self._filled] = beginning

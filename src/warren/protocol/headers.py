@@ -26,11 +26,11 @@ NO_TEXT: Final = -1
 MS_PER_S: Final = 1000
 THROTTLE_TAG_NUMBER: Final = 0
 JOINED_SIZE_MAX: Final = 4096
-"""Up to so many bytes, copying them into one buffer is faster than sending several."""
+"""Up to this many bytes, copying into one buffer is faster than sending several."""
 
 
 class Request(NamedTuple):
-    """A request whose head was read. `version` may be one that the broker does not serve."""
+    """A request whose head was read. The broker may not serve its `version`."""
 
     api_key: int
     version: int
@@ -73,7 +73,7 @@ def request_frame(request: Request, *, is_flexible: bool) -> bytes:
 
 
 def read_response_head(frame: memoryview, *, is_flexible: bool) -> tuple[int, float, int]:
-    """Returns the correlation id of an answer, for how many seconds its client should wait, and the start of its body.
+    """Returns the correlation id of an answer, the seconds that its client should wait, and the start of its body.
 
     Raises one of UNREADABLE if there is no such head.
     """
@@ -90,10 +90,10 @@ def read_response_head(frame: memoryview, *, is_flexible: bool) -> tuple[int, fl
 
 
 def response_frame(request: Request, body: Sequence[Buffer], throttle_s: float = 0.0) -> tuple[int, Sequence[Buffer]]:
-    """Returns how many bytes the answer to `request` takes, and the buffers to send, the size first.
+    """Returns the size of the answer to `request`, and the buffers to send, the size first.
 
     A small answer is one buffer, because that costs less to send; the buffers of a larger one are not copied. A tag in
-    the head of our own answers says for how long the client should send nothing.
+    the head of Warren's own answers says for how long the client should send nothing.
     """
     api_key, version, correlation_id, _, _ = request
     api = APIS.get(api_key)

@@ -190,4 +190,4 @@ SHARED_STRUCTS: Final[Mapping[str, tuple[Field, ...]]] = MappingProxyType(
         "ShareTopic": _SHARED_TOPICS.fields,
     }
 )
-"""Structs that several messages have, and how their classes are called."""
+"""Structs that several messages share, with the names of their classes."""

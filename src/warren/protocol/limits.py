@@ -1,4 +1,4 @@
-"""What one request or answer may hold: sizes in bytes, counts, waits in seconds."""
+"""Limits of requests and answers that more than one module checks: sizes in bytes, counts, waits in seconds."""
 
 from __future__ import annotations
 
@@ -6,34 +6,23 @@ from typing import Final
 
 from warren.storage.format.limits import BODY_SIZE_MAX
 
-SPARK_TASKS_MAX: Final = 100_000
 FRAME_SIZE_MAX: Final = 100 << 20
-"""The largest request that is taken: Kafka's own default."""
+"""The largest request that the broker accepts: Kafka's own default."""
 ANSWER_SIZE_MAX: Final = BODY_SIZE_MAX + (1 << 20)
-"""The largest answer of our own calls that a client takes: a message of the largest size, and all that is with it."""
+"""The largest answer that Warren's client accepts: one message of the largest size, and everything around it."""
 FRAME_BUFFER_SIZE: Final = 64 << 10
-"""What each connection receives small frames into; larger ones get a buffer of their own."""
-CONTROL_SIZE_MAX: Final = 2 << 20
-"""The largest request other than a Produce: what it unpacks to may take a hundred times as much."""
+"""The buffer of each connection for small frames. Larger ones get a buffer of their own."""
 REQUEST_ARRAY_COUNT_MAX: Final = 10_000
-"""The most elements of one array of a request, unless the array has a limit of its own: topics, keys, partitions."""
-REQUEST_ELEMENTS_MAX: Final = 20_000
-"""The most elements of all arrays that lie within the elements of another array of a request."""
-TAGGED_FIELDS_MAX: Final = 32
-"""The most tagged fields of one struct of a request: Kafka's own messages have fewer than ten."""
+"""The most elements of one array of a request, such as topics, keys or partitions, if it has no limit of its own."""
 PRODUCE_PARTITIONS_MAX: Final = 10_000
 FETCH_PARTITIONS_MAX: Final = 10_000
-"""The most partitions, over all topics, that one Produce or one Fetch names."""
+"""The most partitions of all topics that one Produce or one Fetch may name."""
 PRODUCE_BATCHES_MAX: Final = 100
 """The most batches that one Produce may have for one partition. Kafka's clients send one."""
 SCRAM_NONCE_SIZE: Final = 24
-PASSWORD_SIZE_MIN: Final = 8
-PASSWORD_SIZE_MAX: Final = 1024
-NATIVE_RECORDS_MAX: Final = 4096
-"""How many packed records one request or response of our own calls may carry."""
 NATIVE_LIMIT_MAX: Final = 65_536
-"""How many messages one answer of our own calls holds."""
+"""How many messages one answer of Warren's own calls may hold."""
 NATIVE_WAIT_S_MAX: Final = 20.0
-"""How long one request of our own calls waits at the broker; clients that wait longer ask again."""
+"""How long one request of Warren's own calls may wait at the broker. Clients that wait longer repeat it."""
 KAFKA_BATCH_COUNT_MAX: Final = 1 << 20
-"""Records in a batch of a Kafka client: as many as librdkafka can be configured to put there."""
+"""The most records in a batch of a Kafka client: as many as librdkafka can be configured to send."""

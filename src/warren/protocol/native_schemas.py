@@ -1,4 +1,4 @@
-"""The messages of our own calls, for what Kafka lacks: API keys from 10,000 on, in Kafka's framing and types."""
+"""The messages of Warren's own calls, for what Kafka lacks: API keys from 10,000 on, in Kafka's framing and types."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.limits import PARTITIONS_MAX
-from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_RECORDS_MAX, SPARK_TASKS_MAX
+from warren.protocol.limits import NATIVE_LIMIT_MAX
 from warren.protocol.schemas import ALWAYS, Field, MessageSchema, field
+
+NATIVE_RECORDS_MAX: Final = 4096
+"""How many packed records one request or response of Warren's own calls may carry."""
+SPARK_TASKS_MAX: Final = 100_000
+"""How many transactions one COMMIT_BATCH may name. A Spark job prepares one for each of its tasks."""
 
 
 class NativeKey(IntEnum):
-    """What one of our own requests asks for."""
+    """The kind of a request of Warren's own protocol."""
 
     OPEN_SESSION = 10_000
     LIST_TOPICS = 10_001
@@ -54,14 +59,14 @@ class NativeKey(IntEnum):
 
     @property
     def title(self) -> str:
-        """Its name as that of a message: `OpenSession`."""
+        """Returns its name in class names: `OpenSession`."""
         return self.name.title().replace("_", "")
 
 
 CARRYING: Final = frozenset(
     (NativeKey.APPEND, NativeKey.PARK, NativeKey.CHANGE_TRANSACTION, NativeKey.NUMBERED_PUT, NativeKey.USE_QUEUE)
 )
-"""Those whose requests carry messages, and may be as large as a frame."""
+"""Calls whose requests carry messages, and may be as large as a frame."""
 
 NUMBERED: Final = frozenset(
     (
@@ -80,7 +85,7 @@ NUMBERED: Final = frozenset(
         NativeKey.USE_QUEUE,
     )
 )
-"""Those that a session numbers, so that one that is sent again is not done again; nor one that arrives late."""
+"""Calls that a session numbers, so that the broker executes a repeated or late one only once."""
 
 _ERROR: Final = field(
     "error",
@@ -355,4 +360,4 @@ SHARED_STRUCTS: Final[Mapping[str, tuple[Field, ...]]] = MappingProxyType(
         "WireLeases": _PLACES.fields,
     }
 )
-"""Structs that several messages have, and how their classes are called."""
+"""Structs that several messages share, with the names of their classes."""

@@ -1,4 +1,4 @@
-"""Every byte of the wire that is packed or unpacked: Kafka's primitive types, big-endian, each read within bounds."""
+"""Packs and unpacks every byte of the wire: Kafka's primitive types, big-endian, each read within bounds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from functools import lru_cache
 from struct import Struct, error
 from typing import Any, Final
 
-from warren.protocol.limits import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 from warren.storage.format.layout import KAFKA_BATCH_HEAD
 
 Buffer = bytes | bytearray | memoryview
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """Reads a value at a position. Returns it and the position after it. Raises one of UNREADABLE if there is none."""
 Write = Callable[[bytearray, Any], None]
-"""Writes a value behind what is there."""
+"""Writes a value at the end of the buffer."""
 
+REQUEST_ELEMENTS_MAX: Final = 20_000
+"""The most elements of all arrays of a request that are nested in the elements of another array."""
+TAGGED_FIELDS_MAX: Final = 32
+"""The most tagged fields of one struct of a request. Kafka's own messages have fewer than ten."""
 UNREADABLE: Final = (error, IndexError, ValueError)
 """The errors that reading raises if the bytes are wrong."""
 
@@ -38,11 +41,11 @@ COPIED_SIZE_MAX: Final = 64 << 10
 """Larger values are not copied into the message that carries them."""
 VARINT_SIZE_MAX: Final = 5
 VARINT_END: Final = 0x80
-"""From here on a varint takes more than one byte."""
+"""From this value on a varint takes more than one byte."""
 
 
 def fixed(kinds: Sequence[str]) -> Struct:
-    """Values of fixed size, one behind the other."""
+    """Returns the layout of consecutive values of fixed size."""
     return Struct(">" + "".join(FIXED_FORMATS[kind] for kind in kinds))
 
 
@@ -51,19 +54,20 @@ def fixed(kinds: Sequence[str]) -> Struct:
 REQUEST_HEAD: Final = Struct(">hhih")
 """Key, version, correlation id and the size of the client id, at the start of every request.
 
-That size takes two bytes in every version: a broker must find its way in requests that are newer than itself."""
+That size takes two bytes in every version, because a broker must be able to read heads of newer requests.
+"""
 CORRELATION_ID: Final = INT32
 RESPONSE_HEAD: Final = Struct(">ii")
 """The size of a response, and its correlation id."""
 FLEXIBLE_RESPONSE_HEAD: Final = Struct(">iiB")
-"""The same, and how many tagged fields follow."""
+"""The same, and the number of tagged fields that follow."""
 THROTTLE_TAG: Final = Struct(">BBi")
-"""The only tagged field of such a head, in our own answers: its number, its size, and milliseconds."""
+"""The only tagged field of such a head, in Warren's own answers: its number, its size, and milliseconds."""
 
 # --- Our own Append of one record -----------------------------------------------------------------------------------
 
 SINGLE_APPEND: Final = Struct(">??BiqBBiiq")
-"""Retry or not, receipt or not; one position: partition and number; one record: partition, messages and checksum."""
+"""Retry flag, receipt flag; one position: partition and number; one record: partition, messages and checksum."""
 SINGLE_ANSWER: Final = Struct(">BBiqBqqiB")
 """No error; one position: partition, number; offset, timestamp and count of partitions."""
 SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
@@ -73,7 +77,7 @@ SINGLE_FRAME: Final = Struct(">iBBBiqBqqiB")
 
 ACKS_AND_TIMEOUT: Final = Struct(">hi")
 SINGLE_PRODUCE_FIELDS: Final = 6
-"""How many fields of a Produce for one partition stand before the head of its batch."""
+"""The number of fields of a Produce for one partition before the head of its batch."""
 LAYOUTS_MAX: Final = 1000
 PRODUCED_PARTITION: Final = Struct(">ihqq")
 """Index, error code, base offset and append time of a Produce response, up to version 4."""
@@ -94,7 +98,7 @@ FETCH_REQUEST_V7: Final = Struct(">4xiiix8x")
 FETCH_REQUEST_V15: Final = Struct(">iiix8x")
 """The same of a request that has no replica."""
 WANTED_PARTITION_V4: Final = Struct(">iqi")
-"""Partition, offset and most bytes; further versions put more in between."""
+"""Partition, offset and maximum of bytes; later versions have more fields in between."""
 WANTED_PARTITION_V5: Final = Struct(">iq8xi")
 WANTED_PARTITION_V9: Final = Struct(">i4xq8xi")
 WANTED_PARTITION_V12: Final = Struct(">i4xq12xi")
@@ -111,7 +115,7 @@ ARROW_FIELD: Final = Struct("<H")
 
 
 def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes."""
+    """Reads an unsigned varint of at most five bytes."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -128,23 +132,23 @@ def read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:
 
 
 def read_size16(data: memoryview, position: int) -> tuple[int, int]:
-    """A size of two bytes; −1 for null."""
+    """Reads a size of two bytes; −1 for null."""
     return INT16.unpack_from(data, position)[0], position + INT16.size
 
 
 def read_size32(data: memoryview, position: int) -> tuple[int, int]:
-    """A size or count of four bytes; −1 for null."""
+    """Reads a size or count of four bytes; −1 for null."""
     return INT32.unpack_from(data, position)[0], position + INT32.size
 
 
 def read_compact_size(data: memoryview | bytes, position: int) -> tuple[int, int]:
-    """A size or count as a varint, one more than it is; −1 for null."""
+    """Reads a size or count that is stored as a varint of one more; −1 for null."""
     size, position = read_varint(data, position)
     return size - 1, position
 
 
 def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
-    """Reads a string after its size."""
+    """Returns a reader of strings after their size."""
 
     def read(data: memoryview, position: int) -> tuple[str | None, int]:
         size, position = read_size(data, position)
@@ -160,7 +164,7 @@ def text_reader(read_size: Read, *, is_nullable: bool) -> Read:
 
 
 def bytes_reader(read_size: Read, *, is_nullable: bool, is_view: bool = False) -> Read:
-    """Reads bytes after their size; with `is_view` they are not copied."""
+    """Returns a reader of bytes after their size. With `is_view` they are not copied."""
 
     def read(data: memoryview, position: int) -> tuple[bytes | memoryview | None, int]:
         size, position = read_size(data, position)
@@ -182,7 +186,7 @@ def check_null(size: int, is_nullable: bool) -> None:
 
 
 def read_count(read_size: Read, data: memoryview, position: int, count_max: int | None = None) -> tuple[int, int]:
-    """How many elements follow; −1 for null. No more than `count_max`, nor than there are bytes: each takes one."""
+    """Reads a count; −1 for null. Raises ValueError if it is over `count_max` or the number of bytes that follow."""
     count, position = read_size(data, position)
     if not -1 <= count <= len(data) - position:
         raise ValueError(f"{count} elements in {len(data) - position} bytes")
@@ -199,9 +203,9 @@ def array_reader(
     count_max: int | None = None,
     weigh: Callable[[Any], int] | None = None,
 ) -> Read:
-    """Reads elements after their count, which is `count_max` at most.
+    """Returns a reader of elements after their count, which is `count_max` at most.
 
-    `weigh` says how many elements the arrays within an element hold. REQUEST_ELEMENTS_MAX of them in all are read,
+    `weigh` returns how many elements the arrays within an element hold. All together may hold REQUEST_ELEMENTS_MAX,
     because many arrays of a few elements each cost as much as one of many.
     """
 
@@ -224,7 +228,7 @@ def array_reader(
 
 
 def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_max: int | None = None) -> Read:
-    """Reads elements of fixed size after their count, which is `count_max` at most, all at once."""
+    """Returns a reader of elements of fixed size after their count, which reads all of them at once."""
     size, code = fixed([kind]).size, FIXED_FORMATS[kind]
 
     def read(data: memoryview, position: int) -> tuple[list[Any] | None, int]:
@@ -241,7 +245,7 @@ def fixed_array_reader(kind: str, read_size: Read, *, is_nullable: bool, count_m
 
 
 def fixed_reader(kind: str) -> Read:
-    """Reads one value of fixed size."""
+    """Returns a reader of one value of fixed size."""
     layout = fixed([kind])
 
     def read(data: memoryview, position: int) -> tuple[Any, int]:
@@ -272,10 +276,10 @@ def skip_tags(data: memoryview, position: int) -> int:
 
 @lru_cache(LAYOUTS_MAX)
 def single_produce_layout(id_size: int, named_size: int, size_size: int) -> Struct:
-    """The body of a Produce for one partition, up to the end of its batch's head, for fields of these sizes.
+    """Returns the layout of the body of a Produce for one partition, up to the end of its batch's head.
 
     Transactional id; acks; timeout; the counts of topics and partitions with the name between them; partition; size of
-    the records; the head of the batch.
+    the records; the head of the batch. The arguments are the sizes of the fields.
     """
     return Struct(f">{id_size}shi{named_size}si{size_size}s{KAFKA_BATCH_HEAD.format[1:]}")
 
@@ -284,7 +288,7 @@ def single_produce_layout(id_size: int, named_size: int, size_size: int) -> Stru
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Returns an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     parts = bytearray()
@@ -296,22 +300,22 @@ def varint(value: int) -> bytes:
 
 
 def size16(size: int) -> bytes:
-    """A size in two bytes; −1 is null."""
+    """Returns a size in two bytes; −1 is null."""
     return INT16.pack(size)
 
 
 def size32(size: int) -> bytes:
-    """A size or count in four bytes; −1 is null."""
+    """Returns a size or count in four bytes; −1 is null."""
     return INT32.pack(size)
 
 
 def compact_size(size: int) -> bytes:
-    """A size or count as a varint, one more than it is; −1 is null."""
+    """Returns a size or count as a varint of one more; −1 is null."""
     return varint(size + 1)
 
 
 def text_writer(size: Callable[[int], bytes]) -> Write:
-    """Writes a string, or null, after its size."""
+    """Returns a writer of strings, or null, after their size."""
 
     def write(out: bytearray, value: str | None) -> None:
         if value is None:
@@ -325,7 +329,7 @@ def text_writer(size: Callable[[int], bytes]) -> Write:
 
 
 def bytes_writer(size: Callable[[int], bytes]) -> Write:
-    """Writes bytes, or null, after their size."""
+    """Returns a writer of bytes, or null, after their size."""
 
     def write(out: bytearray, value: bytes | memoryview | None) -> None:
         if value is None:
@@ -348,7 +352,7 @@ class Out(bytearray):
         self.cuts: list[tuple[int, Sequence[Buffer]]] = []
 
     def buffers(self) -> list[Buffer]:
-        """The whole message, piece by piece."""
+        """Returns the whole message, piece by piece."""
         if not self.cuts:
             return [bytes(self)]
         pieces: list[Buffer] = []
@@ -362,7 +366,7 @@ class Out(bytearray):
 
 
 def records_writer(size: Callable[[int], bytes]) -> Write:
-    """Writes record batches, or null, after their size: given as buffers, which are not copied."""
+    """Returns a writer of record batches, or null, after their size. It takes buffers and does not copy them."""
 
     def write(out: bytearray, value: Buffer | Sequence[Buffer] | None) -> None:
         if value is None:
@@ -377,7 +381,7 @@ def records_writer(size: Callable[[int], bytes]) -> Write:
 
 
 def array_writer(write_element: Write, size: Callable[[int], bytes]) -> Write:
-    """Writes elements, or null, after their count."""
+    """Returns a writer of elements, or null, after their count."""
 
     def write(out: bytearray, value: Sequence[Any] | None) -> None:
         if value is None:
@@ -391,7 +395,7 @@ def array_writer(write_element: Write, size: Callable[[int], bytes]) -> Write:
 
 
 def fixed_writer(kind: str) -> Write:
-    """Writes one value of fixed size."""
+    """Returns a writer of one value of fixed size."""
     pack = fixed([kind]).pack
 
     def write(out: bytearray, value: Any) -> None:

@@ -1,8 +1,8 @@
-"""Requests and responses of every API key and version as objects and as bytes, by the descriptions of their fields.
+"""Encodes and decodes the requests and responses of every API key and version, by the descriptions of their fields.
 
-Nothing but MalformedRequest comes of bytes that are not right, and no count or size in them takes memory before the
-bytes that it speaks of were seen to be there. A request with too many elements is refused by the count that it names.
-The classes of the objects are made from the same descriptions (`wire_struct.py` says how).
+Wrong bytes raise nothing but MalformedRequest, and a count or size in them allocates no memory before the bytes that it
+announces have arrived. A request with too many elements is refused by its count alone. The classes of the objects are
+made from the same descriptions (`wire_struct.py` says how).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from warren.errors import MalformedRequest
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
-from warren.protocol.limits import ANSWER_SIZE_MAX, CONTROL_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.limits import ANSWER_SIZE_MAX, FRAME_SIZE_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native_schemas import CARRYING, NATIVE_MESSAGES
 from warren.protocol.primitives import (
     FIXED_FORMATS,
@@ -49,7 +49,9 @@ from warren.protocol.wire_struct import WireStruct
 
 REQUEST: Final = "Request"
 RESPONSE: Final = "Response"
-"""How the names of messages end."""
+"""The endings of the names of messages."""
+CONTROL_SIZE_MAX: Final = 2 << 20
+"""The largest request that carries no records. Decoded, it may take a hundred times as much memory."""
 NO_TAGS: Final = b"\0"
 CARRYING_NAMES: Final = frozenset(f"{key.title}{REQUEST}" for key in CARRYING)
 
@@ -67,7 +69,7 @@ def read_response(kind: type[AnyStruct], version: int, body: memoryview | bytes)
 
 
 def message_buffers(message: WireStruct, version: int) -> list[Buffer]:
-    """Returns the body of a message as buffers to send one behind the other: record batches in it are not copied."""
+    """Returns the body of a message as consecutive buffers. Record batches in it are not copied."""
     out = Out()
     _message_writer(type(message), version)(out, message)
     return out.buffers()
@@ -89,7 +91,7 @@ def _title(kind: type[WireStruct], version: int) -> str:
 
 
 def message_of(name: str) -> MessageSchema:
-    """The request or response of this name, of Kafka's or of our own."""
+    """Returns the schema of a request or response, of Kafka's or of Warren's own protocol."""
     return GROUP_MESSAGES.get(name) or NATIVE_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 
@@ -109,13 +111,12 @@ _message_writer: Final[Callable[[type[WireStruct], int], Write]] = functools.cac
 
 
 class _Form(NamedTuple):
-    """How a version of a message is laid out."""
+    """The layout of one version of a message."""
 
     version: int
     is_flexible: bool
     count_max: int | None
-    """The most elements of an array that has no limit of its own: only requests have one, since any client sends
-    them."""
+    """The most elements of an array without a limit of its own; None for responses, which come from a broker."""
 
     @classmethod
     def of(cls, message: MessageSchema, version: int) -> _Form:
@@ -123,11 +124,11 @@ class _Form(NamedTuple):
         return cls(version, version in message.flexible, REQUEST_ARRAY_COUNT_MAX if is_request else None)
 
     def plain(self, fields: Sequence[Field]) -> list[Field]:
-        """The fields that stand one behind the other."""
+        """Returns the fields that are always present, in their order."""
         return [field for field in fields if self.version in field.versions and not self._is_tagged(field)]
 
     def tagged(self, fields: Sequence[Field]) -> dict[int, Field]:
-        """The optional fields at the end, each after its tag."""
+        """Returns the optional fields at the end, by tag."""
         there = {field.tag or 0: field for field in fields if self._is_tagged(field) and self.version in field.versions}
         return dict(sorted(there.items()))
 
@@ -155,7 +156,7 @@ def _struct_reader(kind: type[WireStruct], fields: Sequence[Field], form: _Form)
         struct = made(values)
         if read_tags is None:
             return struct, position
-        # Most messages have no tagged fields: one byte says so.
+        # Most messages have no tagged fields, which one byte says.
         if data[position] == 0:
             return struct, position + 1
         return struct, read_tags(struct, data, position)
@@ -166,10 +167,10 @@ def _struct_reader(kind: type[WireStruct], fields: Sequence[Field], form: _Form)
 def _maker(
     kind: type[WireStruct], fields: Sequence[Field], plain: Sequence[Field]
 ) -> Callable[[list[Any]], WireStruct]:
-    """Returns what makes a struct of the values of `plain`; the other fields have their defaults."""
+    """Returns a function that makes a struct of the values of `plain`. The other fields get their defaults."""
     if list(fields[: len(plain)]) == list(plain):
         return lambda values: kind(*values)
-    # The fields of a class stand in one order for all versions, so that values are put into it.
+    # The fields of a class have one order for all versions, so the values are moved to their positions.
     absent = [each for each in fields if each not in plain]
     defaults = [each.default for each in absent]
     positions = {each.name: position for position, each in enumerate([*plain, *absent])}
@@ -178,7 +179,7 @@ def _maker(
 
 
 def _steps(kind: type[WireStruct], fields: Sequence[Field], form: _Form) -> list[tuple[bool, Read]]:
-    """Returns how to read the fields in their order, and which steps read several: neighbours of fixed size."""
+    """Returns the steps that read the fields in order. A step may read several neighbours of fixed size at once."""
     steps: list[tuple[bool, Read]] = []
     for run in _runs(fields):
         if len(run) > 1:
@@ -189,7 +190,7 @@ def _steps(kind: type[WireStruct], fields: Sequence[Field], form: _Form) -> list
 
 
 def _runs(fields: Sequence[Field]) -> list[list[Field]]:
-    """Returns the fields in their order; neighbours of fixed size stand together."""
+    """Returns the fields in their order, with neighbours of fixed size in one list."""
     runs: list[list[Field]] = []
     for each in fields:
         if runs and _is_fixed(each) and _is_fixed(runs[-1][-1]):
@@ -244,7 +245,7 @@ def _field_reader(kind: type[WireStruct], field: Field, form: _Form, *, is_tagge
     if field.is_array:
         element = field._replace(is_array=False)
         read_element = _value_reader(kind, element, form, is_nullable=False)
-        # Answers may be longer than requests: they come from a broker that the client chose.
+        # Answers may be longer than requests, because the client trusts the broker that it chose.
         weigh = _weigher(field) if form.count_max is not None else None
         return array_reader(read_element, read_size, is_nullable=is_nullable, count_max=count_max, weigh=weigh)
     if field.kind == STRUCT and is_nullable and not is_tagged:
@@ -253,7 +254,7 @@ def _field_reader(kind: type[WireStruct], field: Field, form: _Form, *, is_tagge
 
 
 def _weigher(field: Field) -> Callable[[WireStruct], int] | None:
-    """Counts the elements of all arrays within an element of this array; None if there is no array in it."""
+    """Returns a function that counts the elements of all arrays within an element; None if it has no array."""
     arrays = [(attrgetter(each.name), _weigher(each)) for each in field.fields if each.is_array]
     if not arrays:
         return None
@@ -349,7 +350,7 @@ def _tags_writer(kind: type[WireStruct], fields: Mapping[int, Field], form: _For
 
 
 def _differs(value: Any, default: Any) -> bool:
-    """Returns whether a tagged field is written, which it is not if it has its default."""
+    """Returns whether a tagged field is written. It is not if it has its default."""
     return value is not None and value != default and (default != () or len(value) > 0)
 
 
@@ -364,7 +365,7 @@ def _field_writer(kind: type[WireStruct], field: Field, form: _Form, *, is_tagge
         write = _value_writer(kind, field, form)
     if is_nullable or field.kind == "records" or _is_fixed(field):
         return write
-    # If a version has no null, the empty value stands for it.
+    # If a version has no null, the empty value is written instead.
     if field.is_array:
         return _filled_writer(write, ())
     return _filled_writer(write, kind.structs[field.name]() if field.kind == STRUCT else DEFAULTS[field.kind])

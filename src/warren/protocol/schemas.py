@@ -1,4 +1,4 @@
-"""What the fields of each request and response are, in every version: as Kafka describes them, and as we do."""
+"""The fields of each request and response in every version: from Kafka's descriptions and from Warren's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 class Versions(NamedTuple):
-    """From `first` to `last`, both included; none if the last comes before the first."""
+    """A range of versions, both ends included; empty if the last comes before the first."""
 
     first: int
     last: int
@@ -39,7 +39,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """`3`, `3+`, `3-9` or `none`."""
+        """Parses `3`, `3+`, `3-9` or `none`."""
         if text == "none":
             return NEVER
         first, plus, last = re.fullmatch(r"(\d+)(\+?)(?:-(\d+))?", text).groups()  # type: ignore[union-attr]
@@ -86,7 +86,7 @@ def field(
     tag: int | None = None,
     count_max: int | None = None,
 ) -> Field:
-    """A field in the notation of Kafka's descriptions: `[]int32` is an array of int32, `[]` one of `fields`."""
+    """Returns a field in the notation of Kafka's descriptions: `[]int32` is an array of int32, `[]` one of `fields`."""
     is_array = kind.startswith("[]")
     kind = STRUCT if fields else kind.removeprefix("[]")
     if default is None and nullable == "none":
@@ -97,14 +97,14 @@ def field(
 
 @functools.cache
 def kafka_message(name: str) -> MessageSchema:
-    """The request or response that Kafka calls `name`, from the descriptions that kafka-python ships."""
+    """Returns the schema of the message that Kafka calls `name`, from the descriptions that kafka-python ships."""
     described = json.loads(COMMENT.sub("", _description(name)))
     structs = {one["name"]: one["fields"] for one in described.get("commonStructs", ())}
     return MessageSchema(name, Versions.parse(described["flexibleVersions"]), _fields(described["fields"], structs))
 
 
 def _description(name: str) -> str:
-    # Found without importing the package: that would bring its whole client along.
+    # Found without importing the package, which would import its whole client.
     package = find_spec("kafka")
     for folder in package.submodule_search_locations or () if package is not None else ():
         path = Path(folder, "protocol", "schemas", "resources", f"{name}.json")

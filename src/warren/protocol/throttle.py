@@ -1,4 +1,4 @@
-"""Throttle times in answers that are encoded already: how much was sent is only known then."""
+"""Puts throttle times into answers that are encoded already, because the bytes to charge are known only then."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 NO_SLOTS: Final = ()
-"""Of a base class whose subclasses have the slots. Mypy would take a literal for all slots that there are."""
+"""The slots of a base class whose subclasses have slots. Mypy would take a literal for all slots that there are."""
 
 
 class WireStruct:
@@ -48,7 +48,7 @@ def fields_of(struct: WireStruct) -> dict[str, Any]:
 
 
 class NativeResponse(WireStruct):
-    """A response to one of our own requests: `error` is a WireError if the broker refuses, and None if it does not."""
+    """A response of Warren's own protocol. `error` is a WireError if the broker refuses the request, else None."""
 
     __slots__ = NO_SLOTS
     error: WireStruct | None
@@ -58,7 +58,7 @@ R = TypeVar("R", bound=WireStruct)
 
 
 class WireRequest(WireStruct, Generic[R]):
-    """A request, to which the broker answers with an R."""
+    """A request that the broker answers with an R."""
 
     __slots__ = NO_SLOTS
     api_key: int
@@ -66,7 +66,7 @@ class WireRequest(WireStruct, Generic[R]):
 
 
 class NumberedRequest(WireRequest[R]):
-    """A request that a session may number, so that the broker does it once however often it is sent.
+    """A request that a session may number, so that the broker executes it once even if it is sent again.
 
     `call_number` is 0 if it has no number. The client has the answers to all numbers before `answered_below`.
     """

@@ -19,12 +19,9 @@ from warren.protocol.limits import (
     NATIVE_LIMIT_MAX,
     PRODUCE_PARTITIONS_MAX,
     REQUEST_ARRAY_COUNT_MAX,
-    REQUEST_ELEMENTS_MAX,
-    SPARK_TASKS_MAX,
-    TAGGED_FIELDS_MAX,
 )
-from warren.protocol.native_schemas import NativeKey
-from warren.protocol.primitives import varint
+from warren.protocol.native_schemas import SPARK_TASKS_MAX, NativeKey
+from warren.protocol.primitives import REQUEST_ELEMENTS_MAX, TAGGED_FIELDS_MAX, varint
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field
 
 BY_HAND: Final = (ApiKey.PRODUCE, ApiKey.FETCH)

@@ -14,11 +14,10 @@ from tests.support.protocol_values import DESCRIBED_HERE, every_version, kafka_c
 from warren.errors import KafkaMissing, MalformedRequest, UnsupportedRequest
 from warren.protocol.api_keys import APIS, ApiKey, served
 from warren.protocol.kafka_messages import HeartbeatResponse
-from warren.protocol.limits import CONTROL_SIZE_MAX
 from warren.protocol.native_messages import ListParkedResponse, WireSetting
 from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import COPIED_SIZE_MAX
-from warren.protocol.schema_codec import message_buffers
+from warren.protocol.schema_codec import CONTROL_SIZE_MAX, message_buffers
 from warren.protocol.schemas import kafka_message
 from warren.protocol.wire_struct import fields_of
 

@@ -1,4 +1,4 @@
-"""Requests about rights: which there are, giving and taking them."""
+"""Requests about rights (ACLs): list, create and delete them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OFF: Final = "the broker does not check rights; set [security] rights = true"
 
 
 async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """The rights that a filter lets through, by what they are about."""
+    """Returns the rights that match a filter, grouped by resource."""
     file = _file(call)
     if file is None:
         return DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=OFF)
@@ -51,7 +51,7 @@ async def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAcl
 
 
 async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
-    """The rights hold; each is answered for itself."""
+    """Adds rights. Answers each one by itself."""
     results = []
     for creation in request.creations:
         error, file = Code.NONE, _file(call)
@@ -78,7 +78,7 @@ async def create_acls(call: Call, request: CreateAclsRequest) -> CreateAclsRespo
 
 
 async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """The rights that filters let through hold no longer."""
+    """Deletes the rights that match the filters."""
     results = []
     for each in request.filters:
         file, gone = _file(call), []
@@ -118,7 +118,7 @@ def _code(error: Exception) -> Code:
 
 
 def _filter(chosen: DescribeAclsRequest | DeleteAclsRequestFilter) -> Callable[[Right], bool]:
-    """Returns whether a right is meant. Raises ValueError for a number that means nothing."""
+    """Returns a function that tells whether a right matches. Raises ValueError for an unknown number."""
     kind, pattern = ResourceKind(chosen.resource_type_filter), Pattern(chosen.pattern_type_filter)
     operation, permission = Operation(chosen.operation), Permission(chosen.permission_type)
     name, principal, host = chosen.resource_name_filter, chosen.principal_filter, chosen.host_filter

@@ -1,4 +1,4 @@
-"""Call: a request for a handler that uses anything of Kafka's rooms."""
+"""Call: a request for a handler that uses all services of the Kafka rooms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warren.broker.kafka.transactions.call import TransactionServices
 from warren.broker.net.request import ServedCall
 
 if TYPE_CHECKING:
-    from warren.broker.kafka.producers.known import Producers
+    from warren.broker.kafka.producers.registry import Producers
 
 
 class KafkaServices(TransactionServices, Protocol):

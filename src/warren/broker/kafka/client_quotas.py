@@ -1,4 +1,4 @@
-"""Requests about quotas: which there are, and changing them, as Kafka's admin clients ask for it."""
+"""Requests about quotas: lists and changes them for Kafka's admin clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from warren.protocol.kafka_messages import (
 
 
 class Match(IntEnum):
-    """How a filter means a part of an entity: by its name, the default one, or any."""
+    """How a filter selects a part of an entity: by its name, the default one, or any."""
 
     EXACT = 0
     DEFAULT = 1
@@ -33,7 +33,7 @@ class Match(IntEnum):
 
 
 async def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Returns the quotas of the entities that a filter lets through."""
+    """Returns the quotas of the entities that match a filter."""
     try:
         is_meant = _filter(request)
         quotas = await call.broker.in_thread(call.broker.quotas.file.read)
@@ -53,7 +53,7 @@ async def describe_client_quotas(call: Call, request: DescribeClientQuotasReques
 
 
 def _filter(request: DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
-    """Returns whether an entity is meant: it has all of the parts, and, if the filter is strict, no others."""
+    """Returns a function that tells whether an entity has all parts, and no others if the filter is strict."""
     names: dict[str, str | None] = {}
     for each in request.components:
         if each.entity_type not in (USER, CLIENT, ADDRESS) or each.entity_type in names:
@@ -71,7 +71,7 @@ def _filter(request: DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
 
 
 async def alter_client_quotas(call: Call, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Changes quotas: each entity that cannot be is refused by itself, and the others are changed together."""
+    """Changes quotas. Refuses each impossible entity by itself, and changes the others together."""
     outcomes: list[QuotaChange | WarrenError] = [_outcome(entry) for entry in request.entries]
     changes = [each for each in outcomes if not isinstance(each, WarrenError)]
     failure: WarrenError | None = None
@@ -90,12 +90,12 @@ async def alter_client_quotas(call: Call, request: AlterClientQuotasRequest) -> 
 
 
 def entity_of(entry: AlterClientQuotasRequestEntry) -> list[AlterClientQuotasResponseEntity]:
-    """Returns the entity of a request's entry as the answer to it names it."""
+    """Returns the entity of a request's entry in the form of the answer."""
     return [AlterClientQuotasResponseEntity(each.entity_type, each.entity_name) for each in entry.entity]
 
 
 def _outcome(entry: AlterClientQuotasRequestEntry) -> QuotaChange | WarrenError:
-    """Returns what is to be changed, or why it cannot be."""
+    """Returns the change that an entry asks for, or the error that refuses it."""
     try:
         return _change(entry)
     except BadInput as error:

@@ -1,4 +1,4 @@
-"""Requests about settings: topics' settings are shown and changed under Kafka's names, the broker's are shown."""
+"""Requests about settings: describes and changes topics' settings under Kafka's names, and describes the broker's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DELETE: Final = 1
 
 
 class Config(NamedTuple):
-    """One of Kafka's names: the setting that it stands for, the kind of its text, and how a value is shown.
+    """One of Kafka's config names: the setting that it maps to, the kind of its text, and how a value is shown.
 
     The text is parsed as Kafka writes it, and the value then checked like that of the setting.
     """
@@ -92,11 +92,11 @@ FIXED: Final[Mapping[str, str]] = MappingProxyType(
         "flush.ms": "9223372036854775807",
     }
 )
-"""Names that have one value only: a client may ask for it, and may set it to this value."""
+"""Names with one fixed value. A client may read it, and may set it to this value only."""
 
 
 def settings_of(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Returns the settings for Kafka's names; a value of None stands for the default.
+    """Returns the settings for Kafka's names; None resets a setting to its default.
 
     Raises BadInput if a name is unknown or a value is impossible.
     """
@@ -120,7 +120,7 @@ def _parsed(name: str, config: Config, text: str) -> Any:
         raise BadInput(f"{name}: {error}") from error
 
 
-# --- Showing ---
+# --- Describing ---
 
 
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -157,7 +157,7 @@ def _check_broker(kind: int, name: str) -> None:
 def topic_rows(settings: TopicSettings, deliver_at: str) -> list[DescribeConfigsResponseConfig]:
     """Returns the settings of a topic under Kafka's names, except for those that have one value only.
 
-    `deliver_at` is the broker's setting, which counts for a topic that has none of its own.
+    `deliver_at` is the broker's setting, which applies to a topic that has none of its own.
     """
     rows = []
     for name, config in CONFIGS.items():
@@ -195,7 +195,7 @@ def _row(name: str, value: str, source: int, *, is_read_only: bool) -> DescribeC
 
 
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Gives topics the settings that the client names, and their defaults for all others."""
+    """Sets the settings that the request names, and resets all others to their defaults."""
     results = []
     for resource in request.resources:
         changes = dict[str, str | None].fromkeys(CONFIGS) | {each.name: each.value for each in resource.configs}
@@ -207,7 +207,7 @@ async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfig
 async def incremental_alter_configs(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Gives topics the settings that the client names, or their defaults for those; the others stay."""
+    """Sets or resets the settings that the request names. The others stay."""
     results = []
     for resource in request.resources:
         changes = {each.name: None if each.config_operation == DELETE else each.value for each in resource.configs}
@@ -220,7 +220,7 @@ async def incremental_alter_configs(
 
 
 def _problem(changes: Sequence[IncrementalAlterConfigsRequestConfig]) -> str | None:
-    """Returns what is wrong with the changes as such; None if nothing is."""
+    """Returns the error of changes that are not valid by themselves; None if they are."""
     repeated = sorted(name for name, count in Counter(each.name for each in changes).items() if count > 1)
     if repeated:
         return f"a setting is named more than once: {', '.join(repeated)}"
@@ -235,7 +235,7 @@ async def _altered(
     *,
     is_only_checked: bool,
 ) -> tuple[Code, str | None]:
-    """Changes the settings of a topic. Returns the error, and what is wrong."""
+    """Changes the settings of a topic. Returns the error code and its message."""
     try:
         if resource.resource_type != TOPIC:
             _check_broker(resource.resource_type, resource.resource_name)

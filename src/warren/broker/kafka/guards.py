@@ -1,4 +1,4 @@
-"""Asks for the rights that Kafka's requests need: the answer refuses what may not be done, and the rest is done."""
+"""Checks the rights that Kafka's requests need. Refuses the rows without a right, and handles the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ AnyRequest = TypeVar("AnyRequest", bound=WireStruct)
 HandleRequest = Callable[[Call, AnyRequest], WireStruct | Awaitable[WireStruct]]
 """A handler: gets the request, returns the response."""
 Guard = Callable[[Call, Any, Any], WireStruct | Awaitable[WireStruct]]
-"""Answers in the place of a handler, or lets it answer what may be asked."""
+"""Answers instead of a handler, or passes on to it the rows that are allowed."""
 
 REFUSALS: Final[Mapping[ResourceKind, Code]] = MappingProxyType(
     {
@@ -67,12 +67,12 @@ REFUSALS: Final[Mapping[ResourceKind, Code]] = MappingProxyType(
     }
 )
 ASK_THEMSELVES: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.DELETE_GROUPS})
-"""Keys whose handlers ask for what the table says: two decode by hand, and one has to look at the disk first."""
+"""Keys whose handlers check the rights themselves: two are decoded by hand, and one has to read the disk first."""
 NO_PORT: Final = -1
 
 
 def guarded(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
-    """Returns what `handle` answers to what the user may ask for, with what is refused.
+    """Returns the answer of `handle` to the allowed rows, together with the refused rows.
 
     Raises UnsupportedRequest if the table of rights has no row for the request.
     """
@@ -86,7 +86,7 @@ def guarded(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) 
 
 
 def by_table(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> WireStruct | Awaitable[WireStruct]:
-    """Asks for what the table says, in its order. The first refusal of the whole request is the answer."""
+    """Checks the rights of the table, in its order. Answers with the first refusal of the whole request."""
     key = call.request.api_key
     # A request that needs no right cannot be refused.
     shape = SHAPES.get(key, RefusalShape())
@@ -110,7 +110,7 @@ def by_table(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest])
 
 
 def _refused_rows(call: Call, request: WireStruct, need: Need, shape: RefusalShape) -> list[WireStruct]:
-    """Returns the answers to rows without the right, which are taken out of the request. Looks at each row once."""
+    """Removes the rows without the right from the request, and returns their answers. Visits each row once."""
     assert shape.each is not None
     allowed: list[Any] = []
     refused: list[WireStruct] = []
@@ -150,7 +150,7 @@ async def _changed_later(answer: Awaitable[A], change: Callable[[A], None]) -> A
 def _metadata(
     call: Call, request: MetadataRequest, handle: Callable[[Call, MetadataRequest], Awaitable[MetadataResponse]]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Topics that may not be described are not shown, and topics that may not be made are not made."""
+    """Hides topics that the user may not describe, and does not make topics that the user may not make."""
     refused: list[MetadataResponseTopic] = []
     if request.topics:
         allowed = []

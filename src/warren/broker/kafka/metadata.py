@@ -1,4 +1,4 @@
-"""The first requests of every client: versions of requests, the broker, its topics, and the coordinator."""
+"""The first requests of every client: API versions, the broker, its topics, and the coordinator."""
 
 from __future__ import annotations
 

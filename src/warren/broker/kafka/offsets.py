@@ -47,11 +47,11 @@ NONE: Final = -1
 HIGH_WATERMARK: Final = -1
 US_PER_MS: Final = 1000
 TIME_STEP: Final = 1024
-"""How many messages are read first, from the end on, for the largest time; then twice as many each time."""
+"""How many messages at the end are read first for the largest time. Each further step reads twice as many."""
 
 
 def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Returns for each partition the number that belongs to a time, or to a value that stands for start or end."""
+    """Returns the number for a time, or for a special value such as start or end, for each partition."""
     if any(part.timestamp not in AT_ONCE for topic in request.topics for part in topic.partitions):
         return call.broker.in_thread(_list_offsets, call, request)
     return _list_offsets(call, request)
@@ -88,7 +88,7 @@ def _listed(opened: Topic | Code, partition: int, timestamp_ms: int) -> ListOffs
 
 
 def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """Returns the end of an epoch. There is only one, which never ends: its end is that of the log."""
+    """Returns the end of an epoch. There is only one epoch, so its end is that of the log."""
     topics = []
     for topic in request.topics:
         partitions = []
@@ -110,7 +110,7 @@ def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) ->
 
 
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Deletes the messages before a number. The rest starts with it, or with its block if the log cannot cut that."""
+    """Deletes the messages before a number. If the log cannot cut within a block, the whole block stays."""
     topics = []
     for topic in request.topics:
         partitions = []
@@ -135,7 +135,7 @@ def _retired(log: Log, before: int) -> int:
 
 
 def _topic_of(call: Call, name: str) -> Topic | Code:
-    """Returns the topic, which is looked up once for all of its partitions, or the code of the error.
+    """Returns the topic, looked up once for all of its partitions, or the code of the error.
 
     The error itself is not returned, because it would form a cycle with the frame that holds it. A request for 10,000
     missing topics left 200,000 objects to the garbage collector, which stopped all threads for a tenth of a second.

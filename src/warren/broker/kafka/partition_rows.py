@@ -1,4 +1,4 @@
-"""The partitions that a Produce or a Fetch names: each once, and many of them piece by piece."""
+"""The partitions that a Produce or a Fetch names: removes duplicates, and cuts long lists into pieces."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Topic = TypeVar("Topic", bound=NamedPartitions)
 
 
 def once_each(topics: Sequence[Topic]) -> tuple[list[Topic], dict[int, list[int]]]:
-    """Each topic once, without the partitions that the request names more than once.
+    """Returns each topic once, without the partitions that the request names more than once.
 
-    Second, by the place of a topic in the first, the numbers of those partitions.
+    The second value holds the numbers of those partitions, by the index of their topic in the first.
     """
     firsts: dict[tuple[str, bytes], Topic] = {}
     parts: dict[tuple[str, bytes], dict[int, Any]] = {}
@@ -51,7 +51,7 @@ def once_each(topics: Sequence[Topic]) -> tuple[list[Topic], dict[int, list[int]
 
 
 def last_of_each(topics: Sequence[Topic]) -> list[Topic]:
-    """Each topic once, with each of its partitions once: as the request names it last, which is what Kafka does."""
+    """Returns each topic once, with each of its partitions once. The last row wins, as in Kafka."""
     firsts: dict[tuple[str, bytes], Topic] = {}
     parts: dict[tuple[str, bytes], dict[int, Any]] = {}
     for topic in topics:
@@ -62,7 +62,7 @@ def last_of_each(topics: Sequence[Topic]) -> list[Topic]:
 
 
 def pieces_of(topics: Sequence[Topic]) -> Iterator[tuple[int, Topic]]:
-    """Each topic with at most LOOP_ROWS_AT_ONCE of its partitions at a time, and its place among the topics."""
+    """Yields each topic with at most LOOP_ROWS_AT_ONCE of its partitions at a time, and its index among the topics."""
     for place, topic in enumerate(topics):
         for start in range(0, len(topic.partitions), LOOP_ROWS_AT_ONCE):
             yield place, topic._replace(partitions=list(topic.partitions[start : start + LOOP_ROWS_AT_ONCE]))

@@ -1,4 +1,4 @@
-"""The lists that requests consist of: what is named twice is answered once, and long lists are done piece by piece."""
+"""The rows of requests: duplicates are answered once, and long lists are handled piece by piece."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ TWICE: Final = "it is named more than once in the request"
 
 
 class RequestRows(NamedTuple):
-    """The rows of one kind of request, each of which is carried out and answered by itself.
+    """The rows of one kind of request, each of which is handled and answered by itself.
 
-    Kafka's clients name nothing twice. Kafka answers it twice, once, or with INVALID_REQUEST, depending on the request;
-    here it is answered once: the last one counts, or it is refused if `refused` says how.
+    Kafka's clients name nothing twice. Kafka answers a duplicate twice, once, or with INVALID_REQUEST, depending on the
+    request. Here it is answered once: the last one counts, or it is refused if `refused` says how.
     """
 
     response: type[WireStruct]
@@ -54,7 +54,7 @@ class RequestRows(NamedTuple):
     answered: str
     """The array of the answer."""
     named_by: tuple[str, ...] | None = ()
-    """The fields that say what a row is about, in the request and in the answer. Empty if a row is a name. None if
+    """The fields that identify a row, in the request and in the answer. Empty if a row is a name. None if
     answers belong to rows by their order, so that each row is answered."""
     parts: str = ""
     """The array of partitions in a row of the request, if it has one."""
@@ -62,12 +62,12 @@ class RequestRows(NamedTuple):
     part: str = ""
     """The field with the number of a partition. Empty if the partition is its number."""
     refused: Mapping[str, Any] | None = None
-    """Further fields of the answer for a row or a partition that is refused because the request names it twice."""
+    """Further fields of the answer for a duplicate row or partition that is refused."""
     is_cut: bool = True
-    """Whether many rows are carried out piece by piece. Not if each piece would repeat work that is for all rows."""
+    """Whether many rows are handled piece by piece. Not if each piece would repeat work that is for all rows."""
 
     def tidy(self, request: WireStruct) -> list[WireStruct]:
-        """Leaves what was named twice in the request once, or not at all. Returns the answers that refuse it."""
+        """Removes duplicates from the request. Returns the answers that refuse them."""
         rows = getattr(request, self.requested)
         if not rows or self.named_by is None:
             return []
@@ -83,7 +83,7 @@ class RequestRows(NamedTuple):
         return refused
 
     def _merged(self, rows: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Each row once, and those that were refused. Partitions of a topic that comes twice are put together."""
+        """Returns each row once, and the refused rows. Merges the partitions of a topic that comes twice."""
         by_name: dict[Any, Any] = {}
         repeated: dict[Any, Any] = {}
         for row in rows:
@@ -137,12 +137,12 @@ class RequestRows(NamedTuple):
     # --- Piece by piece ---
 
     def count(self, request: WireStruct) -> int:
-        """How many rows and partitions there are to be carried out."""
+        """Returns the number of rows and partitions."""
         rows = getattr(request, self.requested) or ()
         return len(rows) + (sum(len(getattr(row, self.parts)) for row in rows) if self.parts else 0)
 
     def pieces(self, request: AnyRequest) -> Iterator[AnyRequest]:
-        """The same request again and again, each time with at most LOOP_ROWS_AT_ONCE of its rows and partitions."""
+        """Yields copies of the request, each with at most LOOP_ROWS_AT_ONCE of its rows and partitions."""
         for rows in self._pieces(getattr(request, self.requested)):
             piece = copy.copy(request)
             setattr(piece, self.requested, rows)
@@ -163,7 +163,7 @@ class RequestRows(NamedTuple):
             yield piece
 
     def _cut(self, row: Any) -> Iterator[Any]:
-        """The row, or several with some of its partitions each."""
+        """Yields the row, or several rows with some of its partitions each."""
         parts = getattr(row, self.parts) if self.parts else ()
         step = LOOP_ROWS_AT_ONCE - 1
         if len(parts) <= step:
@@ -175,7 +175,7 @@ class RequestRows(NamedTuple):
             yield piece
 
     def joined(self, answers: Sequence[WireStruct], refused: Sequence[WireStruct]) -> WireStruct:
-        """One answer of those to the pieces, and of what was refused; the partitions of a topic in one row."""
+        """Returns one answer from those to the pieces and the refused rows, with one row per topic."""
         first = answers[0] if answers else self.response()
         whole = next((answer for answer in answers if getattr(answer, "error_code", Code.NONE)), first)
         rows = [row for answer in answers for row in getattr(answer, self.answered)]
@@ -221,11 +221,11 @@ _ROWS: Final[Mapping[int, RequestRows]] = MappingProxyType(
         ApiKey.DESCRIBE_CONFIGS: _configs(DescribeConfigsResponse)._replace(answered="results", refused=None),
         ApiKey.ALTER_CONFIGS: _configs(AlterConfigsResponse),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs(IncrementalAlterConfigsResponse),
-        # A topic's positions are committed together: a piece of them would be a commit of its own.
+        # A topic's positions are committed together, so they are not cut into several commits.
         ApiKey.OFFSET_COMMIT: _partitions(OffsetCommitResponse, is_cut=False),
         ApiKey.TXN_OFFSET_COMMIT: _partitions(TxnOffsetCommitResponse, is_cut=False),
         ApiKey.OFFSET_DELETE: _partitions(OffsetDeleteResponse),
-        # All groups that are stored are looked up once for all that are named.
+        # All stored groups are listed once for all names.
         ApiKey.DESCRIBE_GROUPS: RequestRows(DescribeGroupsResponse, "groups", "groups", is_cut=False),
         ApiKey.DELETE_GROUPS: RequestRows(DeleteGroupsResponse, "groups_names", "results", is_cut=False),
         ApiKey.CONSUMER_GROUP_DESCRIBE: RequestRows(ConsumerGroupDescribeResponse, "group_ids", "groups"),
@@ -250,11 +250,11 @@ _VERSIONED: Final[Mapping[int, tuple[tuple[int, RequestRows], ...]]] = MappingPr
         ),
     }
 )
-"""Those that have other rows from some version on, the latest first."""
+"""Requests whose rows differ from some version on, the latest first."""
 
 
 def rows_of(api_key: int, version: int) -> RequestRows | None:
-    """What a request of this key and version is a list of; None if it is no list."""
+    """Returns the description of the rows of a request of this key and version; None if it is not a list."""
     rows = _ROWS.get(api_key)
     if rows is not None or api_key not in _VERSIONED:
         return rows

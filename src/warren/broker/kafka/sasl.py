@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from warren.broker.net.request import Answer, Call
 from warren.broker.quotas.entities import CONNECTIONS
@@ -28,17 +28,36 @@ from warren.protocol.schema_codec import RESPONSE, message_buffers
 from warren.protocol.wire_struct import NativeResponse
 
 if TYPE_CHECKING:
-    from warren.broker.net.request import Services
+    from warren.broker.security.logins import Logins
+    from warren.broker.security.users import Users
+    from warren.broker.services.limited_log import LimitedLog
+    from warren.broker.services.metrics import Metrics
 
 LOGGER: Final = logging.getLogger("warren.broker")
 BARE_TOKENS_BELOW: Final = 1
-"""After a handshake of version 0 tokens come outside of requests."""
+"""After a handshake below this version the tokens come without requests around them."""
+
+
+class LoginServices(Protocol):
+    """The parts of the broker that a login uses, over every protocol."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def users(self) -> Users: ...
+
+    @property
+    def logins(self) -> Logins: ...
+
+    @property
+    def failed_logins(self) -> LimitedLog: ...
 
 
 def refusal_to_stranger(call: Call) -> Answer:
-    """The answer to a request that is answered only after a login; None if this one may be answered now.
+    """Returns the refusal of a request that needs a login first; None if it may be answered now.
 
-    Our own client gets one answer that says that it needs a user. Other requests have no field for that, and raise
+    Warren's own client gets one answer that says that it needs a user. Other requests have no field for that, and raise
     NotAuthenticated, which ends the connection.
     """
     session, key, version = _session(call), call.request.api_key, call.request.version
@@ -55,7 +74,7 @@ def refusal_to_stranger(call: Call) -> Answer:
 
 
 def is_known(peer: Peer) -> bool:
-    """Whether its user has logged in."""
+    """Returns whether its user has logged in."""
     return peer.sasl is not None and peer.sasl.state is LoginState.KNOWN
 
 
@@ -82,7 +101,7 @@ def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeRe
 
 
 async def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """One token more. A failure is answered late, always as late, and says nothing of what was wrong."""
+    """Handles one token of the login. A failure is answered after a fixed time, and does not say what was wrong."""
     if not call.broker.settings.sasl or not _session(call).can(LoginEvent.FAILED):
         return SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, "choose a mechanism first, with SaslHandshake")
     loop, session, logins = asyncio.get_running_loop(), _session(call), call.broker.logins
@@ -118,7 +137,7 @@ def _too_many(call: Call, user: str) -> LimitReached | None:
     return LimitReached(f"user {user!r}", "connections", int(most), CONNECTIONS)
 
 
-def failed_login(broker: Services, peer: Peer, user: str, error: WarrenError) -> WarrenError:
+def failed_login(broker: LoginServices, peer: Peer, user: str, error: WarrenError) -> WarrenError:
     """Counts a login that failed, and returns the answer to its client."""
     if isinstance(error, TooManyLogins):
         broker.metrics.logins_refused += 1
@@ -127,7 +146,7 @@ def failed_login(broker: Services, peer: Peer, user: str, error: WarrenError) ->
     broker.logins.tries.failed(peer.host, user)
     if not isinstance(error, AuthenticationFailed):
         LOGGER.error("users cannot be read: %s", error)
-    # A name that is no user's is not shown, because people type passwords in the place of names.
+    # A name that is no user's is not logged, because people type passwords in the place of names.
     tried = f"user {user!r}" if broker.users.is_known(user) else "an unknown user"
     broker.failed_logins.tell("authentication failed: %s from %s:%d", tried, peer.host, peer.port)
     return AuthenticationFailed()

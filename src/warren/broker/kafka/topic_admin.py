@@ -33,7 +33,7 @@ BY_ID_FROM: Final = 6
 STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
     {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
 )
-"""The versions from which on clients understand that a quota refuses a request."""
+"""The versions from which on clients understand the error of an exceeded quota."""
 
 
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -107,7 +107,7 @@ async def _deleted(call: Call, name: str | None, topic_id: bytes) -> DeleteTopic
 
 
 async def create_partitions(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Adds partitions to topics; a topic never gets fewer."""
+    """Adds partitions to topics. Refuses to remove any."""
     is_tried_only = request.validate_only
     return CreatePartitionsResponse(
         results=[await _extended(call, topic, is_tried_only=is_tried_only) for topic in request.topics]

@@ -1,1 +1,1 @@
-"""Our own calls, for what Kafka lacks: the whole of the embedded API over the network."""
+"""Warren's own calls, for what Kafka lacks: the whole embedded API over the network."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from warren.broker.native.call import Call
 from warren.broker.native.handler import answer_request, own, refusal
-from warren.broker.native.limits import NATIVE_RETRIED_MAX
 from warren.broker.net.request import Answer, DeferredReply, Reply
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.append_queue import Outcome
@@ -29,46 +26,6 @@ from warren.storage.format.record import Packed
 
 PackedByPartition = dict[int, list[Packed]]
 NO_TIME: Final = -1
-
-
-class Appends:
-    """The appends that are under way, and those that were repeated. For the event loop's thread alone.
-
-    Invariant: every try of an append that was repeated searches for the records that other tries of it have written,
-    in whichever order they arrive; and no two of them are under way at once.
-    """
-
-    def __init__(self) -> None:
-        self.under_way: dict[bytes, asyncio.Future[None]] = {}
-        self.repeated: OrderedDict[bytes, None] = OrderedDict()
-
-    @contextmanager
-    def doing(self, marker: bytes) -> Iterator[None]:
-        """Counts the append as under way during the block."""
-        ended = self.begin(marker)
-        try:
-            yield
-        finally:
-            ended()
-
-    def begin(self, marker: bytes) -> Callable[[], None]:
-        """Counts the append as under way until the function that this returns is called."""
-        done = self.under_way[marker] = asyncio.get_running_loop().create_future()
-
-        def ended() -> None:
-            if self.under_way.get(marker) is done:
-                del self.under_way[marker]
-            done.set_result(None)
-
-        return ended
-
-    def is_repeat(self, marker: bytes, *, is_retry: bool) -> bool:
-        """Returns whether a part of this append may have been written before."""
-        if is_retry:
-            self.repeated[marker] = None
-            while len(self.repeated) > NATIVE_RETRIED_MAX:
-                self.repeated.popitem(last=False)
-        return marker in self.repeated
 
 
 def append_handler(call: Call) -> Reply:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 from warren.broker.net.request import ServedCall, Services
 
 if TYPE_CHECKING:
-    from warren.broker.native.append import Appends
+    from warren.broker.native.append_tries import Appends
     from warren.broker.native.poll_sharing import PollSharing
     from warren.broker.native.sessions import Sessions
     from warren.broker.native.transaction_memory import TransactionMemory
 
 
 class NativeServices(Services, Protocol):
-    """The services of every handler, and what the broker knows of its own clients."""
+    """The services of every handler, and those for clients of Warren's own protocol."""
 
     @property
     def sessions(self) -> Sessions: ...

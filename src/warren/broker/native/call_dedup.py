@@ -1,20 +1,25 @@
-"""Numbered calls: one that is sent again because its answer was lost is answered again, and not done again."""
+"""Numbered calls: a call that is sent again because its answer was lost is answered again, but executed once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from warren.broker.native.limits import NATIVE_ANSWERS_MAX, NATIVE_ANSWERS_STEP
 from warren.broker.net.request import Answer
 from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.errors import BadInput, OutcomeUnknown
 
+NATIVE_ANSWERS_MAX: Final = 2_000
+"""How many answers a session stores for calls that may be sent again."""
+NATIVE_ANSWERS_STEP: Final = 4 << 10
+"""The memory of the stored answers is taken from the budget in steps of this size."""
+
 
 class AnswerRoom:
-    """The memory for the answers that one session keeps. For the event loop's thread alone.
+    """The memory for the answers that one session stores. For the event loop's thread alone.
 
-    It is taken from the budget in steps, because most answers are small and soon forgotten.
+    It is taken from the budget in steps, because most answers are small and soon dropped.
     """
 
     def __init__(self, budget: MemoryBudget, owner: str) -> None:
@@ -22,7 +27,7 @@ class AnswerRoom:
         self._hold, self._size = budget.hold(MemoryKind.SESSIONS, 0, owner), 0
 
     def take(self, size: int) -> bool:
-        """Takes so many more bytes. Returns False, and takes none, if there is no room for them."""
+        """Takes `size` more bytes. Returns False, and takes none, if there is no room for them."""
         more = self._size + size - self._hold.size
         if more > 0:
             more = max(more, NATIVE_ANSWERS_STEP)
@@ -34,7 +39,7 @@ class AnswerRoom:
         return True
 
     def give_back(self, size: int) -> None:
-        """Gives so many bytes back."""
+        """Gives `size` bytes back."""
         self._size -= size
         if self._hold.size - self._size > 2 * NATIVE_ANSWERS_STEP:
             self._hold.resize(self._size + NATIVE_ANSWERS_STEP)
@@ -48,9 +53,9 @@ class AnswerRoom:
 class Answers:
     """The calls of a session that may be sent again, by number. For the event loop's thread alone.
 
-    Invariant: a call is done once. From when it begins until the client says that it has the answer it is known here:
-    it is under way, or its answer is kept, or it is known that there was one and no room for it. What is below
-    `_below` the client has an answer to, whatever still comes of it.
+    Invariant: a call is executed once. It is kept, running or with its answer, until the client confirms the answer;
+    the client has the answers of all calls before `_below`. If there is no room for an answer, only the fact is kept
+    that the call was executed.
     """
 
     def __init__(self, room: AnswerRoom) -> None:
@@ -63,10 +68,10 @@ class Answers:
     async def answer(
         self, api_key: int, number: int, answered_below: int, work: Callable[[], Awaitable[tuple[Answer, bool]]]
     ) -> Answer:
-        """Returns the answer to call `number`: the kept one, or that of `work`, which also says if it did anything.
+        """Returns the answer to call `number`: the stored one, or that of `work`, which also says if it did anything.
 
-        Raises BadInput if the number was that of a call of another kind, and OutcomeUnknown if the call was done and
-        its answer is not kept.
+        Raises BadInput if another kind of call had this number, and OutcomeUnknown if the call was executed and its
+        answer is not stored.
         """
         self._forget(answered_below)
         if self._keys.get(number, api_key) != api_key:
@@ -101,7 +106,7 @@ class Answers:
             self._forget(min(self._given) + 1)
 
     def _forget(self, below: int) -> None:
-        """Forgets the answers to all calls below this number, because the client has got them."""
+        """Drops the answers to all calls below this number, because the client has received them."""
         if below > self._below:
             self._below = below
             for number in [number for number in self._given if number < below]:
@@ -109,7 +114,7 @@ class Answers:
                 del self._keys[number]
 
     def close(self) -> None:
-        """Forgets all answers, and keeps none of the calls that are under way."""
+        """Drops all answers, and stores none of the calls that still run."""
         self._is_closed = True
         self._room.close()
         self._given = {}
@@ -117,5 +122,5 @@ class Answers:
 
 
 def size_of(answer: Answer) -> int:
-    """Returns about how many bytes a kept answer takes."""
+    """Returns about how many bytes a stored answer takes."""
     return sum(map(len, answer or ()))

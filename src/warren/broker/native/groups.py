@@ -1,4 +1,4 @@
-"""Groups of topics for clients of our own: a member at the broker for each that a client opens."""
+"""Groups of topics for Warren's own clients: the broker holds one member for each group that a client opens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warren.broker.native.handler import (
     session_of,
     wait_of,
 )
-from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET, NATIVE_TAKEN_FIRST
+from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET
 from warren.broker.native.read import size_of
 from warren.broker.native.sessions import HeldObject
 from warren.broker.security.broker_view import HandleNames
@@ -63,20 +63,22 @@ from warren.queue.stream.stream_group import StreamGroup
 from warren.storage import END, START
 from warren.storage.read.messages import ScanRoom
 
+NATIVE_TAKEN_FIRST: Final = 16
+"""How many messages a worker takes first, so that the broker learns their size before it takes more."""
 ACTIONS: Final = ("ack", "nack", "reject", "extend")
 DESTINATIONS: Final = ("number", "time", "start", "end", "rewind")
 READS_REMEMBERED: Final = 16
-"""What so many reads of a member gave is known again."""
+"""How many reads of a member are remembered, so that a repeated one returns the same messages."""
 TRIES_SWEPT_FROM: Final = 16
-"""Of so many tries of reads it is looked which are over."""
+"""From this many attempts on, those that have ended are dropped."""
 TAKEN_SWEPT_FROM: Final = 1024
-"""When a worker has taken so many messages, those that it no longer holds are forgotten."""
+"""When a worker has taken this many messages, those that it no longer holds are forgotten."""
 MessageKey = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One try of a read; one that is over reads no more."""
+    """One try of a read. A try that is over reads no more."""
 
     is_over: bool = False
 
@@ -84,17 +86,17 @@ class Attempt:
 class HeldStream(HeldObject):
     """A member of a stream group that a client has open. Any thread may use it.
 
-    Invariant: what a read gave is known by its serial for a while. One that is asked for again is given again, and an
-    earlier try of it that still waits reads nothing any more: so nothing is passed over that the client never got.
+    Invariant: the messages of a read are remembered for a while by its serial. A repeated read returns the same
+    messages, and ends an earlier try of it that still waits. So no message is skipped that the client never received.
     """
 
     def __init__(self, group: StreamGroup) -> None:
         self.group = group
-        self._given: OrderedDict[int, list[Message]] = OrderedDict()
-        """By the serial of a read, the first message that it gave of each partition, without its body."""
+        self._reads: OrderedDict[int, list[Message]] = OrderedDict()
+        """The first message of each partition that a read returned, without its body, by the serial of the read."""
         self._tries: dict[int, Attempt] = {}
         self._named: dict[int, int] = {}
-        """By partition, the number of the message that the client got MessageTooLarge for."""
+        """The number of the message for which the client got MessageTooLarge, by partition."""
         self._mutex = threading.Lock()
 
     @property
@@ -107,16 +109,16 @@ class HeldStream(HeldObject):
             if len(self._tries) >= TRIES_SWEPT_FROM:
                 self._tries = {number: other for number, other in self._tries.items() if not other.is_over}
             self._tries[serial] = attempt
-            messages_before = self._given.pop(serial, None)
+            messages_before = self._reads.pop(serial, None)
             if messages_before and is_retry:
                 # The answer was lost on its way.
                 self.group.unread(messages_before)
 
     def read(self, serial: int, attempt: Attempt, limit: int, size_max: int, room: ScanRoom) -> WireMessages | None:
-        """Returns messages of about `size_max` bytes, without a wait; None if `room` sufficed to find none.
+        """Returns messages of about `size_max` bytes, without a wait; None if the scan reached the end and found none.
 
-        Raises NoSuchHandle if another try counts by now, and MessageTooLarge if the next message fits into no answer.
-        An error moves nothing: what was read for an answer that cannot be built is read again.
+        Raises NoSuchHandle if another try has replaced this one, and MessageTooLarge if the next message fits into no
+        answer. An error moves no position: messages of an answer that cannot be built are read again.
         """
         with self._mutex:
             if self._tries.get(serial) is not attempt:
@@ -132,13 +134,13 @@ class HeldStream(HeldObject):
                 self.group.unread([each for each in messages if (each.partition, each.number) not in places])
             if answered:
                 first = {message.partition: message.number for message in reversed(answered)}
-                self._given[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
-                while len(self._given) > READS_REMEMBERED:
-                    self._given.popitem(last=False)
+                self._reads[serial] = [named(str(self.group.topic.name), *place, 0) for place in first.items()]
+                while len(self._reads) > READS_REMEMBERED:
+                    self._reads.popitem(last=False)
             return sent if answered else None
 
     def _carried(self, messages: Sequence[Message], size_max: int) -> tuple[WireMessages, list[Message]]:
-        """Returns what goes into the answer, as it is sent and as messages."""
+        """Returns the messages that fit into the answer, encoded and as objects."""
         try:
             sent, count = carried(messages[: _count_within(messages, size_max)])
             return sent, list(messages[:count])
@@ -147,7 +149,7 @@ class HeldStream(HeldObject):
             if not others or self._named.get(error.partition) != error.number:
                 self._named[error.partition] = error.number
                 raise
-        # The client has got this error already, and has not moved on. The other partitions do not wait for that.
+        # The client has got this error already, and has not moved on. The other partitions are still read.
         return self._carried(others, size_max)
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ def _count_within(messages: Sequence[Message], size_max: int) -> int:
 class HeldWork(HeldObject):
     """A worker of a queue group that a client has open. Any thread may use it.
 
-    Invariant: what was taken and is not settled is in `_taken`, and given back when the client is gone.
+    Invariant: each message that was taken and is not settled is in `_taken`, and is given back when the client is gone.
     """
 
     def __init__(self, group: QueueGroup) -> None:
@@ -175,7 +177,7 @@ class HeldWork(HeldObject):
         self._taken: dict[MessageKey, int] = {}
         self._swept_at = TAKEN_SWEPT_FROM
         self._size_mean = 0.0
-        """How many bytes the bodies had on average that were taken last; 0 if none was taken yet."""
+        """The mean body size of the messages that were taken last; 0 if none was taken yet."""
         self._mutex = threading.Lock()
         self._is_left = self._is_closed = False
 
@@ -184,11 +186,11 @@ class HeldWork(HeldObject):
         return HandleNames(str(self.group.topic.name), self.group.name)
 
     def take(self, limit: int, size_max: int, room: ScanRoom) -> tuple[WireMessages, list[Message]] | None:
-        """Takes messages of about `size_max` bytes, without a wait. Returns them as they are sent, and as messages.
+        """Takes messages of about `size_max` bytes, without a wait. Returns them encoded and as objects.
 
-        Returns None if `room` sufficed to find none.
+        Returns None if the scan reached the end and found none.
 
-        Raises MessageTooLarge if the first one fits into no answer: that one stays leased to the client, which is to
+        Raises MessageTooLarge if the first one fits into no answer. That one stays leased to the client, which has to
         settle it, and the others are given back.
         """
         if self._is_left:
@@ -210,7 +212,7 @@ class HeldWork(HeldObject):
         return sent, messages[:count]
 
     def _take_within(self, limit: int, size_max: int, room: ScanRoom) -> list[Message]:
-        """Returns up to `limit` messages: first few, then as many as fit into `size_max` by the sizes seen so far."""
+        """Returns up to `limit` messages: first a few, then as many as fit into `size_max` by the mean size so far."""
         taken: list[Message] = []
         size, step = 0, min(limit, NATIVE_TAKEN_FIRST)
         if self._size_mean:
@@ -219,7 +221,7 @@ class HeldWork(HeldObject):
             try:
                 messages = self._take(step, room)
             except WarrenError:
-                # What was taken is given; the next call meets the error again.
+                # The messages that were taken are returned. The next call raises the error again.
                 if not taken:
                     raise
                 break
@@ -232,7 +234,7 @@ class HeldWork(HeldObject):
         return taken
 
     def _take(self, limit: int, room: ScanRoom) -> list[Message]:
-        # The client renews what it has in hand.
+        # The client extends the leases of the messages that it works on.
         messages = self.group.take_within(limit, room)
         with self._mutex:
             self._taken.update({(message.partition, message.number): message.attempt for message in messages})
@@ -242,7 +244,7 @@ class HeldWork(HeldObject):
         return messages
 
     def _sweep(self) -> None:
-        """Forgets the messages that the worker no longer holds. Runs again when there are twice as many as are left."""
+        """Forgets the messages that the worker no longer holds. Runs again when their number has doubled."""
         taken = dict(self._taken)
         topic = self.group.topic
         leased = self.group.still_leased([named(topic.name, *place, attempt) for place, attempt in taken.items()])
@@ -260,7 +262,7 @@ class HeldWork(HeldObject):
             return False
         topic = self.group.topic
         if topic.store.opened_topic(topic.name) is not topic:
-            # Deleted, whatever is made in its place.
+            # The group was deleted, even if another one has its name now.
             return True
         self._sweep()
         return not self._taken
@@ -272,7 +274,7 @@ class HeldWork(HeldObject):
             self._forget(messages)
 
     def settle(self, action: str, messages: Sequence[Message], seconds: float | None, reason: str) -> None:
-        """Acknowledges, gives back, buries or extends. Raises LeaseLost for all messages that were lost, at the end."""
+        """Acknowledges, gives back, buries or extends all messages. Raises LeaseLost at the end if some were lost."""
         group = self.group
         if action == "extend":
             group.extend_many(messages, seconds or 0.0)
@@ -317,7 +319,7 @@ def named_all(topic: TopicView, places: WireLeases) -> list[Message]:
 
 
 def options_of(request: OpenGroupRequest | ConfigureGroupRequest) -> dict[str, Any]:
-    """Returns the options of a group that a request gives. Raises BadInput for one that no group has."""
+    """Returns the group options of a request. Raises BadInput for an unknown one."""
     options = settings_of(request.settings)
     GROUP_OPTIONS.check_names(options)
     return options
@@ -340,7 +342,7 @@ async def open_group(call: Call, request: OpenGroupRequest) -> OpenGroupResponse
 
 
 async def configure_group(call: Call, request: ConfigureGroupRequest) -> ConfigureGroupResponse:
-    """Changes settings of a group, and answers with those it has now."""
+    """Changes settings of a group. Returns all its settings."""
     topic = await call.broker.opened_topic(request.topic)
     changes = options_of(request)
     changed = await call.broker.in_thread(topic.configure_group, request.group, **changes)
@@ -410,7 +412,7 @@ async def commit_group(call: Call, request: CommitGroupRequest) -> CommitGroupRe
 
 
 async def seek_group(call: Call, request: SeekGroupRequest) -> SeekGroupResponse:
-    """Moves to a number, a time, the start or the end, or back to what is not committed."""
+    """Moves to a number, a time, the start or the end, or back to the committed position."""
     held = session_of(call).find(request.handle, HeldStream)
     to = checked_choice("to", request.to, DESTINATIONS)
     if to == "rewind":
@@ -457,7 +459,7 @@ async def take(call: Call, request: TakeRequest) -> TakeResponse:
 
 
 async def settle(call: Call, request: SettleRequest) -> SettleResponse:
-    """Acknowledges, gives back, rejects or extends messages that were taken. A negative time is that of the group."""
+    """Acknowledges, gives back, rejects or extends messages. A negative time means the time of the group's settings."""
     held = session_of(call).find(request.handle, HeldWork)
     action = checked_choice("action", request.action, ACTIONS)
     topic = held.group.topic
@@ -474,7 +476,7 @@ async def settle(call: Call, request: SettleRequest) -> SettleResponse:
 
 
 async def redrive(call: Call, request: RedriveRequest) -> RedriveResponse:
-    """Puts dead letters of a group back where they came from. Returns how many."""
+    """Puts dead letters of a group back into their topic. Returns their count."""
     held = session_of(call).find(request.handle, HeldWork)
     limit = none_where(request.limit, ANY)
     numbers: dict[int, list[int]] = {}

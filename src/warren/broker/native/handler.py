@@ -1,4 +1,4 @@
-"""From one of our own requests to its answer: errors travel in it, and waits have an end."""
+"""Handles Warren's own calls: decodes a request, calls its handler, and returns errors as a field of the answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from warren.broker.native.sessions import ClientSession
 from warren.broker.net.request import Answer
 from warren.broker.security.needs import check
 from warren.broker.security.table import OWN
-from warren.broker.services.kafka_errors import is_long
 from warren.broker.services.long_polls import PollResult
-from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_REQUEST_SIZE_MAX, SCANNED_SIZE_MAX
+from warren.broker.services.turns import LOOP_CARRIED_SIZE_MAX, LOOP_REQUEST_SIZE_MAX, SCANNED_SIZE_MAX, is_long
 from warren.errors import BadInput, NoSuchHandle, WarrenError
 from warren.protocol.api_keys import served
 from warren.protocol.limits import NATIVE_LIMIT_MAX, NATIVE_WAIT_S_MAX
@@ -33,7 +32,7 @@ Handler = Callable[[Call], Answer | Awaitable[Answer]]
 
 
 def own(kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Handler:
-    """Makes a handler of one class of requests into one of bytes. Its errors become a field of the answer."""
+    """Wraps a handler of decoded requests as a handler of bytes. Errors become a field of the answer."""
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
         request = call.request
@@ -81,7 +80,7 @@ async def _numbered(
             response = handle(call, request)
             response = await response if inspect.isawaitable(response) else response
         except WarrenError as error:
-            # If nothing is held by the handle, nothing was done: the client opens it again, and repeats the call.
+            # If the handle holds nothing, nothing was done: the client opens it again, and repeats the call.
             is_done = not isinstance(error, NoSuchHandle)
             response = _refused(call, request.response, error)
         return await _encoded(call, response), is_done
@@ -114,7 +113,7 @@ def _refused(call: Call, kind: type[NativeResponse], error: WarrenError) -> Nati
 
 
 def refusal(call: Call, kind: type[NativeResponse], error: WarrenError) -> Answer:
-    """Returns the answer for an error, of the class of responses `kind`."""
+    """Returns the answer for an error, as a response of class `kind`."""
     return message_buffers(_refused(call, kind, error), call.request.version)
 
 
@@ -124,7 +123,7 @@ def session_of(call: Call) -> ClientSession:
 
 
 def checked_limit(limit: int) -> int:
-    """Returns how many messages a request wants, at most as many as one answer holds. Raises BadInput for none."""
+    """Returns the limit of a request, capped at what one answer holds. Raises BadInput if it is below 1."""
     if limit < 1:
         raise BadInput(f"limit {limit}: expected 1 or more")
     return min(limit, NATIVE_LIMIT_MAX)
@@ -146,7 +145,7 @@ async def awaited(
     session: ClientSession | None = None,
     poll_s: Callable[[], float] | None = lambda: NATIVE_LOOK_S,
 ) -> T:
-    """Returns what `attempt` returns: a long poll that repeats it until it returns something that is true.
+    """Repeats `attempt`, as a long poll, until its result is true or the wait ends. Returns the last result.
 
     After each sleep it checks the rights again, because they may be gone. With a session, raises NoSuchHandle if the
     connection ended during the sleep, because no client is left to get what `attempt` would take.
@@ -171,9 +170,9 @@ async def awaited(
 
 
 async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRoom], T]) -> T:
-    """Returns what `look` finds, called by a thread again and again while it finds nothing and uses its room up.
+    """Repeats `look` on a thread while it finds nothing and uses its room up. Returns its last result.
 
-    So a filter is looked for through the whole of a log, and requests of other clients get the thread in between.
+    So a filter can scan a whole log, and requests of other clients get the thread in between.
     """
     while True:
         room = ScanRoom(SCANNED_SIZE_MAX)
@@ -183,10 +182,10 @@ async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRo
         check(call, OWN[request.api_key], request)
 
 
-def checked_choice(what: str, word: str, known: Sequence[str]) -> str:
-    """Returns `word` if it is one of the known words. Raises BadInput otherwise."""
-    if word not in known:
-        raise BadInput(f"{what} {word!r}: expected one of {', '.join(known)}")
+def checked_choice(what: str, word: str, words: Sequence[str]) -> str:
+    """Returns `word` if it is one of `words`. Raises BadInput otherwise."""
+    if word not in words:
+        raise BadInput(f"{what} {word!r}: expected one of {', '.join(words)}")
     return word
 
 

@@ -1,4 +1,4 @@
-"""Who answers which of our own calls."""
+"""The table of handlers of Warren's own calls, by API key."""
 
 from __future__ import annotations
 

@@ -6,12 +6,16 @@ import random
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from warren.broker.native.limits import NATIVE_LOOK_S, NATIVE_LOOK_SHARED_MAX
+from warren.broker.native.limits import NATIVE_LOOK_S
+
+NATIVE_LOOK_SHARED_MAX: Final = 20
+"""Upper bound on the sharing: beyond 20 waiting requests the poll rate grows again."""
 
 
 class PollSharing:
-    """How many requests wait for the same thing. For the event loop's thread alone.
+    """Counts the requests that wait for the same thing. For the event loop's thread alone.
 
     Together they poll about once per NATIVE_LOOK_S; beyond NATIVE_LOOK_SHARED_MAX requests the rate grows again.
     """

@@ -1,4 +1,4 @@
-"""Durable queues for clients of our own."""
+"""Durable queues for Warren's own clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Outcome = tuple[Any] | None
 class HeldQueue(HeldObject):
     """A durable queue that a client has open. Any thread may use it.
 
-    When the client is gone, the items that it has got and not marked as done count as done.
+    When the client is gone, the items that it has received and not marked as done count as done.
     """
 
     def __init__(self, queue: DurableQueue[bytes]) -> None:
@@ -78,7 +78,7 @@ async def open_queue(call: Call, request: OpenQueueRequest) -> OpenQueueResponse
     """Opens the durable queue of this name. Makes it if there is none."""
     session, settings = session_of(call), settings_of(request.settings)
     TOPIC_SETTINGS.check_names(settings)
-    # Items are bytes to the broker, which reads none of them: the codec is the client's.
+    # The broker handles items as bytes and decodes none of them, because the client chooses the codec.
     queue = await call.broker.allotment.admit(
         call, request.queue, lambda: call.broker.store.queue(request.queue, request.maxsize, codec="bytes", **settings)
     )

@@ -38,7 +38,7 @@ NO_END: Final = -1
 SCAN_PIECE_SIZE_MAX: Final = 2 * NATIVE_ANSWER_SIZE_TARGET
 """A record batch of more bytes is cut, so that an answer of a scan does not become too large for its client."""
 SCAN_OVERHEAD_MAX: Final = 256 << 10
-"""What an Arrow stream has beside the bytes of its columns, at most."""
+"""How many bytes an Arrow stream has at most besides those of its columns."""
 
 
 def size_of(call: Call, bytes_max: int) -> int:
@@ -49,10 +49,10 @@ def size_of(call: Call, bytes_max: int) -> int:
 
 
 async def read(call: Call, request: ReadRequest) -> ReadResponse:
-    """Messages of some partitions from given numbers on that pass the filter, and the numbers to go on from.
+    """Returns messages that match the filter, from the positions on, and the positions to continue from.
 
-    Waits if there is none. Backwards: from the number down, without a wait. By a thread, because messages are unpacked
-    and filtered; one look goes through SCANNED_SIZE_MAX bytes at most, and the answer says how far it got.
+    Waits if there is none. Backwards: from the position down, without a wait. On a thread, because messages are
+    unpacked and filtered. One step scans at most SCANNED_SIZE_MAX bytes, and the answer says how far it got.
     """
     topic = await call.broker.opened_topic(request.topic)
     positions = positions_of(request.positions)
@@ -70,12 +70,12 @@ async def read(call: Call, request: ReadRequest) -> ReadResponse:
     async def attempt(is_rung: bool) -> ReadResponse | None:
         while True:
             answer = await call.broker.in_thread(_looked, topic, positions, limit, size, tag)
-            # A request that waits goes on while there is more to look through: nothing would wake it.
+            # A waiting request continues while there is more to scan, because nothing would wake it.
             if answer or not _is_more(topic, positions) or loop.time() >= deadline_s or call.broker.is_stopping:
                 return answer
 
     logs = [topic.partition(number) for number in positions]
-    # A log tells of everything that a read could find: there is nothing to look for in between.
+    # The logs announce all that a read could find, so it need not poll.
     answer = await awaited(call, request, wait_s, lambda: logs, attempt, poll_s=None)
     return answer or _answer(topic, [], positions)
 
@@ -88,7 +88,7 @@ def _looked(
 
 
 def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> list[Message]:
-    """Returns messages from the positions on, and moves the positions behind them and those that the filter omits."""
+    """Returns messages from the positions on. Moves the positions behind all messages that it has scanned."""
     messages: list[Message] = []
     scanned_max = SCANNED_SIZE_MAX
     for partition, number in positions.items():
@@ -108,7 +108,7 @@ def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: T
 
 
 def _backwards(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: TagFilter | None) -> ReadResponse:
-    """Up to `limit` messages from the number down, of about `size` bytes, without those that the filter leaves out."""
+    """Returns up to `limit` messages from the number down, of about `size` bytes, that match the filter."""
     ((partition, number),) = list(positions.items())[:1] or [(0, 0)]
     log = topic.partition(partition)
     messages: list[Message] = []
@@ -148,7 +148,7 @@ async def find_time(call: Call, request: FindTimeRequest) -> FindTimeResponse:
 
 
 async def scan(call: Call, request: ScanRequest) -> ScanResponse:
-    """Messages of a partition as an Arrow stream, about as many bytes as were asked for; the number to go on from."""
+    """Returns messages of a partition as an Arrow stream of about the requested size, and the next number."""
     log = (await call.broker.opened_topic(request.topic)).partition(request.partition)
     return await call.broker.in_thread(_scanned, log, request, size_of(call, request.bytes_max))
 
@@ -166,7 +166,7 @@ def _pieces(batch: pyarrow.RecordBatch, size_max: int) -> Iterator[pyarrow.Recor
 def _scanned(log: Log, request: ScanRequest, size_max: int) -> ScanResponse:
     end = log.end if request.end == NO_END else min(request.end, log.end)
     start = log.first if request.start == NO_END else request.start
-    # The number tells how far an answer goes, so it is read whether it was asked for or not.
+    # The numbers say how far an answer goes, so they are read even if the request does not ask for them.
     names = request.columns
     columns = None if names is None else [*names, *({"number"} - set(names))]
     batches: list[pyarrow.RecordBatch] = []
@@ -197,7 +197,7 @@ def _scanned(log: Log, request: ScanRequest, size_max: int) -> ScanResponse:
 
 
 class BufferSink:
-    """A file for PyArrow to write to: it keeps the buffers that it is given, and copies the few bytes between them."""
+    """A file for PyArrow to write to. It keeps PyArrow's buffers, and copies the few bytes between them."""
 
     closed = False
 
@@ -222,7 +222,7 @@ class BufferSink:
 
 def stream_of(batches: Sequence[pyarrow.RecordBatch]) -> list[Buffer]:
     """Returns the batches as an Arrow stream in consecutive buffers, without a copy; none if there is no batch."""
-    # Imported here: PyArrow takes longer to import than a log to open.
+    # Imported here, because importing PyArrow takes longer than opening a log.
     import pyarrow
 
     pieces = BufferSink()

@@ -1,4 +1,4 @@
-"""What clients of our own hold at the broker: groups, transactions, producers and queues, by handle."""
+"""Sessions of Warren's own clients: the groups, transactions, producers and queues that they have open, by handle."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from warren.broker.native.call_dedup import AnswerRoom, Answers
-from warren.broker.native.limits import NATIVE_HANDLES_MAX, NATIVE_SESSION_S
 from warren.broker.security.broker_view import NO_NAMES, HandleNames
 from warren.broker.security.peer import Peer
 from warren.broker.services.memory_budget import MemoryBudget
 from warren.errors import BadInput, NoSuchHandle, StoreBusy, WarrenError
 
+NATIVE_HANDLES_MAX: Final = 10_000
+"""How many groups, transactions, producers and queues one client may have open."""
+NATIVE_SESSION_S: Final = 10.0
+"""How long a session outlives its last connection, so that a client that reconnects keeps what it held."""
+
 
 class HeldObject(ABC):
-    """Something that a client has open."""
+    """An object that a client has open."""
 
     @property
     def names(self) -> HandleNames:
-        """Returns the names of the things that it stands for."""
+        """Returns the names of the topic, group or id behind it."""
         return NO_NAMES
 
     def leave(self) -> bool:
@@ -43,11 +47,11 @@ class HeldObject(ABC):
 H = TypeVar("H", bound=HeldObject)
 INCARNATION_BITS: Final = 63
 SWEPT_FROM: Final = 64
-"""When a client holds so many things, the session drops those that are over."""
+"""When a client holds this many objects, the session drops those that are over."""
 
 
 class ClientSession:
-    """One client, over however many connections. Any thread may use it.
+    """One client, over any number of connections. Any thread may use it.
 
     Invariant: what it holds is closed when it ends. It ends NATIVE_SESSION_S after its last connection, or with that
     connection if the client has said that it leaves. A session that has ended holds nothing.
@@ -56,7 +60,7 @@ class ClientSession:
     def __init__(self, id: bytes, user: str, answers: Answers) -> None:
         self.id, self.user, self.answers = id, user, answers
         self.incarnation = secrets.randbits(INCARNATION_BITS)
-        """Tells it from a session of the same client that began before, or at another broker."""
+        """Distinguishes it from an earlier session of the same client, and from one at another broker."""
         self.is_leaving = False
         """Whether the client has said that it will not come back."""
         self.connections: set[int] = set()
@@ -67,9 +71,9 @@ class ClientSession:
         self._mutex = threading.Lock()
 
     def hold(self, handle: int, held: HeldObject) -> None:
-        """Keeps `held` by a handle that the client chose. Closes what the client held by that handle before.
+        """Stores `held` under a handle that the client chose. Closes what the client held by that handle before.
 
-        Raises NoSuchHandle if the session has ended, and StoreBusy if the client holds NATIVE_HANDLES_MAX things.
+        Raises NoSuchHandle if the session has ended, and StoreBusy if the client holds NATIVE_HANDLES_MAX objects.
         """
         self._sweep()
         with self._mutex:
@@ -84,7 +88,7 @@ class ClientSession:
             raise NoSuchHandle(handle) if is_refused else StoreBusy(f"a client with {NATIVE_HANDLES_MAX} handles")
 
     def _sweep(self) -> None:
-        """Drops what is over, if the client holds much. Runs again when it holds twice as much as is left."""
+        """Drops objects that are over, if the client holds many. Runs again when their number has doubled."""
         if len(self._held) + len(self._left) < self._swept_at:
             return
         with self._mutex:
@@ -143,7 +147,7 @@ def _close(held: HeldObject) -> None:
 
 
 def _is_over(held: HeldObject) -> bool:
-    # If this cannot be found out now, the next sweep tries again.
+    # If this fails now, the next sweep tries again.
     with suppress(WarrenError, OSError):
         return held.is_over()
     return False
@@ -192,11 +196,11 @@ class Sessions:
         return _key(peer) in self._by_peer
 
     def park(self, peer: Peer, woken: asyncio.Future[bool]) -> None:
-        """Sets `woken`, for which a request of this connection waits, when the connection ends."""
+        """Sets `woken`, which a request of this connection awaits, when the connection ends."""
         self._parked[_key(peer)] = woken
 
     def leave(self, peer: Peer) -> None:
-        """Removes a connection that ended. If it was the last one of its session, that ends too, now or in a while."""
+        """Removes a connection that ended. Ends its session, now or after a while, if it was the last connection."""
         session = self._by_peer.pop(_key(peer), None)
         woken = self._parked.pop(_key(peer), None)
         if woken is not None and not woken.done():

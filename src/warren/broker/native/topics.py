@@ -40,7 +40,7 @@ def open_session(call: Call, request: OpenSessionRequest) -> OpenSessionResponse
 
 
 async def close_handle(call: Call, request: CloseHandleRequest) -> CloseHandleResponse:
-    """Closes what a handle stands for. By NO_HANDLE the session ends with its connections. Twice does no harm."""
+    """Closes what a handle stands for. NO_HANDLE ends the session with its connections. A second call does nothing."""
     if request.handle == NO_HANDLE:
         session_of(call).is_leaving = True
         return CloseHandleResponse()
@@ -55,7 +55,7 @@ async def list_topics(call: Call, request: ListTopicsRequest) -> ListTopicsRespo
 
 
 async def open_topic(call: Call, request: OpenTopicRequest) -> OpenTopicResponse:
-    """Opens a topic; makes it if there is none, unless it must exist. With `is_described` returns its description."""
+    """Opens a topic. Makes it if there is none, unless it must exist. With `is_described` returns its description."""
     if not request.must_exist:
         settings: dict[str, Any] = settings_of(request.settings)
         partitions = settings.pop("partitions", None)

@@ -1,4 +1,4 @@
-"""What open transactions of our own clients hold in memory: more than the budget has room for goes to the journal."""
+"""The memory of open transactions of Warren's own clients. What the budget has no room for goes to the journal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warren.transaction.transaction import Transaction
 class TransactionMemory:
     """The bytes that each transaction takes from the budget. For the event loop's thread alone.
 
-    A transaction that is over holds nothing, also if another client ended it; the next `recount` sees it at the latest.
+    A transaction that is over holds nothing, even if another client ended it; the next `recount` sees it at the latest.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:

@@ -1,4 +1,4 @@
-"""Transactions and numbered puts for clients of our own."""
+"""Transactions and numbered puts for Warren's own clients."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HeldTransaction(HeldObject):
         return HandleNames(id=self._given_id)
 
     def close(self) -> None:
-        # It may be over by now.
+        # The transaction may be over by now.
         with suppress(TransactionError):
             if self.transaction.last_state is State.OPEN:
                 self.transaction.abort()
@@ -90,7 +90,7 @@ async def begin_transaction(call: Call, request: BeginTransactionRequest) -> Beg
 
 
 async def change_transaction(call: Call, request: ChangeTransactionRequest) -> ChangeTransactionResponse:
-    """Messages for a topic, or positions or acknowledgements of a group, become part of a transaction."""
+    """Adds messages for a topic, or positions or acknowledgements of a group, to a transaction."""
     transaction = session_of(call).find(request.handle, HeldTransaction).transaction
     if request.topic:
         topic = await found_or_made(call, request.topic)
@@ -160,7 +160,7 @@ async def commit_batch(call: Call, request: CommitBatchRequest) -> CommitBatchRe
 
 
 async def recover(call: Call, request: RecoverRequest) -> RecoverResponse:
-    """Returns what was left: the transactions that wait for a decision, and the versions of applications."""
+    """Returns or aborts transactions that wait for a decision; or returns the last failure or version."""
     store = call.broker.store
     action = checked_choice("action", request.action, RECOVERIES)
     if action == "recover":
@@ -176,7 +176,7 @@ async def recover(call: Call, request: RecoverRequest) -> RecoverResponse:
 
 
 async def open_producer(call: Call, request: OpenProducerRequest) -> OpenProducerResponse:
-    """Opens a producer that numbers its puts. Raises ProducerBusy while it is open anywhere."""
+    """Opens a producer that numbers its puts. Raises ProducerBusy while another client has it open."""
     session, store = session_of(call), call.broker.store
 
     def opened() -> OpenProducerResponse:

@@ -29,7 +29,7 @@ from warren.queue.topic import Topic
 
 
 async def see_group(call: Call, request: SeeGroupRequest) -> SeeGroupResponse:
-    """Returns the settings of a group, and its state if that is asked for. Raises NoSuchGroup if there is none."""
+    """Returns the settings of a group, and its state if requested. Raises NoSuchGroup if there is none."""
     topic = await call.broker.opened_topic(request.topic)
     response = await call.broker.in_thread(_seen if request.is_described else _settings, topic, request.group)
     if request.is_put_back_wanted:

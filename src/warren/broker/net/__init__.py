@@ -1,1 +1,1 @@
-"""Connections: bytes to requests and back, and the limits that hold for all of them."""
+"""Connections: bytes to requests and back, and the limits on connections."""

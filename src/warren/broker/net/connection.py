@@ -23,6 +23,7 @@ from warren.protocol.native_schemas import NativeKey
 from warren.protocol.throttle import throttled
 
 if TYPE_CHECKING:
+    from warren.broker.net.places import ConnectionPlaces
     from warren.broker.security.users import KeptPassword
 
 AUTHENTICATION_S_MAX: Final = 30.0
@@ -54,6 +55,9 @@ QueuedRequest = tuple[Request, int, Hold | None]
 
 class ConnectionHost(Services, Protocol):
     """The broker that a connection belongs to."""
+
+    @property
+    def connections(self) -> ConnectionPlaces[Connection]: ...
 
     def admit(self, connection: Connection) -> bool:
         """Returns whether there is room for one more connection."""

@@ -1,4 +1,4 @@
-"""What a broker tells of its own accord: one line each on stderr, for people or for programs."""
+"""The broker's log on stderr: one line per event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JSON: Final = "json"
 
 
 class TextLines(logging.Formatter):
-    """Time, level and sentence. What is not printable is shown as an escape: no peer can begin a line of its own."""
+    """Formats time, level and message. Escapes unprintable characters, so that no peer can begin a line of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_moment(record)} {record.levelname.lower()} {printable(record.getMessage())}"
@@ -20,7 +20,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLogLines(logging.Formatter):
-    """One object a line: time, level, logger, message, and the error if there was one."""
+    """Formats one JSON object per line: time, level, logger, message, and the error if there was one."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = {
@@ -35,7 +35,7 @@ class JsonLogLines(logging.Formatter):
 
 
 def printable(text: str) -> str:
-    """Returns the text on one line, whatever is in it."""
+    """Returns the text on one line, with unprintable characters escaped."""
     return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
@@ -44,7 +44,7 @@ def _moment(record: logging.LogRecord) -> str:
 
 
 def begin_logging(form: str, level: str) -> None:
-    """From now on everything that Warren tells goes to stderr in this form."""
+    """Sends Warren's log to stderr in this form from now on."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLogLines() if form == JSON else TextLines())
     logger = logging.getLogger("warren")

@@ -1,7 +1,7 @@
 """Makes the C library keep free memory for the next request, and give it back to the system when there is too much.
 
-Requests of a megabyte come and go. To free their pages and allocate them again would take a tenth of the time of each.
-But the memory of a burst must not be kept for ever.
+Requests of a megabyte come and go. Freeing their pages and allocating them again would take a tenth of the time of each
+request. But the memory of a burst must not be kept for ever.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20
+"""How much free memory a broker keeps at most."""
 BROKER_HEAP_STEP_SIZE: Final = 16 << 20
-"""How much memory that is free a broker keeps at most, and how much more than it needs it takes at once."""
+"""How much more than it needs the heap takes at once."""
 BROKER_HEAP_LOOK_S: Final = 1.0
+"""How often a broker checks for too much free memory."""
 BROKER_HEAP_LOOK_S_MAX: Final = 60.0
-"""How often it is seen whether it has more than that, and how seldom if nothing came of it."""
+"""The longest pause between two checks. The pause doubles each time that a check frees little."""
 
 
 TRIM_THRESHOLD: Final = -1
@@ -26,7 +28,7 @@ MMAP_THRESHOLD: Final = -3
 ARENA_MAX: Final = -8
 """The numbers of the options in glibc's malloc.h."""
 MMAP_THRESHOLD_MAX: Final = 32 << 20
-"""The largest value that glibc takes. Larger allocations are still given back to the system when they are freed."""
+"""The largest value that glibc accepts. Larger allocations are still given back to the system when they are freed."""
 STATM: Final = "/proc/self/statm"
 InThread = Callable[[Callable[[], None]], Awaitable[None]]
 

@@ -1,10 +1,13 @@
-"""Places for connections: how many there may be, in all and from one address, and which one makes room for another."""
+"""Places for connections: limits their number, in all and per address, and drops some to make room for others."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from warren.broker.security.peer import Peer
 
 BROKER_BACKLOG: Final = 1024
 
@@ -12,7 +15,7 @@ T = TypeVar("T")
 
 
 class Full(NamedTuple):
-    """Why there is no place: `open_count` connections are open, in all, or from `host`."""
+    """The reason why there is no place: `open_count` connections are open, in all or from `host`."""
 
     open_count: int
     host: str | None = None
@@ -21,16 +24,31 @@ class Full(NamedTuple):
         return f"{self.open_count} are open" + ("" if self.host is None else f" from {self.host}")
 
 
+class OpenConnection(Protocol):
+    """A connection as handlers see it."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+
+class OpenConnections(Protocol):
+    """The open connections as handlers see them."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[OpenConnection]: ...
+
+
 class ConnectionPlaces(Generic[T]):
     """The connections that are open. For the event loop's thread alone.
 
     A connection is unsettled until `settle` is called: until it has logged in, or has sent a request. If there is no
-    place for a new connection, an unsettled one is dropped: the oldest one of its own address if that has its limit,
-    otherwise of the address that has the most. So a stranger can only take the places of strangers.
+    place for a new connection, an unsettled one is dropped: the oldest one of the same address if the address is at its
+    limit, otherwise the oldest one of the address that has the most. So a client that has not logged in only takes
+    places of clients that have not logged in.
 
-    Invariant: there are never more than `count_max` connections, nor more than `unsettled_max` unsettled ones, nor
-    more from one address than its limit. This machine itself has a limit only if `of_address` names it, because all
-    clients behind a proxy on this machine come from one address.
+    Invariant: there are never more than `count_max` connections, nor more than `unsettled_max` unsettled ones, nor more
+    from one address than its limit. This machine itself has a limit only if `of_address` names it, because all clients
+    behind a proxy on this machine come from one address.
     """
 
     def __init__(
@@ -58,7 +76,7 @@ class ConnectionPlaces(Generic[T]):
         return iter(list(self._hosts))
 
     def admit(self, connection: T, host: str) -> Full | None:
-        """Gives the connection a place; returns why not if there is none, and none can be had by dropping another."""
+        """Gives the connection a place. Returns the reason if there is none and no other can be dropped for it."""
         limit = self._limit_of(host)
         if limit is not None and self._counts.get(host, 0) >= limit and not self._make_room(self._unsettled.get(host)):
             return Full(limit, host)

@@ -1,83 +1,91 @@
-"""Progress: counts what clients have not taken yet, and closes connections that hold memory and do not come on."""
+"""Progress: counts unsent answers, and closes connections that hold memory and make no progress."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from warren.broker.net.connection import Connection
+from typing import Final, Protocol
 
 STALLED_PARTS: Final = 10
-"""In each such time at least one of so many parts of a large request has to come."""
+"""A large request must make 1/N of its progress in each period."""
 STALLED_LOOKS: Final = 4
-"""How often in this time it is seen whether connections come on."""
+"""How often per period progress is checked."""
 STALLED_HURRY: Final = 6
-"""So many times shorter is the time while another request waits for memory."""
+"""The period is this many times shorter while another request waits for memory."""
 
 COUNT_S: Final = 0.02
 COUNT_EACH_S: Final = 0.0001
-"""How long after an answer it is counted what is left of it, and how much later for each that waits for that."""
+"""How long after an answer its unsent bytes are counted, and the extra delay per connection that has some."""
 
 
 @dataclass(slots=True)
 class Mark:
-    """How far one connection had come at some time: what it is compared with the next time."""
+    """The progress of one connection at its last check."""
 
     count: int = -1
-    """Which large request it was."""
+    """The number of the large request."""
     filled: int = 0
-    """How much of the request was there when it last had come on by a part."""
+    """How many of its bytes had arrived when it last made 1/N of its progress."""
     filled_s: float = 0.0
-    seen: int = 0
-    """How much of it was there when a byte last came."""
-    seen_s: float = 0.0
+    arrived: int = 0
+    """How many of its bytes had arrived when the last byte came."""
+    arrived_s: float = 0.0
     unsent: int = 0
     unsent_s: float = 0.0
 
     def stalled(
         self, now_s: float, stalled_s: float, *, is_hurried: bool, frame: tuple[int, int, int], unsent: int
     ) -> str:
-        """Why the connection should be closed; nothing if it should not.
+        """Returns why the connection should be closed; an empty text if it should not.
 
-        `frame` is the number of a large request, how much of it is there, and its size, 0 if there is none. If the
-        connection `is_hurried`, another one waits for what it holds: then it must not stand still.
+        `frame` is the number of a large request, how many of its bytes have arrived, and its size, 0 if there is none.
+        If the connection `is_hurried`, another one waits for the memory that it holds, so that it may not pause.
         """
         hurry_s = stalled_s / STALLED_HURRY if is_hurried else stalled_s
         count, filled, size = frame
         if not size or count != self.count:
-            self.count, self.filled, self.seen = count, filled, filled
-            self.filled_s = self.seen_s = now_s
-        if filled > self.seen:
-            self.seen, self.seen_s = filled, now_s
+            self.count, self.filled, self.arrived = count, filled, filled
+            self.filled_s = self.arrived_s = now_s
+        if filled > self.arrived:
+            self.arrived, self.arrived_s = filled, now_s
         if (filled - self.filled) * STALLED_PARTS >= size:
             self.filled, self.filled_s = filled, now_s
-        # More than before is progress too: the client asked again, and was not read from if it took nothing.
+        # A larger count is progress too: the client sent another request, which is read only if it has received
+        # answers.
         if not unsent or unsent != self.unsent:
             self.unsent_s = now_s
         self.unsent = unsent
-        if now_s - self.filled_s >= stalled_s or now_s - self.seen_s >= hurry_s:
+        if now_s - self.filled_s >= stalled_s or now_s - self.arrived_s >= hurry_s:
             return f"of a request of {size} bytes {filled} came, and then too little for too long"
         if now_s - self.unsent_s >= hurry_s:
             return f"{unsent} bytes of answers were not taken for too long"
         return ""
 
 
+class WatchedConnection(Protocol):
+    """The parts of a connection that the watch uses."""
+
+    def see_unsent(self) -> bool:
+        """Counts the bytes of answers that the client has not read. Returns whether they are many."""
+
+    def check_progress(self, now_s: float) -> None:
+        """Closes the connection if it holds memory and its client stalls."""
+
+
 class ProgressWatch:
-    """Looks at connections from time to time. For the event loop's thread alone."""
+    """Checks connections from time to time. For the event loop's thread alone."""
 
     def __init__(
-        self, connections: Iterable[Connection], stalled_s: float, recount: Callable[[], None] = lambda: None
+        self, connections: Iterable[WatchedConnection], stalled_s: float, recount: Callable[[], None] = lambda: None
     ) -> None:
         self._connections, self._recount = connections, recount
         self._look_s = stalled_s / STALLED_LOOKS / STALLED_HURRY
-        self._unsent: set[Connection] = set()
+        self._unsent: set[WatchedConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def answered(self, connection: Connection) -> None:
-        """A client was sent more than it took at once: it is counted again in a moment."""
+    def answered(self, connection: WatchedConnection) -> None:
+        """Counts the unsent bytes of a connection again in a moment, because its client did not receive all at once."""
         self._unsent.add(connection)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(COUNT_S, self._count)

@@ -12,8 +12,7 @@ from warren.protocol.headers import Request
 from warren.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
-    from warren.broker.net.connection import Connection
-    from warren.broker.net.places import ConnectionPlaces
+    from warren.broker.net.places import OpenConnections
     from warren.broker.net.progress import ProgressWatch
     from warren.broker.quotas.allotment import Allotment
     from warren.broker.quotas.quotas import Quotas
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Answer = Sequence[Buffer] | None
-"""The body of a response; None if the client wants none."""
+"""The body of a response; None if the client expects none."""
 
 
 class Services(BrokerView, Protocol):
-    """The parts of the broker that handlers of more than one room use. A room that has more says so in its `call.py`.
+    """The parts of the broker that handlers of more than one room use. The `call.py` of a room adds what only it uses.
 
     Used on the event loop; `in_thread` and `aside` run what would block it.
     """
@@ -100,7 +99,7 @@ class Services(BrokerView, Protocol):
     def failed_logins(self) -> LimitedLog: ...
 
     @property
-    def connections(self) -> ConnectionPlaces[Connection]: ...
+    def connections(self) -> OpenConnections: ...
 
     @property
     def progress(self) -> ProgressWatch: ...
@@ -115,24 +114,24 @@ class Services(BrokerView, Protocol):
     def is_stopping(self) -> bool: ...
 
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Returns what `work` returns on a thread: for work that waits for the disk."""
+        """Calls `work` on a thread, for work that waits for the disk, and returns its result."""
 
     async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Returns what `work` returns on the one thread for computing that would keep the event loop busy."""
+        """Calls `work` on the one thread for long computations, and returns its result."""
 
 
 class DeferredReply:
-    """An answer that comes later, without a task or a future: for requests that are many. For the loop's thread alone.
+    """An answer that comes later, without a task or a future, for frequent requests. For the event loop's thread alone.
 
     The handler that returns this must call `on_done` exactly once, with the answer or an error, and only after it has
-    returned: the connection sets `on_done` then.
+    returned, because the connection sets `on_done` then.
     """
 
     __slots__ = ("on_done",)
     on_done: Callable[[Answer | BaseException], None]
 
     def finish(self, answer: Callable[[T], Answer], outcome: T) -> None:
-        """Calls `on_done` with what `answer` makes of the outcome, or with what it raises."""
+        """Calls `on_done` with what `answer` returns for the outcome, or with what it raises."""
         try:
             result: Answer | BaseException = answer(outcome)
         except BaseException as error:  # noqa: BLE001  # The connection gets it.
@@ -176,4 +175,4 @@ class ServedCall(Asker, Generic[S_co]):
 Call = ServedCall[Services]
 """A request for a handler that uses nothing but these services."""
 Reply = Answer | Awaitable[Answer] | DeferredReply
-"""What a handler returns: the answer, or how it comes later. Blocking work belongs on a thread."""
+"""What a handler returns: the answer, or a promise of it. Blocking work belongs on a thread."""

@@ -1,1 +1,1 @@
-"""Quotas: how much users, clients and addresses may do in a second, and how much they may have."""
+"""Quotas: how much users, clients and addresses may do per second, and how much they may own."""

@@ -1,4 +1,4 @@
-"""Entities that have quotas, and the quotas that they may have: those of Kafka, and some of our own."""
+"""Entities that have quotas, and the quotas that they may have: those of Kafka, and some of Warren's own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from warren.settings import Number, unknown
 
 QUOTA_VALUE_MAX: Final = 1 << 53
 CLIENT_ID_NAMED_SIZE_MAX: Final = 1000
-"""How long a client id may be that has a quota."""
+"""The longest client id that may have a quota."""
 
 DEFAULT: Final = ""
-"""The name of an entity that stands for all that have no quota of their own."""
+"""The name of the entity that stands for all that have no quota of their own."""
 USER, CLIENT, ADDRESS = "user", "client-id", "ip"
-"""What Kafka calls the parts of an entity."""
+"""Kafka's names for the parts of an entity."""
 OF_CLIENTS: Final = frozenset({frozenset({USER}), frozenset({CLIENT}), frozenset({USER, CLIENT})})
 OF_USERS: Final = frozenset({frozenset({USER})})
 OF_ADDRESSES: Final = frozenset({frozenset({ADDRESS})})
@@ -34,7 +34,7 @@ CREATIONS: Final = "connection_creation_rate"
 
 
 class QuotaKey(NamedTuple):
-    """A quota: which entities may have it, its values, and what it limits."""
+    """A quota: its possible entities, its values, and what it limits."""
 
     entities: frozenset[frozenset[str]]
     kind: Number
@@ -68,7 +68,7 @@ class Entity(NamedTuple):
 
     @property
     def parts(self) -> dict[str, str]:
-        """Returns the names by Kafka's words for the parts."""
+        """Returns the names of its parts, by Kafka's words for these."""
         names = {USER: self.user, CLIENT: self.client, ADDRESS: self.address}
         return {part: name for part, name in names.items() if name is not None}
 

@@ -1,4 +1,4 @@
-"""The quotas of a store, in a file of it: read and changed by any process."""
+"""The quotas file of a store. Any process may read and change it."""
 
 from __future__ import annotations
 

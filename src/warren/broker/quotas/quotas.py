@@ -24,11 +24,11 @@ from warren.protocol.api_keys import ApiKey
 from warren.protocol.native_schemas import CARRYING, NativeKey
 
 QUOTA_BURST_S: Final = 1.0
-"""What was not used for so long may be used at once."""
+"""The unused quota of this many seconds may be used at once."""
 QUOTA_THROTTLE_S_MAX: Final = 10.0
-"""How long an answer may tell a client to wait, and how long its connection is not read."""
+"""The longest wait that an answer may ask for, and the longest time for which a connection is not read."""
 QUOTA_CLIENTS_REMEMBERED_MAX: Final = 10_000
-"""Of how many users and client ids it is remembered what they have used."""
+"""For how many users and client ids the usage is remembered."""
 QUOTA_USERS_SHOWN_MAX: Final = 100
 """How many users have metrics of their own; the others share one."""
 
@@ -49,7 +49,7 @@ GIVING: Final = frozenset(
         NativeKey.LIST_DEAD,
     }
 )
-"""The requests whose bytes count as produced, and those whose answers count as consumed."""
+"""The requests whose bytes count as produced, and the requests whose answers count as consumed."""
 MUTATING: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -71,9 +71,9 @@ Scope = tuple[str, str | None, str | None]
 
 
 class Bucket:
-    """Tokens that come back at `rate` a second, up to those of QUOTA_BURST_S. For the event loop's thread alone.
+    """Tokens that come back at `rate` per second, up to those of QUOTA_BURST_S. For the event loop's thread alone.
 
-    What is taken may be more than there is: then the next one has to wait, at most for QUOTA_THROTTLE_S_MAX.
+    A request may take more tokens than there are. Then the next one has to wait, at most QUOTA_THROTTLE_S_MAX.
     """
 
     __slots__ = ("_at_s", "_tokens", "rate")
@@ -83,13 +83,13 @@ class Bucket:
         self._tokens = rate * QUOTA_BURST_S
 
     def take(self, amount: float, now_s: float) -> float:
-        """Takes tokens, and returns for how many seconds nothing more should be taken."""
+        """Takes tokens. Returns for how many seconds no more should be taken."""
         self.owed_s(now_s)
         self._tokens = max(self._tokens - amount, -self.rate * QUOTA_THROTTLE_S_MAX)
         return max(0.0, -self._tokens / self.rate)
 
     def owed_s(self, now_s: float) -> float:
-        """Returns for how many seconds nothing should be taken."""
+        """Returns for how many seconds no tokens should be taken."""
         tokens = self._tokens + (now_s - self._at_s) * self.rate
         self._tokens, self._at_s = min(tokens, self.rate * QUOTA_BURST_S), now_s
         return max(0.0, -self._tokens / self.rate)
@@ -102,7 +102,7 @@ class Bucket:
 class Quotas:
     """The quotas of a broker: those in the file, and `defaults` for each user that has none. For the loop's thread.
 
-    `is_set` is False while there is no quota: then callers use nothing else of this object. `refresh` reads the file
+    `is_set` is False while there is no quota; callers then use nothing else of this object. `refresh` reads the file
     again if it has changed. A file that cannot be read changes nothing.
     """
 
@@ -110,7 +110,7 @@ class Quotas:
         self.file, self._defaults, self._now = file, defaults, now
         self.is_set = False
         self.throttled: dict[str, list[float]] = {}
-        """By user: how many answers were throttled, for how many seconds, and how many requests were refused."""
+        """For each user: how many answers were throttled, for how many seconds, and how many requests were refused."""
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._stamp: tuple[int, int] | None = None
         self._clients: dict[tuple[str, str], dict[str, Bucket]] = {}
@@ -137,7 +137,7 @@ class Quotas:
     # --- Rates ---
 
     def charge(self, user: str, client: str, api_key: int, size_in: int, size_out: int, spent_s: float) -> float:
-        """Counts a request that was answered; returns for how many seconds its client is to be throttled."""
+        """Counts a request that was answered. Returns for how many seconds its client is to be throttled."""
         if api_key in EXEMPT:
             return 0.0
         used = {REQUESTS: 1.0, TIME: spent_s}
@@ -146,12 +146,12 @@ class Quotas:
         if api_key in GIVING:
             used[CONSUMED] = size_out
         if api_key in MUTATING:
-            # What was made or deleted was counted when that was done.
+            # Partitions that were made or deleted were charged at that time.
             used[MUTATIONS] = 0.0
         return self.use(user, client, used)
 
     def use(self, user: str, client: str, used: Mapping[str, float]) -> float:
-        """Takes what was used of each quota, by key; returns for how many seconds the client is to be throttled."""
+        """Takes these amounts from the quotas. Returns for how many seconds the client is to be throttled."""
         buckets, now_s = self._buckets_of(user, client), self._now()
         waits = [buckets[key].take(amount, now_s) for key, amount in used.items() if key in buckets]
         wait_s = max(waits, default=0.0)
@@ -174,7 +174,7 @@ class Quotas:
         return wait_s
 
     def answer_size_max(self, user: str, client: str, size_max: int) -> int:
-        """Returns how many bytes of messages one answer may hold: no more than come back in QUOTA_BURST_S."""
+        """Returns how many bytes of messages one answer may hold: at most what QUOTA_BURST_S brings back."""
         bucket = self._buckets_of(user, client).get(CONSUMED)
         return size_max if bucket is None else max(1, min(size_max, int(bucket.rate * QUOTA_BURST_S)))
 
@@ -185,16 +185,16 @@ class Quotas:
         if rate is None:
             return True
         bucket, now_s = self._bucket((CREATIONS, host, None), rate), self._now()
-        # Of a rate below one a second there is never a whole token.
+        # A rate below one per second never has a whole token.
         if bucket.owed_s(now_s):
             return False
         bucket.take(1.0, now_s)
         return True
 
-    # --- What a user may have ---
+    # --- Limits of a user ---
 
     def most(self, key: str, user: str) -> float | None:
-        """Returns how many a user may have of what `key` limits; None if there is no limit."""
+        """Returns the limit of a user for `key`; None if there is none."""
         quota = self._first(key, (Entity(user), Entity(DEFAULT)))
         return self._defaults.get(key) if quota is None else quota
 
@@ -202,7 +202,7 @@ class Quotas:
         """Counts a request that was refused."""
         self._counts(user)[2] += 1
 
-    # --- Who has which ---
+    # --- Buckets ---
 
     def _buckets_of(self, user: str, client: str) -> dict[str, Bucket]:
         buckets = self._clients.get((user, client))
@@ -229,7 +229,8 @@ class Quotas:
             entity = next((each for each in entities if key in self._quotas.get(each, {})), None)
             rate = self._defaults.get(key) if entity is None else self._quotas[entity][key]
             if rate is not None:
-                # A quota of the configuration holds for each user; one that was set holds for the parts of its entity.
+                # A quota of the configuration is one bucket per user. A quota that was set is shared by all that its
+                # entity names.
                 scope = Entity(user) if entity is None else entity
                 shared = None if scope.user is None else user, None if scope.client is None else client
                 buckets[key] = self._bucket((key, *shared), rate / PERCENT if key == TIME else rate)
@@ -245,7 +246,7 @@ class Quotas:
         return bucket
 
     def _forget_buckets(self) -> None:
-        """Forgets the buckets that are full again, because they are like new ones; all of them if none is full."""
+        """Forgets the buckets that are full again, because they equal new ones. Forgets all if none is full."""
         now_s = self._now()
         for bucket in self._buckets.values():
             bucket.owed_s(now_s)

@@ -1,1 +1,1 @@
-"""Who may connect, and what they may do."""
+"""Users, logins and rights: who may connect, and what each user may do."""

@@ -1,4 +1,4 @@
-"""Who sends a request, whichever door it came through, and what that user may do."""
+"""Asker: a request of any protocol, as far as its user and rights are concerned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HTTP_CLIENT: Final = "http"
 
 
 class Asker:
-    """A request as far as rights are concerned: the broker that serves it, and who sent it. For the event loop."""
+    """A request with the broker that serves it and the peer that sent it. For the event loop."""
 
     __slots__ = ()
     broker: BrokerView

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from warren.broker.security.asker import Asker
-    from warren.broker.security.peer import Peer
+    from warren.broker.security.peer import Peer, Requester
     from warren.broker.security.rights import Rights
     from warren.broker.settings import BrokerSettings
     from warren.queue.topic import Topic
@@ -31,7 +30,7 @@ NO_NAMES: Final = HandleNames()
 
 
 class TopicNames(Protocol):
-    """Finds topics by what a request names them by."""
+    """Finds topics by name or id."""
 
     def find(self, name: str) -> Topic:
         """Returns the topic. Raises NoSuchTopic if it does not exist."""
@@ -45,7 +44,7 @@ class TopicMaker(Protocol):
 
     async def make(
         self,
-        asker: Asker,
+        requester: Requester,
         name: str,
         partitions: int | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -73,7 +72,7 @@ class ClassicGroups(Protocol):
 
 
 class Handles(Protocol):
-    """Knows what the clients of our own protocol have open."""
+    """Knows which objects the clients of Warren's own protocol have open."""
 
     def names(self, peer: Peer, handle: int) -> HandleNames:
         """Returns the names behind a handle of this connection; NO_NAMES if nothing is open by it."""
@@ -86,7 +85,7 @@ class DenialLog(Protocol):
 
 
 class BrokerView(Protocol):
-    """What a check of rights uses of a broker."""
+    """The parts of a broker that a check of rights uses."""
 
     @property
     def store(self) -> Store: ...

@@ -1,4 +1,4 @@
-"""Connections of users who have logged in: closed when the user is deleted, or has another password."""
+"""Connections of users who have logged in: closed when the user is deleted, or gets another password."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from warren.broker.security.users import KeptPassword, Users
 from warren.errors import WarrenError
 
 USERS_LOOK_S: Final = 0.5
-"""How soon connections of a user are closed who was deleted, or whose password was changed."""
+"""How soon the connections of a deleted user, or of a changed password, are closed."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class LoggedInConnection(NamedTuple):
-    """Who logged in, with which password, and how to close the connection."""
+    """The password that proved a login, and how to close its connection."""
 
     password: KeptPassword
     close: Callable[[], None]
 
 
 class LoggedIn:
-    """Closes connections whose login no longer holds. For the event loop's thread alone.
+    """Closes connections whose login is no longer valid. For the event loop's thread alone.
 
-    Every process may change the users, so their file is looked at every USERS_LOOK_S. It is read if it has changed, or
-    if a user has logged in since, because the file may have changed while the password was checked.
+    Every process may change the users, so their file is checked every USERS_LOOK_S. It is read if it has changed, or if
+    a user has logged in since, because the file may have changed while the password was checked.
     """
 
     def __init__(self, users: Users) -> None:
@@ -53,7 +53,7 @@ class LoggedIn:
             stamp = self._seen()
             if stamp == self._stamp and not self._has_new:
                 continue
-            # Before the file is read: what changes or logs in from here on is for the next look.
+            # Reset before the file is read, so that later changes and logins are left to the next check.
             self._stamp, self._has_new = stamp, False
             entries = dict(self._entries)
             try:

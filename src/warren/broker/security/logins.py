@@ -1,4 +1,4 @@
-"""Logins: passwords are checked on threads of their own, and the more tries fail, the slower the next ones are."""
+"""Logins: checks passwords on threads of their own, and delays logins after failed ones."""
 
 from __future__ import annotations
 
@@ -12,30 +12,34 @@ from typing import Final, TypeVar
 from warren.errors import TooManyLogins
 
 AUTHENTICATION_ANSWER_S: Final = 0.25
-"""How long the answer to a wrong password takes, whatever was wrong."""
+"""How long the answer to a failed login takes, whatever was wrong."""
 LOGIN_THREADS: Final = 2
+"""How many passwords are checked at a time."""
 LOGINS_WAITING_MAX: Final = 1000
-"""How many passwords are checked at a time, and how many wait for that."""
+"""How many logins may wait for a thread."""
 LOGIN_FAILURES_FREE: Final = 5
+"""After this many failed logins of one user from one address, the next ones have to wait."""
 LOGIN_FAILURES_FREE_IN_ALL: Final = 50
-"""After so many failed logins of one user from one address, or of all users from it, the next ones have to wait."""
+"""After this many failed logins of all users from one address, the next ones have to wait."""
 LOGIN_DELAY_S_MIN: Final = 0.25
+"""The first delay. It doubles with each failure."""
 LOGIN_DELAY_S_MAX: Final = 5.0
+"""The longest delay."""
 LOGIN_WAIT_S_MAX: Final = 10.0
-"""How long they wait at first, doubled with each failure, and at last; one that would wait longer is refused."""
+"""A login that would have to wait longer for those before it is refused."""
 LOGIN_FAILURES_HALVED_S: Final = 60.0
 """After this time a failed login counts half."""
 LOGIN_FAILURES_REMEMBERED_MAX: Final = 10_000
-"""Of how many addresses and users failed logins are remembered."""
+"""For how many addresses and users failed logins are remembered."""
 
 T = TypeVar("T")
 Key = tuple[str | None, str | None]
-"""An address and a user; with None in the place of one of them, all tries from the address, or for the user."""
+"""An address and a user. None for one of them stands for all tries from the address, or for the user."""
 DOUBLINGS_MAX: Final = 64
 
 
 class _Record:
-    """What is remembered of one key: how many tries failed, by when, and when the next one may be checked."""
+    """The failures of one key: their count, the time of that count, and when the next try may be checked."""
 
     __slots__ = ("at_s", "failures", "next_s")
 
@@ -44,14 +48,14 @@ class _Record:
 
 
 class Tries:
-    """How long a login has to wait for the failures before it. For the event loop's thread alone.
+    """Computes how long a login has to wait because of earlier failures. For the event loop's thread alone.
 
-    A try waits for the failures of its user from its own address. If very many tries from the address failed,
-    whatever the user, all tries from there wait, but for users that have logged in from there before. If very many
-    tries for the user failed, from wherever, those tries wait that have failed from their address before: so a user
-    is never slowed down by the failures of others at other addresses.
+    A try waits for the failures of its user from its own address. If very many tries from the address failed, for any
+    user, all tries from there wait, except for users that have logged in from there before. If very many tries for the
+    user failed, from any address, those tries wait that come from an address with failures. So a user is never slowed
+    down by the failures of others at other addresses.
 
-    Failures count half after LOGIN_FAILURES_HALVED_S, and what is remembered is bounded: the oldest goes first.
+    Failures count half after LOGIN_FAILURES_HALVED_S, and the memory is bounded: the oldest record is dropped first.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -77,7 +81,7 @@ class Tries:
         return start_s - now_s
 
     def rank(self, host: str, user: str) -> float:
-        """Returns how many tries of this user from this address failed of late: those with fewer go first."""
+        """Returns how many recent tries of this user from this address failed. Tries with fewer failures go first."""
         return self._failures((host, user), self._now())
 
     def failed(self, host: str, user: str) -> None:
@@ -89,7 +93,7 @@ class Tries:
             record = self._records.pop(key, None) or _Record(now_s)
             record.failures, record.at_s = failures + 1, now_s
             record.next_s = max(record.next_s, now_s)
-            # It is the youngest now.
+            # Moved to the end, because it is the youngest now.
             _remember(self._records, key, record)
 
     def succeeded(self, host: str, user: str) -> None:
@@ -137,9 +141,9 @@ class Logins:
         self._numbers = count()
 
     async def check(self, host: str, user: str | None, work: Callable[[], T]) -> T:
-        """Returns what `work` returns, done by a thread; TooManyLogins if too many tries before it failed.
+        """Calls `work` on a thread, and returns its result. Raises TooManyLogins if too many tries before it failed.
 
-        `user` is None if `work` proves no password: then only the threads are waited for.
+        `user` is None if `work` proves no password. Then the call waits only for a thread.
         """
         wait_s = 0.0 if user is None else self.tries.wait_s(host, user)
         if wait_s:
@@ -174,5 +178,5 @@ class Logins:
         self._free += 1
 
     def close(self) -> None:
-        """Takes no more; what is being checked is finished first."""
+        """Accepts no more logins, and finishes those that are being checked."""
         self._threads.shutdown()

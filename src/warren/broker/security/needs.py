@@ -1,4 +1,4 @@
-"""What a request needs a right for: operations on things that its fields name, or that its handles stand for."""
+"""The rights that a request needs: operations on resources that its fields name, or that its handles stand for."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from warren.broker.security.rights import Operation, ResourceKind
 from warren.errors import NoRight
 
 Names = Callable[[Any, Any], Iterable[str]]
-"""From the asker and the decoded request, or one row of it, to names of things."""
+"""Returns the names of resources, from the asker and the decoded request, or one row of it."""
 
 
 class NameSource(NamedTuple):
-    """Says by which fields a request names things of one kind.
+    """Says which fields of a request name resources of one kind.
 
     With `rows` that field of the request is a list, `names` gets one row of it, and a row without the right is refused
-    alone. `words` and `when` are the words of the documents.
+    alone. `words` and `when` are the text for the documents.
     """
 
     kind: ResourceKind
@@ -28,7 +28,7 @@ class NameSource(NamedTuple):
 
 
 class Need(NamedTuple):
-    """An operation on everything that a source names. A right to `instead` does as well."""
+    """An operation on every resource that a source names. A right to `instead` suffices as well."""
 
     operation: Operation
     source: NameSource
@@ -36,7 +36,7 @@ class Need(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Returns the need in the words of the documents."""
+        """Returns the need as the documents write it."""
         words = f"{self.operation.name.lower()} on {self.source.words}"
         if self.instead is not None:
             operation, source = self.instead
@@ -45,14 +45,14 @@ class Need(NamedTuple):
 
 
 class NeedsRow(NamedTuple):
-    """All that a request needs, in the order in which it is asked for; `shows` says what its answer leaves out."""
+    """All needs of a request, in the order of their checks. `shows` says what its answer omits."""
 
     needs: Sequence[Need] = ()
     shows: str = ""
 
     @property
     def words(self) -> str:
-        """Returns the row in the words of the documents."""
+        """Returns the row as the documents write it."""
         words = list(dict.fromkeys(need.words for need in self.needs))
         if self.shows:
             words.append(f"shows only {self.shows}")
@@ -60,7 +60,7 @@ class NeedsRow(NamedTuple):
 
 
 def missing(asker: Asker, need: Need, request: Any) -> tuple[Operation, ResourceKind, str] | None:
-    """Returns the first right that `request`, a request or a row of it, needs and the asker lacks; None for none."""
+    """Returns the first right that `request`, or a row of it, needs and the asker lacks; None if it lacks none."""
     operation, source, instead = need
     for name in source.names(asker, request):
         if not asker.may(operation, source.kind, name) and not _does_as_well(asker, instead, request):

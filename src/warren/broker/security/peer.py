@@ -1,10 +1,10 @@
-"""The peer of a connection: its address, and the user that it has logged in as."""
+"""The peer of a connection: its address and its user."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from warren.protocol.kafka.produce_template import ProduceReader
 
@@ -38,3 +38,13 @@ class Peer:
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"
+
+
+class Requester(Protocol):
+    """The sender of a request, as far as quotas are concerned."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def client_id(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Rights: who may do what to which topics and groups, as Kafka's ACLs say it; kept in a file of the store."""
+"""Rights (ACLs): which user may do what to which topics and groups, as in Kafka, stored in a file of the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RIGHTS_MAX: Final = 10_000
 RIGHTS_REMEMBERED_MAX: Final = 100_000
-"""How many answers to the question whether a user has a right are cached."""
+"""How many results of checks are cached."""
 RIGHTS_LOOK_S: Final = 0.5
 """How soon a change of rights by another process is seen."""
 
@@ -35,7 +35,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceKind(IntEnum):
-    """What a right is about."""
+    """The kind of resource that a right is about."""
 
     ANY = 1
     TOPIC = 2
@@ -45,7 +45,7 @@ class ResourceKind(IntEnum):
 
 
 class Pattern(IntEnum):
-    """How the name in a right is meant; ANY and MATCH only look for rights."""
+    """How the name in a right matches. ANY and MATCH are only for filters."""
 
     ANY = 1
     MATCH = 2
@@ -54,7 +54,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is done."""
+    """The operation that a right allows or denies."""
 
     ANY = 1
     ALL = 2
@@ -71,7 +71,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether it may be done."""
+    """Whether a right allows or denies."""
 
     ANY = 1
     DENY = 2
@@ -84,11 +84,11 @@ IMPLYING: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
         Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
     }
 )
-"""Who may do one of these may do that as well."""
+"""The operations that imply another one: a user who may do one of these may do that as well."""
 
 
 class Right(NamedTuple):
-    """One right, or what takes one away. `principal` is `User:` and a name; `*` stands for every name, user or host."""
+    """One right, or a denial. `principal` is `User:` and a name; `*` stands for every name, user or host."""
 
     kind: ResourceKind
     name: str
@@ -115,7 +115,7 @@ class Right(NamedTuple):
         return self
 
     def is_about(self, kind: ResourceKind, name: str) -> bool:
-        """Returns whether the right is about the thing of this kind and name."""
+        """Returns whether the right is about the resource of this kind and name."""
         if kind is not self.kind:
             return False
         if self.pattern is Pattern.PREFIXED:
@@ -132,7 +132,7 @@ class Right(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Returns the right that `to_json` gave.
+        """Returns the right that `to_json` returned as JSON.
 
         Raises BadInput, KeyError, TypeError or AttributeError for anything else.
         """
@@ -184,7 +184,7 @@ class RightsFile:
 
 
 class _Index:
-    """Rights by user and by what they are about, so that a check reads few of them, however many there are."""
+    """Rights by user and resource, so that a check reads few of them."""
 
     def __init__(self, rights: Iterable[Right]) -> None:
         self._rights: dict[tuple[str, ResourceKind, Pattern, str], list[Right]] = {}
@@ -196,9 +196,9 @@ class _Index:
         self._sizes = {kind: sorted(lengths) for kind, lengths in sizes.items()}
 
     def about(self, peer: Peer, kind: ResourceKind, name: str) -> Iterator[Right]:
-        """Yields the rights of the peer that are about the thing of this kind and name."""
+        """Yields the rights of the peer to the resource of this kind and name."""
         named = [(Pattern.LITERAL, name), (Pattern.LITERAL, EVERY)]
-        # No more prefixes than there are sizes of them among the rights.
+        # Tries only prefixes of a length that some right has.
         named += [(Pattern.PREFIXED, name[:size]) for size in self._sizes.get(kind, ()) if size <= len(name)]
         for principal in (USER + peer.user, USER + EVERY):
             for pattern, part in named:
@@ -208,11 +208,11 @@ class _Index:
 
 
 class Rights:
-    """Answers whether a user may do something. For the event loop's thread alone.
+    """Checks whether a user may do something. For the event loop's thread alone.
 
     An operation is forbidden unless a right allows it, and a right that denies it wins over those that allow it. The
     file is checked for changes by other processes every RIGHTS_LOOK_S. A thread reads it, because it may have thousands
-    of rights; the rights that were known hold until then. A file that cannot be read allows nothing.
+    of rights; the previous rights apply until then. A file that cannot be read allows nothing.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Rights:
     ) -> None:
         self.file, self._super_users, self._now = file, super_users, now
         self._begin = begin
-        """Begins a `refresh`, and returns at once."""
+        """Starts a `refresh`, and returns at once."""
         self._refreshing = asyncio.Lock()
         self._rights = _Index(())
         self._known: dict[tuple[str, str, Operation, ResourceKind, str], bool] = {}
@@ -232,7 +232,7 @@ class Rights:
         self._look_at = now()
 
     def may(self, peer: Peer, operation: Operation, kind: ResourceKind, name: str) -> bool:
-        """Returns whether the peer may do this to the thing of this kind and name."""
+        """Returns whether the peer may do this to the resource of this kind and name."""
         if peer.user in self._super_users:
             return True
         if self._now() >= self._look_at:
@@ -254,7 +254,7 @@ class Rights:
         return any(right.permission is Permission.ALLOW and right.operation in enough for right in about)
 
     def _look(self) -> None:
-        """Sees whether the file has changed, and has it read: at once if no rights are known to go on with."""
+        """Checks whether the file has changed, and starts to read it; reads it at once if no rights are loaded."""
         self._look_at = self._now() + RIGHTS_LOOK_S
         stamp = self._current_stamp()
         if self._stamp is None:
@@ -264,8 +264,8 @@ class Rights:
             self._begin(self)
 
     async def refresh(self, in_thread: InThread) -> None:
-        """Sees whether the file has changed. When this returns, what it holds now is known."""
-        # One at a time: a thread that read the file earlier must not come last.
+        """Reads the file if it has changed. When this returns, its present rights apply."""
+        # One at a time, because a thread that read the file earlier must not finish last.
         async with self._refreshing:
             stamp = self._current_stamp()
             if stamp == self._stamp:

@@ -1,4 +1,4 @@
-"""SaslSession: how far a connection has come in showing who it is, as a table of states."""
+"""SaslSession: the states of the login of one connection, as a table."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from warren.protocol.api_keys import ApiKey
 from warren.protocol.limits import SCRAM_NONCE_SIZE
 
 AUTHENTICATION_TRIES_MAX: Final = 3
-"""How often a connection may try to show who it is."""
+"""How often a connection may try to log in."""
 
 PLAIN: Final = "PLAIN"
 BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""What is answered to a connection that has not shown who it is."""
+"""The requests that are answered before a login."""
 
 
 class LoginState(Enum):
-    """How far a connection has come."""
+    """The state of a login."""
 
     NEW = auto()
     PLAIN = auto()
@@ -34,7 +34,7 @@ class LoginState(Enum):
 
 
 class LoginEvent(Enum):
-    """What happens to it."""
+    """An event of a login."""
 
     CHOSE_PLAIN = auto()
     CHOSE_SCRAM = auto()
@@ -48,7 +48,7 @@ TRANSITIONS: Final[Mapping[tuple[LoginState, LoginEvent], LoginState]] = Mapping
     {
         (LoginState.NEW, LoginEvent.CHOSE_PLAIN): LoginState.PLAIN,
         (LoginState.NEW, LoginEvent.CHOSE_SCRAM): LoginState.SCRAM,
-        # A user who has logged in may do so again, such as before the session expires.
+        # A user may log in again, for example before the session expires.
         (LoginState.KNOWN, LoginEvent.CHOSE_PLAIN): LoginState.PLAIN,
         (LoginState.KNOWN, LoginEvent.CHOSE_SCRAM): LoginState.SCRAM,
         (LoginState.PLAIN, LoginEvent.PROVED): LoginState.KNOWN,

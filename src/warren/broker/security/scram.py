@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, RFC 7677) on the broker's side: what is kept of a password, and the exchange that proves it."""
+"""SCRAM (RFC 5802, RFC 7677) on the broker's side: the stored credential of a password, and the exchange."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from warren.errors import AuthenticationFailed
 
 SCRAM_ITERATIONS: Final = 100_000
-"""Of a password that is set now. The number is kept with each user, and those of before keep theirs."""
+"""The iterations of a new password. The number is stored with each password, and older ones keep theirs."""
 SCRAM_SALT_SIZE: Final = 16
 
 HASHES: Final[Mapping[str, str]] = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
@@ -52,7 +52,7 @@ class Credential(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Returns the credential that `to_json` gave. Raises KeyError, TypeError or ValueError for anything else."""
+        """Returns the credential of what `to_json` returned. Raises KeyError, TypeError or ValueError otherwise."""
         keys = (base64.b64decode(data[name], validate=True) for name in ("salt", "stored_key", "server_key"))
         salt, stored_key, server_key = keys
         return cls(salt, int(data["iterations"]), stored_key, server_key)
@@ -61,15 +61,15 @@ class Credential(NamedTuple):
 def unknown_user(mechanism: str, secret: bytes, user: str, counts: Mapping[int, int]) -> Credential:
     """Returns a credential for a user who does not exist. It is always the same for a name, and no password fits it.
 
-    `counts` says how many users have how many iterations. Missing users get each number equally often, because a client
-    sees the number, and could otherwise find out by it which users exist.
+    `counts` says how many users have how many iterations. Missing users get each number with the same frequency,
+    because a client sees the number, and could otherwise find out which users exist.
     """
     name = HASHES[mechanism]
     salt = hmac.digest(secret, user.encode(), name)[:SCRAM_SALT_SIZE]
     size = hashlib.new(name).digest_size
 
     def rank(iterations: int) -> float:
-        # Weighted rendezvous hashing: if users come and go, few others get another number.
+        # Weighted rendezvous hashing: when users are added or removed, few others get another number.
         drawn = int.from_bytes(hmac.digest(secret, f"{iterations} {user}".encode(), name)[:DRAW_SIZE])
         return -counts[iterations] / math.log((drawn + 1) / (DRAWN_MAX + 1))
 
@@ -122,14 +122,14 @@ class Exchange:
         without_proof, _, _ = text.rpartition(",p=")
         fields = _fields(text)
         binding = _text(self._first.header.encode())
-        said = ",".join((self._first.bare, self.challenge.decode(), without_proof)).encode()
-        is_proved = self._is_proved(fields.get("p", ""), said)
+        auth_message = ",".join((self._first.bare, self.challenge.decode(), without_proof)).encode()
+        is_proved = self._is_proved(fields.get("p", ""), auth_message)
         if not is_proved or fields.get("r") != self._nonce or fields.get("c") != binding:
             raise AuthenticationFailed
-        return b"v=" + _text(hmac.digest(self._credential.server_key, said, self._hash)).encode()
+        return b"v=" + _text(hmac.digest(self._credential.server_key, auth_message, self._hash)).encode()
 
-    def _is_proved(self, proof: str, said: bytes) -> bool:
-        signature = hmac.digest(self._credential.stored_key, said, self._hash)
+    def _is_proved(self, proof: str, auth_message: bytes) -> bool:
+        signature = hmac.digest(self._credential.stored_key, auth_message, self._hash)
         try:
             decoded = base64.b64decode(proof, validate=True)
         except (binascii.Error, ValueError):

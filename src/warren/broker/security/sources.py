@@ -19,9 +19,9 @@ from warren.queue.state.group_settings import GROUP_OPTIONS
 CONSUMER: Final = "consumer"
 DEAD_LETTER: Final = "warren.dead.letter"
 OF_TOPIC: Final = 2
-"""The type of a resource with settings that is a topic."""
+"""The resource type of a topic in requests about settings."""
 TRANSACTION: Final = 1
-"""The type of a coordinator's key that is a transactional id."""
+"""The key type of a transactional id in FindCoordinator."""
 MANY_COORDINATORS_FROM: Final = 4
 MANY_GROUPS_FROM: Final = 8
 IF_MADE: Final = "if the request makes it"
@@ -30,7 +30,7 @@ IF_NAMED: Final = "if the request names one"
 IF_WANTED: Final = "if the request wants its name"
 IF_SET: Final = "if the request changes it"
 QUEUE_READS: Final = frozenset(("get", "done", "join"))
-"""What is done to a queue by the users that get its items."""
+"""The actions on a queue of a user that gets its items."""
 
 
 def is_there(asker: Asker, name: str) -> bool:
@@ -102,7 +102,7 @@ def _subscribed(asker: Asker, request: Any) -> Iterable[str]:
 
 
 def _given_out(asker: Asker, request: Any) -> Iterable[str]:
-    """Returns the topics that the leader of a classic group assigns and that no member asked for when it joined."""
+    """Returns the topics that the leader of a classic group assigns although no member subscribed to them."""
     group = asker.broker.coordinator.find_classic(request.group_id)
     if group is None or group.protocol_type != CONSUMER:
         return ()
@@ -185,7 +185,7 @@ CREATED_LETTERS: Final = set_letters(_configs_letters("name"), "topics")
 CONFIGURED_LETTERS: Final = set_letters(_configs_letters("resource_name"), "resources")
 
 
-# --- Our own calls ---
+# --- Warren's own calls ---
 
 
 def held(asker: Asker, handle: int) -> HandleNames:
@@ -198,7 +198,7 @@ def _own_settings_letters(asker: Asker, topic: str, request: Any) -> list[str]:
 
 
 def _queue_if(when: str, is_meant: Callable[[str], bool]) -> NameSource:
-    """Returns the source of the queue's topic that a handle stands for, if the action of the request is meant."""
+    """Returns the source of the queue's topic behind a handle, for requests whose action `is_meant`."""
     return HANDLE_TOPIC._replace(
         names=lambda asker, request: HANDLE_TOPIC.names(asker, request) if is_meant(request.action) else (), when=when
     )

@@ -1,6 +1,6 @@
-"""The table of rights: what each request of each door needs. `docs/broker.md` shows it; a test compares the two.
+"""The table of rights: the needs of each request of each protocol. A test compares it with `docs/broker.md`.
 
-A door that serves a request without a row here does not start, or refuses it.
+A protocol that serves a request without a row here does not start, or refuses the request.
 """
 
 from __future__ import annotations
@@ -248,4 +248,4 @@ HTTP: Final[Mapping[str, NeedsRow]] = MappingProxyType(
         ),
     }
 )
-"""By method and path, as `gateway/route_table.py` has them."""
+"""By method and path, as in `gateway/route_table.py`."""

@@ -1,4 +1,4 @@
-"""The users of a store: their names, and what their passwords are checked against. No password is ever kept."""
+"""The users of a store: their names, and the credentials that check their passwords. No password is ever stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from warren.broker.security.scram import HASHES, SCRAM_SALT_SIZE, Credential, unknown_user
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import BadInput, BadName, CorruptSettings, NoSuchUser, UserExists
-from warren.protocol.limits import PASSWORD_SIZE_MAX, PASSWORD_SIZE_MIN
 from warren.queue.state import paths
 from warren.queue.state.json_file import read_json, write_json
 from warren.queue.state.shared_lock import SharedLock
@@ -22,13 +21,15 @@ from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM, FileSystem
 USERS_MAX: Final = 10_000
 USER_NAME_SIZE_MAX: Final = 200
 
+PASSWORD_SIZE_MIN: Final = 8
+PASSWORD_SIZE_MAX: Final = 1024
 PRIVATE: Final = 0o600
 SECRET_SIZE: Final = 32
 PLAIN_CHECKED_WITH: Final = "SCRAM-SHA-256"
 
 
 class KeptPassword(NamedTuple):
-    """A user's password as it is kept for one mechanism. The salt is another one for each password that is set."""
+    """A user's stored password for one mechanism. Every password that is set gets a new salt."""
 
     user: str
     mechanism: str
@@ -36,7 +37,7 @@ class KeptPassword(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The content of the file. `secret` makes the salts of users who do not exist, which must not change with time."""
+    """The content of the file. `secret` makes the salts of users who do not exist, which must not change over time."""
 
     users: dict[str, Any]
     secret: str
@@ -56,7 +57,7 @@ class Users:
         return sorted(self._read().users)
 
     def create(self, name: str, password: str, *, replaces: bool = False) -> None:
-        """Makes a user with this password, or `replaces` the password. Raises UserExists if there is one otherwise."""
+        """Makes a user. If it exists, sets the password if `replaces` is true, and otherwise raises UserExists."""
         _check(name, password)
         made = {
             mechanism: Credential.of(mechanism, password, secrets.token_bytes(SCRAM_SALT_SIZE)).to_json()
@@ -81,7 +82,7 @@ class Users:
     def credential(self, name: str, mechanism: str) -> Credential:
         """Returns the credential that checks a user's password. If the user does not exist, no password fits it."""
         kept = self._read()
-        # Also made for users who exist: otherwise the time of an answer would show which users do.
+        # Also made for users who exist, because the time of an answer would otherwise show which users do.
         stranger = unknown_user(mechanism, kept.secret.encode(), name, _iteration_counts(kept, mechanism))
         credentials = kept.users.get(name)
         if credentials is None:
@@ -92,14 +93,14 @@ class Users:
             raise CorruptSettings(self.path, f"user {name!r}: {error}") from error
 
     def proven(self, name: str, password: str) -> KeptPassword | None:
-        """Returns the kept password if `password` is right; else None. It takes as long if the user does not exist."""
+        """Returns the stored password if `password` is right; else None. Takes as long if the user does not exist."""
         kept = self.credential(name, PLAIN_CHECKED_WITH)
         candidate = Credential.of(PLAIN_CHECKED_WITH, password, kept.salt, kept.iterations)
         is_proven = hmac.compare_digest(candidate.stored_key, kept.stored_key)
         return KeptPassword(name, PLAIN_CHECKED_WITH, kept.salt) if is_proven else None
 
     def kept_passwords(self) -> frozenset[KeptPassword]:
-        """Returns the kept passwords of all users, without credentials that cannot be read."""
+        """Returns the stored passwords of all users, without credentials that cannot be read."""
         passwords = set()
         for name, credentials in self._read().users.items():
             for mechanism in HASHES:
@@ -108,7 +109,7 @@ class Users:
         return frozenset(passwords)
 
     def is_known(self, name: str) -> bool:
-        """Returns whether the file named this user when it was last read, such as to check a password just now."""
+        """Returns whether the file had this user when it was last read, for example to check a password."""
         return name in self._last_read
 
     def _read(self) -> Kept:
@@ -129,7 +130,7 @@ class Users:
 
 
 def _iteration_counts(kept: Kept, mechanism: str) -> Counter[int]:
-    """Returns, by number of iterations, how many users have it."""
+    """Returns the number of users for each number of iterations."""
     counts: Counter[int] = Counter()
     for credentials in kept.users.values():
         with suppress(KeyError, TypeError, ValueError):

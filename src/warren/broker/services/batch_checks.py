@@ -1,6 +1,6 @@
-"""Checks of the batches that clients send: which are checked record by record, and how large ones are unpacked.
+"""Checks of the batches that clients send: which are checked record by record, and how large ones are decompressed.
 
-Batches that unpack to much are unpacked one at a time, and counted by the budget for as long as that takes.
+Batches that may decompress to much are decompressed one at a time, and the budget counts them meanwhile.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from warren.storage.format.limits import RAW_SIZE_MAX
 
 T = TypeVar("T")
 TRIED_SIZES: Final = (16 << 20, 64 << 20)
-"""What a batch unpacks to is known only when it was unpacked: up to how much is tried first, and then."""
+"""The size of a batch is known only after it was decompressed, so these limits are tried one after the other."""
 BATCHES_LOOKED_INTO_FIRST: Final = 2
 BATCHES_LOOKED_INTO_EACH: Final = 64
-"""Of a connection, the first batches and then one of so many are refused if a record in them cannot be read."""
+"""The first batches of a connection are checked record by record, and then one of this many."""
 
 
 def is_validated_next(peer: Peer) -> bool:
@@ -36,7 +36,7 @@ def is_validated_next(peer: Peer) -> bool:
 
 
 class BatchChecks:
-    """Unpacks one batch at a time, in one thread, however many clients send small batches that unpack to much.
+    """Unpacks one batch at a time, on one thread, even if many clients send small batches that unpack to much.
 
     It does not wait for memory of the budget, because the requests that wait for their turn hold some themselves, and
     would wait for each other. So one batch may exceed the budget, and may not unpack to more than the budget. For the
@@ -50,7 +50,7 @@ class BatchChecks:
         self._turn = asyncio.Lock()
 
     async def run(self, owner: str, work: Callable[[int], T]) -> T:
-        """Calls `work` in the thread with the number of bytes that it may unpack, and returns its result.
+        """Calls `work` on the thread with the number of bytes that it may unpack, and returns its result.
 
         If `work` raises UnpacksToMore, it is called again with a larger number. Raises TooLarge if the batch unpacks to
         more than the broker has memory for.

@@ -1,4 +1,4 @@
-"""Failed logs: those that take no puts since a sync failed, which the broker reopens by itself."""
+"""Failed logs: they accept no puts since a sync failed, and the broker tries to reopen them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warren.transaction.store import Store
 
 LOG_REOPEN_S: Final = 5.0
-"""How often a broker tries to reopen logs that take no puts since a sync failed."""
+"""How often the broker tries to reopen failed logs."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 

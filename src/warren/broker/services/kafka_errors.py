@@ -1,4 +1,4 @@
-"""Warren's errors as Kafka's numbers, those numbers by name, and whether an answer holds one of them or is long."""
+"""Kafka's error codes by name, the code of each of Warren's errors, and the search of an answer for an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.errors import (
     GONE,
     BadBatch,
@@ -33,13 +32,13 @@ from warren.protocol.wire_struct import WireStruct
 
 NAMES: Final = ("error_code", "partition_error_code")
 DEPTH_MAX: Final = 3
-"""How deep errors stand in Kafka's answers: in a partition of a topic of the answer."""
+"""How deep error codes are nested in Kafka's answers: answer, topic, partition."""
 ROWS_MAX: Final = 256
-"""How many rows of a list are searched for an error code. A longer list shows what exists, and holds no errors."""
+"""How many rows of a list are searched for an error code. Longer lists only list what exists, without errors."""
 
 
 class Code(IntEnum):
-    """What Kafka's clients understand."""
+    """The error codes of Kafka that Warren sends."""
 
     UNKNOWN = -1
     NONE = 0
@@ -133,7 +132,7 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (TooMany, Code.REQUEST_TIMED_OUT),
     (StorageError, Code.STORAGE_ERROR),
     (BadInput, Code.INVALID_REQUEST),
-    # The disk, or no descriptor is left: the client may try again.
+    # The disk failed, or the process has no free descriptor. The client may try again.
     (OSError, Code.STORAGE_ERROR),
 )
 
@@ -155,23 +154,3 @@ def has_error(answer: WireStruct, depth: int = DEPTH_MAX) -> bool:
         if isinstance(rows := getattr(answer, name), list)
         for row in rows[:ROWS_MAX]
     )
-
-
-def is_long(answer: WireStruct) -> bool:
-    """Returns whether an answer has more rows, counting those within rows, than are encoded on the event loop."""
-    return _rows_left(answer, LOOP_ROWS_AT_ONCE) < 0
-
-
-def _rows_left(answer: WireStruct, rows_max: int) -> int:
-    """Returns how many of `rows_max` rows an answer leaves; below 0 as soon as it has more."""
-    for rows in (getattr(answer, name) for name in answer.__slots__):
-        if isinstance(rows, WireStruct):
-            rows_max = _rows_left(rows, rows_max)
-        elif isinstance(rows, list | tuple):
-            rows_max -= len(rows)
-            if rows_max >= 0 and rows and isinstance(rows[0], WireStruct):
-                for row in rows:
-                    rows_max = _rows_left(row, rows_max)
-        if rows_max < 0:
-            break
-    return rows_max

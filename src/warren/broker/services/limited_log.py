@@ -1,4 +1,4 @@
-"""A log of what clients bring about as often as they like: a line for each, and no more than a disk has room for."""
+"""A log of events that clients cause, limited in lines per time, so that no client can fill the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 LIMITED_LOG_LINES_MAX: Final = 20
 LIMITED_LOG_S: Final = 10.0
-"""Of one kind of event that clients cause, a log gets so many lines in so many seconds."""
+"""Each kind of event gets LIMITED_LOG_LINES_MAX lines in this many seconds."""
 
 
 LOGGER: Final = logging.getLogger("warren.broker")
@@ -17,7 +17,7 @@ LOGGER: Final = logging.getLogger("warren.broker")
 class LimitedLog:
     """Logs warnings of one kind, which `what` names. For the event loop's thread alone.
 
-    Of each LIMITED_LOG_S it logs the first LIMITED_LOG_LINES_MAX; at the end one more line counts those left out.
+    In each LIMITED_LOG_S it logs the first LIMITED_LOG_LINES_MAX warnings; at the end one more line counts the others.
     """
 
     def __init__(self, what: str) -> None:
@@ -42,7 +42,7 @@ class LimitedLog:
         self._timer = None
 
     def close(self) -> None:
-        """Logs how many are left out, and waits for nothing more."""
+        """Logs how many warnings were left out, and stops the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._begin_again()

@@ -10,42 +10,44 @@ from typing import Final, NamedTuple
 from warren.errors import TooMany
 
 MEMORY_OWNER_PART: Final = 2
+"""One owner may hold 1/N of the memory."""
 MEMORY_KEPT_PART: Final = 2
+"""What stays between requests may hold 1/N of the memory."""
 MEMORY_ANSWERS_PART: Final = 4
+"""Answers may hold 1/N of the memory."""
 MEMORY_LARGE_PART: Final = 16
-"""Of the memory of a broker one owner may have one of so many parts, what stays between requests another, and answers
-another. Pieces that are larger than the last of these parts have one owner's part together."""
+"""Pieces that are larger than 1/N of the memory may together hold as much as one owner."""
 MEMORY_SMALL_SIZE_MAX: Final = 64 << 10
 """Requests and answers up to this size never wait for memory."""
 MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
-"""What is kept in smaller pieces has some room of its own."""
+"""Smaller pieces that stay between requests have a share of their own."""
 
 
 class MemoryKind(StrEnum):
-    """What memory is held for."""
+    """What memory is used for."""
 
     FRAMES = "frames"
     """Large requests that are being received, by the size that they announced."""
     REQUESTS = "requests"
     """Requests that were received and are not answered."""
     ANSWERS = "answers"
-    """Answers that their clients have not taken yet."""
+    """Answers that clients have not received yet."""
     UNPACKED = "unpacked"
-    """What compressed batches and JSON unpack to while they are checked."""
+    """Batches and JSON while they are decompressed or parsed for a check."""
     TRANSACTIONS = "transactions"
     """Messages of open transactions that are not in the journal yet."""
     MEMBERS = "members"
-    """What members of Kafka's groups say of themselves, and what they are assigned."""
+    """The metadata and assignments of members of Kafka's groups."""
     SESSIONS = "sessions"
-    """Answers that are kept for calls that may be sent again."""
+    """Answers that are stored for calls that may be sent again."""
 
 
 KEPT: Final = frozenset((MemoryKind.TRANSACTIONS, MemoryKind.MEMBERS, MemoryKind.SESSIONS))
-"""What stays until a client or a timeout ends it. The other kinds pass with the request that they belong to."""
+"""Kinds that stay until a client or a timeout ends them. The other kinds end with their request."""
 
 
 class Hold:
-    """Bytes that were taken from the budget for one owner. Given back once, however often `release` is called."""
+    """Bytes of the budget that one owner holds. They are given back once, even if `release` is called again."""
 
     __slots__ = ("_budget", "_kind", "_owner", "size")
 
@@ -55,14 +57,14 @@ class Hold:
         self.resize(size)
 
     def move(self, kind: MemoryKind) -> None:
-        """Counts the bytes as another kind from now on."""
+        """Counts the bytes as another kind."""
         sizes = self._budget.sizes
         sizes[self._kind] -= self.size
         sizes[kind] += self.size
         self._kind = kind
 
     def resize(self, size: int) -> None:
-        """Holds so many bytes from now on."""
+        """Changes the number of bytes."""
         self._budget.change(self._kind, self._owner, self.size, size)
         self.size = size
 
@@ -84,18 +86,18 @@ class _Waiter(NamedTuple):
 class MemoryBudget:
     """Bytes by kind, in all no more than `size_max`. For the event loop's thread alone.
 
-    Small requests are counted and never wait, so that heartbeats, commits and health checks pass at any time. Whatever
-    is large waits for room, first come, first served. Three rules keep one client from taking everything: an owner (a
-    user, or an address without one) has a part of the whole; the largest pieces together have a part; and so has what
-    stays in memory between requests. A piece that is larger than its part gets in when nothing else is there.
+    Small requests are counted and never wait, so that heartbeats, commits and health checks always pass. Large ones
+    wait for room, first come, first served. Three rules keep one client from taking everything: an owner (a user, or an
+    address without one) has a share of the whole; the largest pieces together have a share; and so has what stays in
+    memory between requests. A piece that is larger than its share is admitted when nothing else is there.
     """
 
     def __init__(self, size_max: int) -> None:
         self.size_max, self.size, self.kept = size_max, 0, 0
-        """The limit, all that is counted, and what of it stays until a client or a timeout ends it."""
+        """The limit, the bytes that are held, and those of them that stay until a client or a timeout ends them."""
         self.sizes: dict[MemoryKind, int] = dict.fromkeys(MemoryKind, 0)
         self.waits = self.refusals = self.drops = 0
-        """How often a request for memory had to wait, was refused, or a connection that held memory was closed."""
+        """How often a request had to wait for memory, was refused, or a connection that held memory was closed."""
         self.is_full = False
         self._owners: Counter[str] = Counter()
         self._kept_by_owner: Counter[str] = Counter()
@@ -104,7 +106,7 @@ class MemoryBudget:
         self._kept_max = size_max // MEMORY_KEPT_PART
         self._answers_max = size_max // MEMORY_ANSWERS_PART
         self.is_crowded = False
-        """Whether answers that clients do not take hold twice what they should: then no more large ones are made."""
+        """Whether unread answers hold twice their share. Then no more large answers are made."""
         self._waiting: dict[object, _Waiter] = {}
         self._held_back: dict[object, Callable[[], None]] = {}
         self._given_back = 0
@@ -116,10 +118,10 @@ class MemoryBudget:
 
     @property
     def is_short_of_answers(self) -> bool:
-        """Returns whether answers that clients have not read yet keep other clients from getting theirs."""
+        """Returns whether unread answers keep other clients from getting theirs."""
         return self.is_waited_for or self.sizes[MemoryKind.ANSWERS] >= self._answers_max // 2
 
-    # --- Requests that are not large: counted, and never kept waiting ---
+    # --- Small requests: counted, never delayed ---
 
     def take(self, size: int) -> None:
         """Counts `size` bytes of requests that wait for their answer."""
@@ -133,13 +135,14 @@ class MemoryBudget:
         self.size -= size
         self.is_full = self.size >= self.size_max
         if self._waiting:
-            # Many small ones are given back for each large one that waits: not each of them is worth a look.
+            # Many small pieces are given back for each large request that waits, so that not every one triggers a
+            # check.
             self._given_back += size
             if self._given_back >= MEMORY_SMALL_SIZE_MAX or not self.sizes[MemoryKind.REQUESTS]:
                 self._given_back = 0
                 self._serve()
 
-    # --- What is large, or kept ---
+    # --- Large or lasting pieces ---
 
     def change(self, kind: MemoryKind, owner: str, before: int, size: int) -> None:
         """Counts `size` bytes of a hold instead of `before`. Called by `Hold`, without a check for room."""
@@ -161,7 +164,7 @@ class MemoryBudget:
             self._serve()
 
     def hold(self, kind: MemoryKind, size: int, owner: str) -> Hold:
-        """Counts bytes that are allocated already, whether there is room for them or not."""
+        """Counts bytes that are allocated already, even if there is no room for them."""
         return Hold(self, kind, size, owner)
 
     def ask(self, who: object, kind: MemoryKind, size: int, owner: str, granted: Callable[[Hold], None]) -> Hold | None:
@@ -170,7 +173,7 @@ class MemoryBudget:
         Returns None if there is no room; then `granted` is called when there is.
         """
         waiter = _Waiter(kind, size, owner, granted)
-        # One that waits for room must get through at last: those that come later wait behind it.
+        # A waiting request must get through at last, so later ones wait behind it.
         if self._is_open_to(waiter) and not any(map(self._waits_for_room, self._waiting.values())):
             return Hold(self, kind, size, owner)
         self.waits += 1
@@ -194,7 +197,7 @@ class MemoryBudget:
         return Hold(self, kind, size, owner)
 
     def may_keep(self, size: int, owner: str) -> bool:
-        """Returns whether there is room for `size` more bytes that stay."""
+        """Returns whether there is room for `size` more bytes that stay between requests."""
         kept = self.kept + size
         if size <= MEMORY_KEPT_SMALL_SIZE_MAX:
             return kept <= self._kept_max
@@ -206,7 +209,7 @@ class MemoryBudget:
         return max(min(size, self._answers_max - self.sizes[MemoryKind.ANSWERS]), min(size, MEMORY_SMALL_SIZE_MAX))
 
     def hold_back(self, who: object, resume: Callable[[], None]) -> None:
-        """Calls `resume`, once, when answers are not crowded any more."""
+        """Calls `resume` once, when unread answers hold less than their share again."""
         self.waits += 1
         self._held_back[who] = resume
 
@@ -217,7 +220,7 @@ class MemoryBudget:
             for resume in held_back.values():
                 resume()
 
-    # --- Who waits ---
+    # --- Waiting requests ---
 
     def _large_size(self, size: int) -> int:
         return size if size > self._large_from else 0
@@ -226,7 +229,7 @@ class MemoryBudget:
         return not self._waits_for_others(waiter) and not self._waits_for_room(waiter)
 
     def _waits_for_others(self, waiter: _Waiter) -> bool:
-        """Returns whether the owner's part, or that of large pieces, is used up. Others need not wait behind it."""
+        """Returns whether the share of its owner, or of large pieces, is used up. Others need not wait behind it."""
         part = self.size_max // MEMORY_OWNER_PART
         owned = self._owners.get(waiter.owner, 0)
         if owned and owned + waiter.size > part:
@@ -234,7 +237,7 @@ class MemoryBudget:
         return bool(self._large and self._large_size(waiter.size) and self._large + waiter.size > part)
 
     def _waits_for_room(self, waiter: _Waiter) -> bool:
-        """Returns whether there is no room for it, although its owner has not used up its part."""
+        """Returns whether there is no room for it, although its owner has not used up its share."""
         is_alone = self.size == self.kept
         return not is_alone and self.size + waiter.size > self.size_max and not self._waits_for_others(waiter)
 

@@ -1,4 +1,4 @@
-"""What a broker has done since its start, as plain numbers that are counted on the event loop."""
+"""What a broker has done since its start, as plain counters of the event loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Histogram:
         return sum(self.counts)
 
     def cumulated(self) -> list[int]:
-        """Returns how many values there were up to each bound, and in all."""
+        """Returns how many values were up to each bound, and in all."""
         return list(accumulate(self.counts))
 
 
@@ -71,7 +71,7 @@ class Metrics:
         self.logins_failed = self.logins_refused = 0
         self.puts = self.commits_failed = 0
         self.commit_puts = Histogram(PUTS_BOUNDS)
-        """Of each commit that waited for a sync, how many puts shared it."""
+        """How many puts shared each commit that waited for a sync."""
 
     def answered(self, api_key: int, size_in: int, size_out: int, begun_s: float) -> None:
         """Counts a request that was begun at `begun_s` and answered now."""

@@ -1,4 +1,4 @@
-"""Opens every topic of the store before a client asks for it: a thread does what would keep the event loop waiting."""
+"""Opens every topic of the store on a thread before a client names it, because opening would block the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from warren.broker.threads import InThread
 
 TOPICS_LOOK_S: Final = 1.0
-"""How often a broker looks for topics that other processes made, and opens them."""
+"""How often the broker looks for topics that other processes made, and opens them."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 

@@ -1,4 +1,4 @@
-"""A batch of a Kafka client that was taken apart, as part of a transaction."""
+"""Puts a batch of a Kafka client that was split by delay, as part of a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses of the event loop: how much later than asked for it comes back, measured all the time."""
+"""Pauses of the event loop: measures how late it runs a timer, all the time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from warren.broker.services.metrics import SECONDS_BOUNDS, Histogram
 
 LOOP_LOOK_S: Final = 0.1
 LOOP_PAUSE_LOGGED_S: Final = 0.5
-"""How often it is measured for how long the event loop stood still, and from when on that is logged."""
+"""How often the pauses are measured, and the length from which on a pause is logged."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class Pauses:
-    """Measures for how long nothing is answered. For the event loop's thread alone."""
+    """Measures how long the event loop stands still. For the event loop's thread alone."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -26,14 +26,14 @@ class Pauses:
         """Since the start of the broker."""
 
     async def watch(self) -> None:
-        """Sleeps again and again, and notes how much longer that took than asked for."""
+        """Sleeps again and again, and notes how late each sleep ends."""
         while True:
             begun_s = self._now_s()
             await asyncio.sleep(LOOP_LOOK_S)
             self.note(self._now_s() - begun_s - LOOP_LOOK_S)
 
     def note(self, pause_s: float) -> None:
-        """Notes that the event loop came back so many seconds late."""
+        """Counts a pause, and logs a long one."""
         pause_s = max(pause_s, 0.0)
         self.seconds.add(pause_s)
         self.longest_s = max(self.longest_s, pause_s)

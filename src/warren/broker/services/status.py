@@ -1,4 +1,4 @@
-"""Status: how topics and groups stand, and what the broker has done and holds, as one JSON document."""
+"""Status: the state of topics and groups, and the counters of the broker, as one JSON document."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from warren.transaction.store import Store
 
 STANDINGS_LOOK_S: Final = 1.0
-"""How often at most the broker reads the state of topics and groups, however many clients ask for it."""
+"""The state of topics and groups is read at most this often, for all clients together."""
 
 UNKNOWN: Final = "unknown"
 
 
 class TopicStanding(NamedTuple):
-    """One topic. `damage` says what is wrong with one of which nothing else is known.
+    """One topic. `damage` is the error of a topic whose state cannot be read.
 
-    `passed_over` is, by partition, how often readers here passed over a batch because its records cannot be read.
+    `passed_over` is, by partition, how often readers of this process skipped a batch because its records cannot be
+    read.
     """
 
     topic: str
@@ -48,7 +49,7 @@ class TopicStanding(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """Returns the bytes on disk."""
         return sum(part.bytes for part in self.partitions)
 
 
@@ -60,10 +61,10 @@ class StoreStatus(NamedTuple):
 
 
 class StatusCache:
-    """Looks up how all stand. For the event loop's thread alone.
+    """Reads the state of all topics and groups. For the event loop's thread alone.
 
-    Invariant: one look is under way at a time. Requests that come meanwhile share the next one, which sees whatever was
-    done before they came.
+    Invariant: one read runs at a time. Requests that come meanwhile share the next one, which sees all changes that
+    were made before they came.
     """
 
     def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup) -> None:
@@ -80,16 +81,16 @@ class StatusCache:
         return await self.look_now()
 
     async def look_now(self) -> StoreStatus:
-        """Returns the state of all topics and groups, read after this call: its client may have changed something."""
+        """Returns the state, read after this call began, because the client may have changed something before."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
             self._tasks.create_task(self._look(self._next))
-        # A client that goes away does not end the look of the others.
+        # A client that disconnects must not cancel the read that others wait for.
         return await asyncio.shield(self._next)
 
     async def _look(self, looking: asyncio.Future[StoreStatus]) -> None:
         async with self._lock:
-            # Callers that ask from here on may need a later one.
+            # Callers from here on may need a later read.
             self._next = None
             begun_s = asyncio.get_running_loop().time()
             try:
@@ -133,7 +134,7 @@ def standing_of(store: Store) -> StoreStatus:
 
 
 class Counted(Protocol):
-    """The parts of a broker that its document shows."""
+    """The parts of a broker that the document shows."""
 
     @property
     def store(self) -> Store: ...
@@ -211,7 +212,7 @@ def standing_document(standing: StoreStatus) -> dict[str, Any]:
 
 
 def memory_document(budget: MemoryBudget) -> dict[str, Any]:
-    """Returns what clients make the broker hold, by kind, and how often that was too much."""
+    """Returns the memory that clients make the broker hold, by kind, and how often it was too much."""
     return {
         "limit": budget.size_max,
         "bytes": budget.size,
@@ -241,7 +242,7 @@ def _requests(key: int, api: ApiMetrics) -> dict[str, Any]:
 
 
 def quantile(histogram: Histogram, part: float) -> float | None:
-    """Returns the bound that this part of the values does not exceed; None if there are no values, or no such bound."""
+    """Returns the bound below which this part of the values is; None if there are no values, or no such bound."""
     rank = part * histogram.count
     for bound, count in zip(histogram.bounds, histogram.cumulated(), strict=False):
         if count and count >= rank:

@@ -1,4 +1,4 @@
-"""The topics of the store as the broker's requests name them: by name, or by id."""
+"""Finds the topics that requests name, by name or by id."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 NO_ID: Final = bytes(16)
 CACHED_S: Final = 0.25
-"""How long a topic that was found is cached, unless its logs say that it was deleted."""
+"""How long a topic is cached, unless its logs say that it was deleted."""
 LOGS_LOOK_S: Final = 0.001
-"""How often the logs are checked for that."""
+"""How often the logs of a cached topic are checked for a deletion."""
 SWEPT_FROM: Final = 64
-"""When so many topics are cached, those that need not be are removed from the cache."""
+"""When this many topics are cached, outdated entries are removed."""
 NAMES_SWEPT_FROM: Final = 10_000
-"""When so many names are known by id, those of topics that this process no longer has open are forgotten."""
+"""When this many names are known by id, those of topics that this process no longer has open are forgotten."""
 LOOK_S: Final = 1.0
-"""How often at most all topics are searched for an unknown id, however many requests name one."""
+"""All topics are searched for an unknown id at most this often, for all requests together."""
 LOOK_SLICE_S: Final = 0.01
-"""How long such a search takes at most at a time. The next request for an unknown id goes on with it."""
+"""How long such a search runs at a time. The next request for an unknown id continues it."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class CachedTopic:
 
 
 class Topics:
-    """Finds topics, whichever process made or deleted them. For one thread at a time."""
+    """Finds topics, also those that other processes made or deleted. For one thread at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._now_s, self._opened = store, store.clock.steady_s, store.opened_topic
@@ -86,7 +86,7 @@ class Topics:
         self._cache.pop(name, None)
         topic, now_s = self.find(name), self._now_s()
         if len(self._cache) >= self._cache_swept_at:
-            # Deleted topics must not be kept, however many are made in a moment. The others are found again.
+            # Deleted topics must not stay in memory, even if many are made in a moment. The others are found again.
             self._cache = {
                 each: cached
                 for each, cached in self._cache.items()
@@ -103,7 +103,7 @@ class Topics:
         return topic if topic is not None and self.id_of(topic) == topic_id else self.find_by_id(topic_id)
 
     def id_of(self, topic: Topic) -> bytes:
-        """Returns the id of a topic, 16 bytes; never that of another topic that had or got its name."""
+        """Returns the id of a topic, 16 bytes. A topic that is deleted and made again has another id."""
         known = self._ids.get(topic.name)
         if known is None or known[0]() is not topic:
             data = read_json(self._store.filesystem, paths.topic_file(topic.directory))

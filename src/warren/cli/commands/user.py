@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from warren.broker.security.users import Users
+from warren.broker.security.users import PASSWORD_SIZE_MAX, Users
 from warren.cli.options.environment import STORE_DEFAULT
 from warren.cli.options.store_option import AsJson, StoreOption, make_store, require_store
 from warren.cli.output.tables import write_json
 from warren.cli.running.errors import FailureGroup
-from warren.protocol.limits import PASSWORD_SIZE_MAX
 
 app = typer.Typer(cls=FailureGroup, help="Create, list and delete the users of a broker.", no_args_is_help=True)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 import typer
 
 import warren
+from warren.broker.security.users import PASSWORD_SIZE_MAX
 from warren.cli.options.environment import (
     PASSWORD_VARIABLE,
     SERVER_VARIABLE,
@@ -23,7 +24,6 @@ from warren.cli.options.option_set import OptionSet
 from warren.cli.running.errors import complain_of_duties
 from warren.cli.running.quantities import duration_s
 from warren.errors import BadInput, NotAStore
-from warren.protocol.limits import PASSWORD_SIZE_MAX
 from warren.queue.state import paths
 
 if TYPE_CHECKING:

@@ -14,13 +14,7 @@ from warren.broker.services.topics import found_or_made
 from warren.broker.services.turns import SCANNED_SIZE_MAX
 from warren.errors import GONE, BadInput, NoSuchMessage, NoSuchTopic, TooLarge
 from warren.gateway.handlers.topics import topic_of
-from warren.gateway.http.limits import (
-    HTTP_ANSWER_SIZE_TARGET,
-    HTTP_BODY_SIZE_MAX,
-    HTTP_LIMIT_MAX,
-    HTTP_SCANNED_MAX,
-    HTTP_SCANNED_SIZE_MAX,
-)
+from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_BODY_SIZE_MAX, HTTP_LIMIT_MAX
 from warren.gateway.http.schemas import BASE64, NUMBER, NUMBER_MAX, Bytes, Fields, Listed, Mapped, Shape, Text, Value
 from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
 from warren.limits import DELAY_S_MAX, PARTITIONS_MAX
@@ -37,6 +31,10 @@ from warren.storage.format.record import Packed
 from warren.storage.format.tags import TagFilter
 from warren.storage.read.messages import ScanRoom
 
+HTTP_SCANNED_MAX: Final = 10_000
+"""How many messages a backward read examines for those that match its filter."""
+HTTP_SCANNED_SIZE_MAX: Final = 64 << 20
+"""About how many bytes of bodies a backward read examines for those that match its filter."""
 HEADERS_MAX: Final = 1000
 UNBOUNDED: Final = 1 << 30
 """The size that OpenAPI shows for stored values, which other protocols may have made larger than HTTP accepts."""

@@ -15,11 +15,11 @@ from warren.gateway.http.types import HttpReply, HttpRequest
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from warren.broker.broker import Broker
     from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import Histogram
     from warren.broker.services.status import StoreStatus
     from warren.gateway.http.counts import Counts
+    from warren.gateway.http.services import GatewayServices
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
 INFINITE: Final = "+Inf"
@@ -57,7 +57,7 @@ class _Gathered(Collector):
         return self._families
 
 
-def _families(broker: Broker) -> Iterator[Metric]:
+def _families(broker: GatewayServices) -> Iterator[Metric]:
     metrics = broker.metrics
     yield _gauge("warren_uptime_seconds", "Seconds since the broker began to serve", metrics.now() - metrics.begun_s)
     yield _gauge("warren_stopping", "1 while the broker stops", int(broker.is_stopping))
@@ -107,7 +107,7 @@ def _memory_families(budget: MemoryBudget) -> Iterator[Metric]:
     yield _counter("warren_memory_drops", "Connections closed because they held memory and stalled", budget.drops)
 
 
-def _quota_families(broker: Broker) -> Iterator[Metric]:
+def _quota_families(broker: GatewayServices) -> Iterator[Metric]:
     throttled = CounterMetricFamily(
         "warren_throttled_answers", "Replies that asked the client to wait", labels=["user"]
     )
@@ -121,7 +121,7 @@ def _quota_families(broker: Broker) -> Iterator[Metric]:
     yield from (throttled, seconds, refused)
 
 
-def _request_families(broker: Broker) -> Iterator[Metric]:
+def _request_families(broker: GatewayServices) -> Iterator[Metric]:
     requests = CounterMetricFamily("warren_requests", "Requests that got a reply", labels=["api"])
     errors = CounterMetricFamily("warren_request_errors", "Requests whose reply has an error", labels=["api"])
     size_in = CounterMetricFamily("warren_request_bytes", "Bytes of requests", labels=["api"])

@@ -7,10 +7,10 @@ import base64
 import binascii
 import ipaddress
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from warren.broker.kafka.sasl import failed_login
+from warren.broker.kafka.sasl import LoginServices, failed_login
 from warren.broker.security.logins import AUTHENTICATION_ANSWER_S
 from warren.broker.security.peer import Peer
 from warren.broker.security.sasl_session import PLAIN
@@ -18,7 +18,18 @@ from warren.errors import AuthenticationFailed, WarrenError, WrongPlace
 from warren.gateway.http.types import RequestHead
 
 if TYPE_CHECKING:
-    from warren.broker.broker import Broker
+    from warren.broker.security.logged_in import LoggedIn
+    from warren.broker.settings import BrokerSettings
+
+
+class AccessServices(LoginServices, Protocol):
+    """The parts of the broker that authentication over HTTP uses."""
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    @property
+    def logged_in(self) -> LoggedIn: ...
 
 
 class Access:
@@ -29,9 +40,9 @@ class Access:
     the port. `is_secret`: the connection uses TLS.
     """
 
-    def __init__(self, broker: Broker, close: Callable[[], None], *, is_local: bool, is_secret: bool) -> None:
+    def __init__(self, broker: AccessServices, close: Callable[[], None], *, is_local: bool, is_secret: bool) -> None:
         self._broker, self._is_local, self._is_secret = broker, is_local, is_secret
-        self._known: tuple[str, str] | None = None
+        self._cached_login: tuple[str, str] | None = None
         self._close = close
 
     def stranger(self, head: RequestHead) -> Peer:
@@ -44,9 +55,9 @@ class Access:
         if not self._broker.settings.sasl:
             return peer
         credentials = head.headers.get("authorization", "")
-        if self._known is None or self._known[0] != credentials:
-            self._known = credentials, await self._login(credentials, peer)
-        peer.user = self._known[1]
+        if self._cached_login is None or self._cached_login[0] != credentials:
+            self._cached_login = credentials, await self._login(credentials, peer)
+        peer.user = self._cached_login[1]
         return peer
 
     async def _login(self, credentials: str, peer: Peer) -> str:

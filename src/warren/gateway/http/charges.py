@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.quotas.entities import CONSUMED, PRODUCED, REQUESTS, TIME
@@ -10,7 +11,7 @@ from warren.broker.security.asker import HTTP_CLIENT
 from warren.errors import QuotaExceeded
 
 if TYPE_CHECKING:
-    from warren.broker.broker import Broker
+    from warren.broker.quotas.quotas import Quotas
     from warren.broker.security.peer import Peer
     from warren.gateway.http.connection import Finish
 
@@ -21,19 +22,19 @@ class Spending:
     """Charges the requests of one connection, one after the other. Only the event loop's thread may use it.
 
     A reply over HTTP cannot ask the client to wait. So the next request is refused until the client has waited.
+    `now_s` is the clock that measures the requests.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, quotas: Quotas, now_s: Callable[[], float]) -> None:
+        self._quotas, self._now_s = quotas, now_s
         self._user: str | None = None
         self._spent_s = 0.0
 
     def begin(self, peer: Peer) -> None:
         """Raises QuotaExceeded if the user has to wait."""
-        quotas = self._broker.quotas
-        if not quotas.is_set:
+        if not self._quotas.is_set:
             return
-        wait_s = quotas.owed_s(peer.user, HTTP_CLIENT, USED)
+        wait_s = self._quotas.owed_s(peer.user, HTTP_CLIENT, USED)
         if wait_s:
             raise QuotaExceeded(peer.user, ", ".join(USED), wait_s)
         self._user, self._spent_s = peer.user, 0.0
@@ -42,7 +43,7 @@ class Spending:
         """Returns `finish` wrapped, so that the time for which it keeps the event loop busy is counted."""
         if self._user is None:
             return finish
-        return lambda data: Timed(finish(data), self._broker.metrics.now, self._spend)
+        return lambda data: Timed(finish(data), self._now_s, self._spend)
 
     def _spend(self, seconds: float) -> None:
         self._spent_s += seconds
@@ -52,4 +53,4 @@ class Spending:
         user, self._user = self._user, None
         if user is not None:
             used = {PRODUCED: size_in, CONSUMED: size_out, REQUESTS: 1.0, TIME: self._spent_s}
-            self._broker.quotas.use(user, HTTP_CLIENT, used)
+            self._quotas.use(user, HTTP_CLIENT, used)

@@ -11,15 +11,7 @@ import h11
 
 from warren.broker.services.memory_budget import MEMORY_SMALL_SIZE_MAX, MemoryKind
 from warren.errors import TooLarge, TooMany, WarrenError
-from warren.gateway.http.limits import (
-    HTTP_BODY_SIZE_MAX,
-    HTTP_HEAD_S_MAX,
-    HTTP_HEAD_SIZE_MAX,
-    HTTP_IDLE_S_MAX,
-    HTTP_LINGER_S_MAX,
-    HTTP_RECEIVE_S_MAX,
-    HTTP_SEND_S_MAX,
-)
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 from warren.gateway.http.problems import failure, malformed, problem
 from warren.gateway.http.types import HttpReply, RequestHead
 
@@ -28,6 +20,18 @@ if TYPE_CHECKING:
     from warren.broker.services.memory_budget import MemoryBudget
 
 LOGGER: Final = logging.getLogger("warren.gateway")
+HTTP_HEAD_SIZE_MAX: Final = 32 << 10
+"""The first line and the headers of a request."""
+HTTP_IDLE_S_MAX: Final = 60.0
+"""How long a connection may stay idle before the next request begins."""
+HTTP_HEAD_S_MAX: Final = 10.0
+"""How long the head of a request may take, from its first byte on, or from the start of the connection on."""
+HTTP_RECEIVE_S_MAX: Final = 60.0
+"""How long the body of a request may take to arrive."""
+HTTP_SEND_S_MAX: Final = 30.0
+"""How long a client may take to receive a reply."""
+HTTP_LINGER_S_MAX: Final = 2.0
+"""How long further input is read and discarded, so that the client can receive the refusal."""
 READ_SIZE: Final = 64 << 10
 CONTINUE: Final = 100
 TOO_LARGE_HEAD: Final = 431

@@ -47,12 +47,12 @@ class Route(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Method and path."""
+        """Returns method and path."""
         return f"{self.method} {self.path}"
 
     @property
     def row(self) -> NeedsRow:
-        """The rights that it needs."""
+        """Returns the rights that it needs."""
         return HTTP[self.name]
 
     @property

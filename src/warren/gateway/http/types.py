@@ -13,8 +13,8 @@ from warren.broker.security.asker import Asker
 from warren.broker.security.needs import NeedsRow, check
 
 if TYPE_CHECKING:
-    from warren.broker.broker import Broker
     from warren.broker.security.peer import Peer
+    from warren.gateway.http.services import GatewayServices
 
 JSON: Final = "application/json"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -49,7 +49,7 @@ class HttpRequest(Asker):
     `row` says which rights it needs. `is_gone` returns whether the client has closed the connection.
     """
 
-    broker: Broker
+    broker: GatewayServices
     peer: Peer
     row: NeedsRow
     path: Mapping[str, str] = field(default_factory=dict)

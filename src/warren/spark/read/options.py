@@ -10,7 +10,7 @@ from typing import Final, Literal
 from warren.clock import SYSTEM_CLOCK, Clock
 from warren.errors import BadOption
 from warren.limits import GROUP_NAME_SIZE_MAX
-from warren.protocol.limits import SPARK_TASKS_MAX
+from warren.protocol.native_schemas import SPARK_TASKS_MAX
 from warren.queue.state.settings import checked_name
 from warren.settings import Count, Flag, ListOf, OneOf, Parsed, Setting, Text, refused, regular_expression
 from warren.spark.read.bounds import EARLIEST, LATEST, Bound, offsets_bound, time_bound, times_bound

@@ -10,11 +10,11 @@ from typing import Final
 from urllib.parse import unquote, urlparse
 
 from warren import api
+from warren.broker.security.users import PASSWORD_SIZE_MAX
 from warren.client.net.connection import parse_address
 from warren.client.net.session import CLIENT_TIMEOUT_S_DEFAULT
 from warren.errors import BadInput, BadOption
 from warren.limits import WAIT_S_MAX
-from warren.protocol.limits import PASSWORD_SIZE_MAX
 from warren.settings import Flag, Seconds, Setting, Text
 from warren.spark.store_access.access import StoreAccess
 from warren.spark.store_access.raw_options import RawOptions, option_table

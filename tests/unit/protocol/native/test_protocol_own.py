@@ -11,10 +11,9 @@ from tests.support.message_values import decode_request, decode_response, encode
 from warren.errors import BadBatch, MalformedRequest, RemoteError, TooLarge, WarrenError
 from warren.message import Message
 from warren.protocol.api_keys import APIS
-from warren.protocol.limits import NATIVE_RECORDS_MAX
 from warren.protocol.native.calls import error_kinds, error_of, wire_error
 from warren.protocol.native.records import messages_of, pack, packed_of, wire_messages, wire_record
-from warren.protocol.native_schemas import NativeKey
+from warren.protocol.native_schemas import NATIVE_RECORDS_MAX, NativeKey
 from warren.storage.format.columns import Batch
 from warren.storage.format.limits import BODY_SIZE_MAX
 from warren.storage.format.record import Packed

@@ -1,4 +1,4 @@
-"""How the broker shares out the partitions of a consumer group: which topics match, and which member gets what."""
+"""Assignors: assign the partitions of a consumer group to its members, and match patterns of topic names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from warren.errors import BadInput
 
 
 class SeenTopic(NamedTuple):
-    """A topic as it was when the group last looked it up."""
+    """A topic as it was at the group's last lookup."""
 
     id: bytes
     partition_count: int
 
 
 class AssignedPartition(NamedTuple):
-    """A partition that a member may own. Topics that are made anew under an old name have another id."""
+    """A partition that a member may own. A topic that is deleted and made again has the same name and another id."""
 
     topic: str
     topic_id: bytes
@@ -28,9 +28,9 @@ class AssignedPartition(NamedTuple):
 
 
 Subscriptions = Mapping[str, Collection[str]]
-"""By member, the topics that it wants."""
+"""The topics that each member subscribes to."""
 Shares = Mapping[str, frozenset[AssignedPartition]]
-"""By member, what it should own."""
+"""The partitions that each member should own."""
 Assign = Callable[[Subscriptions, Mapping[str, SeenTopic], Shares], dict[str, frozenset[AssignedPartition]]]
 """Assigns all partitions of the topics to the subscribed members; the last argument is the current assignment."""
 
@@ -56,7 +56,7 @@ def _partitions(names: Sequence[str], topics: Mapping[str, SeenTopic]) -> list[A
 def uniform(
     subscriptions: Subscriptions, topics: Mapping[str, SeenTopic], current: Shares
 ) -> dict[str, frozenset[AssignedPartition]]:
-    """Topics that the same members want are one heap, of which each has as much as any other, or one more.
+    """Assigns partitions evenly: topics with the same subscribers are balanced together, up to one partition.
 
     A member keeps what it has as far as possible: it gives up a partition only for balance.
     """
@@ -68,7 +68,7 @@ def uniform(
         heap = _partitions(names, topics)
         free = set(heap)
         kept = {member: sorted(current.get(member, frozenset()) & free) for member in readers}
-        # Who has most keeps the larger shares.
+        # The members that own most get the larger shares, so that few partitions move.
         order = sorted(readers, key=lambda member: (-len(kept[member]), len(shares[member]), member))
         size, larger_count = divmod(len(heap), len(readers))
         room = {}
@@ -86,7 +86,7 @@ def uniform(
 def by_range(
     subscriptions: Subscriptions, topics: Mapping[str, SeenTopic], current: Shares
 ) -> dict[str, frozenset[AssignedPartition]]:
-    """Of each topic a member has neighbouring partitions, and of topics of the same size and readers the same ones."""
+    """Assigns each member a range of neighbouring partitions, the same for topics of equal size and subscribers."""
     shares: dict[str, set[AssignedPartition]] = {member: set() for member in subscriptions}
     for name, members in _subscribers(subscriptions, topics).items():
         partitions = _partitions([name], topics)
@@ -104,9 +104,9 @@ ASSIGNORS: Final[Mapping[str, Assign]] = MappingProxyType({UNIFORM: uniform, "ra
 
 
 def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """Returns those of `names` that the whole pattern matches, in time that grows with the names alone.
+    """Returns the names that the whole pattern matches. The time grows linearly with the size of the names.
 
-    Raises BadInput if it is not a pattern.
+    Raises BadInput if the pattern is not valid.
     """
     options = re2.Options()
     options.log_errors = False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GroupServices(Services, Protocol):
-    """The services of every handler, and what the broker knows of groups."""
+    """The services of every handler, and those of groups."""
 
     @property
     def coordinator(self) -> GroupCoordinator: ...

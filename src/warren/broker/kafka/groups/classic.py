@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from warren.broker.kafka.groups.limits import CLIENT_ID_SIZE_MAX, GROUP_FIRST_JOIN_S, GROUP_MEMBERS_MAX
+from warren.broker.kafka.groups.limits import GROUP_MEMBERS_MAX
 from warren.broker.kafka.groups.members import (
     Joined,
     Joining,
@@ -20,6 +20,11 @@ from warren.broker.kafka.groups.members import (
     TellSynced,
 )
 from warren.broker.services.kafka_errors import Code
+
+GROUP_FIRST_JOIN_S: Final = 0.1
+"""How long a new group waits for more members before its first assignment."""
+CLIENT_ID_SIZE_MAX: Final = 128
+"""How many characters of the client id go into the member ids that the broker makes."""
 
 
 class GroupState(StrEnum):
@@ -57,8 +62,8 @@ TRANSITIONS: Final[Mapping[tuple[GroupState, GroupEvent], GroupState]] = {
 class ClassicGroup:
     """One group. For the event loop's thread alone; `now_s` is its time. Callbacks get answers, now or in bounded time.
 
-    Invariant: `generation` grows with every sharing out, and only members of the current one may sync, commit or keep
-    what they own. A member that is not heard of in its time is none any more.
+    Invariant: `generation` grows with every assignment, and only members of the current generation may sync, commit or
+    keep what they own. A member that sends no heartbeat within its session timeout is removed.
     """
 
     taken_size = 0
@@ -70,9 +75,9 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.members: dict[str, Member] = {}
         self._pending: dict[str, float] = {}
-        """Ids that were given out, and until when a member must join with them."""
+        """The member ids that the broker handed out, and until when a client must join with each."""
         self._unsynced: set[str] = set()
-        """Members that have joined this generation and have not asked for their share yet."""
+        """Members that have joined this generation and have not asked for their assignment yet."""
         self._deadline_s = self._first_join_s = 0.0
         self._assigned_topics: frozenset[str] = frozenset()
 
@@ -81,48 +86,48 @@ class ClassicGroup:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that members subscribe to or own partitions of, if their protocol says so."""
-        return self._assigned_topics.union(*(member.said.topics for member in self.members.values()))
+        """Returns the topics that members subscribe to or own partitions of, if their protocol names topics."""
+        return self._assigned_topics.union(*(member.join_request.topics for member in self.members.values()))
 
     @property
     def size(self) -> int:
-        """About how many bytes its members take, and the ids that were given out."""
+        """Returns about how many bytes its members and the pending member ids take."""
         pending = len(self._pending) * CLIENT_ID_SIZE_MAX
         return pending + sum([member.size for member in self.members.values()])
 
     # --- Joining ---
 
-    def join(self, said: Joining, tell: TellJoined) -> None:
-        """Makes the caller a member, or keeps it one. The callback is called when all have joined."""
-        error = self._check(said)
-        static = self._static(said.instance_id)
+    def join(self, request: Joining, tell: TellJoined) -> None:
+        """Adds the client as a member, or keeps it as one. Calls the callback when all members have joined."""
+        error = self._check(request)
+        static = self._static(request.instance_id)
         if error is not Code.NONE:
-            tell(Joined(error=error, member_id=said.member_id))
-        elif not said.member_id and static is not None:
-            self._replace(static, said, tell)
-        elif not said.member_id and said.needs_id_first and said.instance_id is None:
-            id = self._new_id(said)
-            self._pending[id] = self._now_s() + said.session_timeout_s
+            tell(Joined(error=error, member_id=request.member_id))
+        elif not request.member_id and static is not None:
+            self._replace(static, request, tell)
+        elif not request.member_id and request.needs_id_first and request.instance_id is None:
+            id = self._new_id(request)
+            self._pending[id] = self._now_s() + request.session_timeout_s
             tell(Joined(error=Code.MEMBER_ID_REQUIRED, member_id=id))
-        elif not said.member_id:
-            self._add(self._new_id(said), said, tell)
-        elif static is not None and static.id != said.member_id:
-            tell(Joined(error=Code.FENCED_INSTANCE_ID, member_id=said.member_id))
-        elif self._pending.pop(said.member_id, None) is not None:
-            self._add(said.member_id, said, tell)
-        elif said.member_id not in self.members or (said.instance_id is not None and static is None):
-            tell(Joined(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id))
+        elif not request.member_id:
+            self._add(self._new_id(request), request, tell)
+        elif static is not None and static.id != request.member_id:
+            tell(Joined(error=Code.FENCED_INSTANCE_ID, member_id=request.member_id))
+        elif self._pending.pop(request.member_id, None) is not None:
+            self._add(request.member_id, request, tell)
+        elif request.member_id not in self.members or (request.instance_id is not None and static is None):
+            tell(Joined(error=Code.UNKNOWN_MEMBER_ID, member_id=request.member_id))
         else:
-            self._rejoin(self.members[said.member_id], said, tell)
+            self._rejoin(self.members[request.member_id], request, tell)
 
-    def _check(self, said: Joining) -> Code:
-        if not said.protocols or not said.protocol_type:
+    def _check(self, request: Joining) -> Code:
+        if not request.protocols or not request.protocol_type:
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        static = self._static(said.instance_id)
-        others = [each for each in self.members.values() if each.id != said.member_id and each is not static]
-        if others and (said.protocol_type != self.protocol_type or not _known_to_all(said, others)):
+        static = self._static(request.instance_id)
+        others = [each for each in self.members.values() if each.id != request.member_id and each is not static]
+        if others and (request.protocol_type != self.protocol_type or not _common_protocols(request, others)):
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        is_known = said.member_id in self.members or said.member_id in self._pending or static is not None
+        is_known = request.member_id in self.members or request.member_id in self._pending or static is not None
         if not is_known and len(self.members) + len(self._pending) >= GROUP_MEMBERS_MAX:
             return Code.GROUP_MAX_SIZE_REACHED
         return Code.NONE
@@ -133,43 +138,44 @@ class ClassicGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     @staticmethod
-    def _new_id(said: Joining) -> str:
-        return f"{(said.instance_id or said.client_id or 'member')[:CLIENT_ID_SIZE_MAX]}-{uuid.uuid4()}"
+    def _new_id(request: Joining) -> str:
+        return f"{(request.instance_id or request.client_id or 'member')[:CLIENT_ID_SIZE_MAX]}-{uuid.uuid4()}"
 
-    def _add(self, id: str, said: Joining, tell: TellJoined) -> None:
-        member = self.members[id] = Member(id, said, self._now_s())
-        self.protocol_type = said.protocol_type
+    def _add(self, id: str, request: Joining, tell: TellJoined) -> None:
+        member = self.members[id] = Member(id, request, self._now_s())
+        self.protocol_type = request.protocol_type
         self.leader = self.leader or id
         member.wait_to_join(tell)
         self._rebalance()
 
-    def _replace(self, old: Member, said: Joining, tell: TellJoined) -> None:
-        """A static member came back: it gets a new id, and a client that still uses the old one is fenced."""
+    def _replace(self, old: Member, request: Joining, tell: TellJoined) -> None:
+        """Gives a static member that came back a new id, and fences a client that still uses the old one."""
         del self.members[old.id]
         self._unsynced.discard(old.id)
         old.tell(Code.FENCED_INSTANCE_ID)
-        member = Member(self._new_id(said), said, self._now_s(), old.assignment)
+        member = Member(self._new_id(request), request, self._now_s(), old.assignment)
         self.members[member.id] = member
-        self.protocol_type = said.protocol_type
+        self.protocol_type = request.protocol_type
         was_leader = self.leader == old.id
         if was_leader:
             self.leader = member.id
-        if self.state is not GroupState.STABLE or not old.knows(said):
+        if self.state is not GroupState.STABLE or not old.knows(request):
             member.wait_to_join(tell)
             self._rebalance()
             return
         # Nothing that the assignment depends on has changed, so the leader need not assign again.
-        if was_leader and not said.can_skip_assignment:
+        if was_leader and not request.can_skip_assignment:
             tell(self._joined(member, leader=old.id))
         else:
             tell(self._joined(member, leader=self.leader, skip_assignment=was_leader))
 
-    def _rejoin(self, member: Member, said: Joining, tell: TellJoined) -> None:
-        is_known = member.knows(said)
-        member.said = said
-        self.protocol_type = said.protocol_type
+    def _rejoin(self, member: Member, request: Joining, tell: TellJoined) -> None:
+        is_known = member.knows(request)
+        member.join_request = request
+        self.protocol_type = request.protocol_type
         member.heard(self._now_s())
-        # Either it did not hear the last answer, or it asks without need; a leader asks to share out anew.
+        # The member did not get the last answer, or it repeats its request. If the leader repeats it, it wants a new
+        # assignment.
         is_settled = self.state is GroupState.COMPLETING or (
             self.state is GroupState.STABLE and member.id != self.leader
         )
@@ -182,10 +188,10 @@ class ClassicGroup:
     # --- Rebalancing ---
 
     def _rebalance(self) -> None:
-        """All have to join again, until the deadline."""
+        """Makes all members join again, until the deadline."""
         if self.state is not GroupState.PREPARING:
             now_s = self._now_s()
-            # Members of a group that begins come one after the other: waiting a moment saves sharing out again.
+            # Members of a new group join one after the other. A short wait saves further assignments.
             self._first_join_s = now_s + GROUP_FIRST_JOIN_S if self.state is GroupState.EMPTY else now_s
             self._deadline_s = now_s + self._rebalance_timeout_s()
             self._unsynced.clear()
@@ -197,7 +203,7 @@ class ClassicGroup:
         self._try_complete()
 
     def _rebalance_timeout_s(self) -> float:
-        return max(member.said.rebalance_timeout_s for member in self.members.values())
+        return max(member.join_request.rebalance_timeout_s for member in self.members.values())
 
     def _try_complete(self) -> None:
         now_s = self._now_s()
@@ -215,7 +221,7 @@ class ClassicGroup:
         elif any(member.is_joining for member in self.members.values()):
             self._complete()
         else:
-            # Static members alone are left: they may come back while their sessions last.
+            # Only static members are left. They may come back while their sessions last.
             self._deadline_s = now_s + self._rebalance_timeout_s()
 
     def _complete(self) -> None:
@@ -235,10 +241,12 @@ class ClassicGroup:
             member.tell_joined(self._joined(member, leader=self.leader))
 
     def _elected(self) -> str:
-        """The protocol that all know and most like best."""
+        """Returns the protocol that all members support and most of them prefer."""
         members = list(self.members.values())
-        names = _known_to_all(members[0].said, members[1:])
-        votes = Counter(next(each.name for each in member.said.protocols if each.name in names) for member in members)
+        names = _common_protocols(members[0].join_request, members[1:])
+        votes = Counter(
+            next(each.name for each in member.join_request.protocols if each.name in names) for member in members
+        )
         return votes.most_common(1)[0][0]
 
     def _joined(self, member: Member, *, leader: str, skip_assignment: bool = False) -> Joined:
@@ -254,13 +262,13 @@ class ClassicGroup:
             skip_assignment=skip_assignment,
         )
 
-    # --- Sharing out ---
+    # --- Assigning ---
 
-    def sync(self, said: Syncing, tell: TellSynced) -> None:
-        """Gives the member its share, by its callback, when the leader has sent the shares of all members."""
-        error = self.check_member(said.claim)
+    def sync(self, request: Syncing, tell: TellSynced) -> None:
+        """Passes the member its assignment, once the leader has sent the assignments of all members."""
+        error = self.check_member(request.claim)
         if error is Code.NONE and (
-            said.protocol_type not in (None, self.protocol_type) or said.protocol not in (None, self.protocol)
+            request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol)
         ):
             error = Code.INCONSISTENT_GROUP_PROTOCOL
         if error is Code.NONE and self.state is GroupState.PREPARING:
@@ -268,20 +276,20 @@ class ClassicGroup:
         if error is not Code.NONE:
             tell(Synced(error=error))
             return
-        member = self.members[said.claim.member_id]
+        member = self.members[request.claim.member_id]
         member.heard(self._now_s())
         self._unsynced.discard(member.id)
         member.wait_to_sync(tell)
         if self.state is GroupState.STABLE:
             member.tell_synced(self._synced(member))
         elif member.id == self.leader:
-            self._share_out(said)
+            self._share_out(request)
 
-    def _share_out(self, said: Syncing) -> None:
-        self._assigned_topics = said.topics
+    def _share_out(self, request: Syncing) -> None:
+        self._assigned_topics = request.topics
         self._change(GroupEvent.SHARED_OUT)
         for member in self.members.values():
-            member.assignment = said.assignments.get(member.id, b"")
+            member.assignment = request.assignments.get(member.id, b"")
             if member.is_waiting:
                 member.heard(self._now_s())
                 member.tell_synced(self._synced(member))
@@ -292,7 +300,7 @@ class ClassicGroup:
     # --- Staying and leaving ---
 
     def check_member(self, claim: MemberIdentity) -> Code:
-        """Whether this is a member of the current generation."""
+        """Returns NONE if this is a member of the current generation, or else the error."""
         static = self._static(claim.instance_id)
         if static is not None and static.id != claim.member_id:
             return Code.FENCED_INSTANCE_ID
@@ -301,7 +309,7 @@ class ClassicGroup:
         return Code.NONE if claim.generation == self.generation else Code.ILLEGAL_GENERATION
 
     def heartbeat(self, claim: MemberIdentity) -> Code:
-        """Notes that the member lives. Returns REBALANCE_IN_PROGRESS if it has to join again."""
+        """Renews the session of the member. Returns REBALANCE_IN_PROGRESS if it has to join again."""
         error = self.check_member(claim)
         if error is not Code.NONE:
             return error
@@ -309,7 +317,7 @@ class ClassicGroup:
         return Code.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else Code.NONE
 
     def check_commit(self, claim: MemberIdentity) -> Code:
-        """Whether the member may commit: what it read before it joins again, yes; before it has its share, no."""
+        """Returns NONE if the member may commit: also before it joins again, but not before it has its assignment."""
         error = self.check_member(claim)
         if error is not Code.NONE:
             return error
@@ -355,21 +363,21 @@ class ClassicGroup:
         self.leader, self.protocol, self._assigned_topics = "", None, frozenset()
 
     def stop(self) -> None:
-        """Ends all waits: the waiting members are sent to look for another coordinator."""
+        """Ends all waits. The waiting members get an error that makes them look for another coordinator."""
         for member in self.members.values():
             member.tell(Code.COORDINATOR_NOT_AVAILABLE)
 
     # --- Time ---
 
     def tick(self) -> None:
-        """Do what is due: members that are not heard of go, and so do those that do not ask for their share."""
+        """Removes members whose session has expired, and members that did not ask for their assignment in time."""
         now_s = self._now_s()
         self._pending = {id: until_s for id, until_s in self._pending.items() if until_s > now_s}
         silent = [each for each in self.members.values() if not each.is_waiting and each.deadline_s <= now_s]
         if self.state is not GroupState.PREPARING and now_s >= self._deadline_s:
             silent += [self.members[id] for id in self._unsynced if self.members[id] not in silent]
         for member in silent:
-            # Those before it may have brought it an end as well.
+            # Members that were removed before this one may have caused its removal as well.
             if member.id in self.members:
                 self._remove(member)
         self._try_complete()
@@ -379,16 +387,17 @@ class ClassicGroup:
         times = [member.deadline_s for member in self.members.values() if not member.is_waiting]
         times += self._pending.values()
         if self.state is GroupState.PREPARING:
-            # Not by the clock: the moment may have passed since it was read, and no member would be woken for it.
+            # Compared without the clock: the deadline may have passed since the clock was read, and no timer would be
+            # set for it.
             times.append(self._first_join_s or self._deadline_s)
         elif self._unsynced:
             times.append(self._deadline_s)
         return min(times, default=None)
 
 
-def _known_to_all(said: Joining, others: Sequence[Member]) -> set[str]:
-    """The names of the protocols that `said` and all others know."""
-    names = {protocol.name for protocol in said.protocols}
+def _common_protocols(request: Joining, others: Sequence[Member]) -> set[str]:
+    """Returns the names of the protocols that the joining client and all others support."""
+    names = {protocol.name for protocol in request.protocols}
     for member in others:
-        names &= {protocol.name for protocol in member.said.protocols}
+        names &= {protocol.name for protocol in member.join_request.protocols}
     return names

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer import ConsumerGroup
 from warren.broker.kafka.groups.join_requests import name_error
-from warren.broker.kafka.groups.limits import GROUP_NOTE_SIZE_MAX
 from warren.broker.kafka.groups.members import MemberIdentity
 from warren.broker.kafka.groups.positions import NO_EPOCH, Position
 from warren.broker.services.kafka_errors import Code, code_of
@@ -36,6 +35,8 @@ from warren.protocol.kafka_messages import (
 )
 from warren.queue.topic import Topic
 
+GROUP_NOTE_SIZE_MAX: Final = 4096
+"""The metadata that a client may store with a position."""
 NO_OFFSET: Final = -1
 MANY_GROUPS_FROM: Final = 8
 ALL_TOPICS_FROM: Final = 2
@@ -43,13 +44,13 @@ MEMBER_EPOCHS_FROM: Final = 9
 
 
 def check_committer(call: Call, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Code:
-    """Returns whether a client may commit: it is a member of the generation, or the group has no members."""
+    """Returns NONE if the client may commit: it is a member of the generation, or the group has no members."""
     error = name_error(group_id)
     if error is not Code.NONE:
         return error
     group = call.broker.coordinator.find(group_id)
     if group is None or not group.members:
-        # Those that share partitions out by themselves commit without being members.
+        # Clients that assign partitions themselves commit without being members.
         return Code.NONE if generation < 0 else Code.ILLEGAL_GENERATION
     if isinstance(group, ConsumerGroup):
         return group.check_commit(member_id, generation)
@@ -57,7 +58,7 @@ def check_committer(call: Call, group_id: str, member_id: str, instance_id: str 
 
 
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """The group goes on from these numbers, as durably as the topics are."""
+    """Commits positions of a group, as durably as the topics are."""
     generation = request.generation_id_or_member_epoch
     error = check_committer(call, request.group_id, request.member_id, request.group_instance_id, generation)
     if error is Code.STALE_MEMBER_EPOCH and call.version < MEMBER_EPOCHS_FROM:
@@ -136,7 +137,7 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
 
 
 class _PositionQuery(NamedTuple):
-    """A request for positions of a group; with `is_stable`, those that a transaction may move are an error."""
+    """A request for positions of a group. With `is_stable`, those that an open transaction may move are an error."""
 
     group: str
     topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestGroupTopic] | None
@@ -144,7 +145,7 @@ class _PositionQuery(NamedTuple):
 
 
 class _PositionRow(NamedTuple):
-    """A position as an answer has it, in the order of its fields."""
+    """A position in the order of the fields of the answer."""
 
     partition_index: int
     committed_offset: int
@@ -172,7 +173,7 @@ async def _positions(call: Call, query: _PositionQuery) -> list[tuple[str, list[
         return [(name, rows) for name, rows in by_topic if rows]
     partitions: dict[str, dict[int, None]] = {}
     for topic in query.topics:
-        # What is named twice is answered once.
+        # A topic that is named twice is answered once.
         partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return [(name, await _topic_positions(call, query, name, list(numbers))) for name, numbers in partitions.items()]
 
@@ -190,12 +191,13 @@ async def _topic_positions(
     error = Code.NONE
     try:
         topic: Topic = call.broker.topics.find(name)
-        # First: what is committed in between is read, and what is not was seen to move.
+        # Read first: then a position that is committed in between is found below, and one that is not is seen as
+        # moving.
         if query.is_stable:
             undecided = await call.broker.in_thread(call.broker.positions.moving, topic, query.group)
         positions = await call.broker.in_thread(call.broker.positions.find, topic, query.group, partitions)
     except (NoSuchTopic, BadName):
-        # As Kafka says it: nothing is committed there.
+        # Kafka's answer if nothing is committed.
         pass
     except WarrenError as failure:
         error = code_of(failure)
@@ -209,7 +211,7 @@ async def _topic_positions(
 
 
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """The group has committed nothing in these partitions any more; those of topics that members want stay."""
+    """Deletes the positions of a group in these partitions, except in topics that members subscribe to."""
     error = name_error(request.group_id)
     if error is not Code.NONE:
         return OffsetDeleteResponse(error_code=error)

@@ -1,4 +1,4 @@
-"""A consumer group of Kafka (KIP-848): the broker shares the partitions out, and members change over one by one."""
+"""A consumer group of Kafka (KIP-848): the broker assigns the partitions, and members hand them over one by one."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class ConsumerState(StrEnum):
 class ConsumerGroup:
     """One group. For the event loop's thread alone; `now_s` is its time.
 
-    Invariant: a partition is given to one member at a time, and to the next only when the one before says that it owns
-    it no more, or is gone. `epoch` grows with every sharing out; a member has reached it when it has given up what is
-    not its own by it.
+    Invariant: a partition belongs to one member at a time. The next member gets it only when the previous one reports
+    that it no longer owns it, or is removed. `epoch` grows with every assignment; a member has reached it when it has
+    given up all that the assignment gives to others.
     """
 
     taken_size = 0
@@ -48,14 +48,14 @@ class ConsumerGroup:
         self.assignor = UNIFORM
         self.seen: Mapping[str, SeenTopic] = {}
         self._subscribed: dict[Subscription, frozenset[str]] = {}
-        """The names that each pattern stands for now."""
+        """The topic names that match each pattern now."""
         self._owners: dict[AssignedPartition, str] = {}
         self._is_stale = False
         self._looked_s = -GROUP_TOPICS_LOOK_S
 
     @property
     def topics(self) -> frozenset[str]:
-        """What members may own partitions of, or soon may."""
+        """Returns the topics of which members own partitions, or will soon."""
         return frozenset(self.seen).union(partition.topic for partition in self._owners)
 
     @property
@@ -68,21 +68,25 @@ class ConsumerGroup:
         )
         return ConsumerState.STABLE if is_settled else ConsumerState.RECONCILING
 
-    # --- What there is to share out ---
+    # --- Topics ---
 
     @property
     def size(self) -> int:
-        """About how many bytes its members take."""
+        """Returns about how many bytes its members take."""
         return sum([member.size for member in self.members.values()])
 
-    def must_look(self, said: Beat) -> bool:
-        """Whether it is time to look which topics there are, or `said` asks for others."""
-        member = self.members.get(said.member_id)
-        is_new = member is None or said.names not in (None, member.names) or said.pattern not in (None, member.pattern)
+    def must_look(self, heartbeat: Beat) -> bool:
+        """Returns whether to look up the topics: the last lookup is old, or `heartbeat` subscribes to other ones."""
+        member = self.members.get(heartbeat.member_id)
+        is_new = (
+            member is None
+            or heartbeat.names not in (None, member.names)
+            or heartbeat.pattern not in (None, member.pattern)
+        )
         return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
 
     def see(self, topics: Mapping[str, SeenTopic], patterns: Mapping[Subscription, frozenset[str]]) -> None:
-        """These are the topics that members want and may have, and what their patterns stand for."""
+        """Stores the topics that members subscribe to and may read, and the names that match each pattern."""
         self._looked_s = self._now_s()
         if topics != self.seen or patterns != self._subscribed:
             self.seen, self._subscribed = dict(topics), dict(patterns)
@@ -104,40 +108,40 @@ class ConsumerGroup:
 
     # --- Members ---
 
-    def beat(self, said: Beat) -> BeatReply:
-        """The member lives, joins or leaves; what it may own now."""
-        if said.epoch in (LEAVE_EPOCH, PAUSE_EPOCH):
-            return self._leave(said)
-        member = self._come(said) if said.epoch == JOIN_EPOCH else self._known(said)
+    def beat(self, heartbeat: Beat) -> BeatReply:
+        """Handles a heartbeat: the member stays, joins or leaves. Returns the partitions that it may own now."""
+        if heartbeat.epoch in (LEAVE_EPOCH, PAUSE_EPOCH):
+            return self._leave(heartbeat)
+        member = self._come(heartbeat) if heartbeat.epoch == JOIN_EPOCH else self._checked_member(heartbeat)
         if not isinstance(member, ConsumerMember):
-            return BeatReply(error=member, member_id=said.member_id, epoch=said.epoch)
-        if member.heard(said, self._now_s()):
+            return BeatReply(error=member, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        if member.heard(heartbeat, self._now_s()):
             self._is_stale = True
         self._share_out()
         before = member.epoch, member.assignment
-        self._reconcile(member, frozenset() if said.epoch == JOIN_EPOCH else said.owned)
-        is_news = said.is_full or before != (member.epoch, member.assignment)
+        self._reconcile(member, frozenset() if heartbeat.epoch == JOIN_EPOCH else heartbeat.owned)
+        is_news = heartbeat.is_full or before != (member.epoch, member.assignment)
         return BeatReply(member_id=member.id, epoch=member.epoch, assignment=member.assignment if is_news else None)
 
-    def _come(self, said: Beat) -> ConsumerMember | Code:
-        """Adds a member, or lets one start again."""
-        static = self._static(said.instance_id)
-        if static is not None and static.id != said.member_id:
-            return self._replace(static, said) if static.is_away else Code.UNRELEASED_INSTANCE_ID
-        member = self.members.get(said.member_id)
+    def _come(self, heartbeat: Beat) -> ConsumerMember | Code:
+        """Adds a member, or lets an existing one start again."""
+        static = self._static(heartbeat.instance_id)
+        if static is not None and static.id != heartbeat.member_id:
+            return self._replace(static, heartbeat) if static.is_away else Code.UNRELEASED_INSTANCE_ID
+        member = self.members.get(heartbeat.member_id)
         if member is not None:
-            return member if member.instance_id == said.instance_id else Code.INVALID_REQUEST
+            return member if member.instance_id == heartbeat.instance_id else Code.INVALID_REQUEST
         if len(self.members) >= GROUP_MEMBERS_MAX:
             return Code.GROUP_MAX_SIZE_REACHED
-        member = ConsumerMember(said.member_id, said.instance_id, self._now_s() + GROUP_CONSUMER_SESSION_S)
+        member = ConsumerMember(heartbeat.member_id, heartbeat.instance_id, self._now_s() + GROUP_CONSUMER_SESSION_S)
         self.members[member.id] = member
         self._is_stale = True
         return member
 
-    def _replace(self, old: ConsumerMember, said: Beat) -> ConsumerMember:
-        """A static member came back: what it owned is its own."""
+    def _replace(self, old: ConsumerMember, heartbeat: Beat) -> ConsumerMember:
+        """Replaces a static member that came back. The new one inherits the partitions."""
         self._release(old, old.revoking)
-        member = ConsumerMember(said.member_id, said.instance_id, old.deadline_s, assignment=old.assignment)
+        member = ConsumerMember(heartbeat.member_id, heartbeat.instance_id, old.deadline_s, assignment=old.assignment)
         member.names, member.pattern, member.assignor = old.names, old.pattern, old.assignor
         del self.members[old.id]
         self.members[member.id] = member
@@ -145,29 +149,29 @@ class ConsumerGroup:
         self._owners.update(dict.fromkeys(member.assignment, member.id))
         return member
 
-    def _known(self, said: Beat) -> ConsumerMember | Code:
-        static, member = self._static(said.instance_id), self.members.get(said.member_id)
-        if static is not None and static.id != said.member_id:
+    def _checked_member(self, heartbeat: Beat) -> ConsumerMember | Code:
+        static, member = self._static(heartbeat.instance_id), self.members.get(heartbeat.member_id)
+        if static is not None and static.id != heartbeat.member_id:
             return Code.FENCED_INSTANCE_ID
         if member is None:
             return Code.UNKNOWN_MEMBER_ID
-        # It may not have heard of its last epoch: then it owns nothing that it was not given since.
-        has_missed = said.epoch == member.previous_epoch and member.owns_no_more_than_assigned(said.owned)
-        return member if said.epoch == member.epoch or has_missed else Code.FENCED_MEMBER_EPOCH
+        # It may not have received its last epoch. Then it owns nothing but what it was given since.
+        has_missed = heartbeat.epoch == member.previous_epoch and member.owns_no_more_than_assigned(heartbeat.owned)
+        return member if heartbeat.epoch == member.epoch or has_missed else Code.FENCED_MEMBER_EPOCH
 
     def _static(self, instance_id: str | None) -> ConsumerMember | None:
         if instance_id is None:
             return None
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
-    def _leave(self, said: Beat) -> BeatReply:
-        static, member = self._static(said.instance_id), self.members.get(said.member_id)
-        reply = BeatReply(member_id=said.member_id, epoch=said.epoch)
-        if static is not None and static.id != said.member_id:
-            return BeatReply(error=Code.FENCED_INSTANCE_ID, member_id=said.member_id, epoch=said.epoch)
+    def _leave(self, heartbeat: Beat) -> BeatReply:
+        static, member = self._static(heartbeat.instance_id), self.members.get(heartbeat.member_id)
+        reply = BeatReply(member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        if static is not None and static.id != heartbeat.member_id:
+            return BeatReply(error=Code.FENCED_INSTANCE_ID, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
         if member is None:
-            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id, epoch=said.epoch)
-        if said.epoch == PAUSE_EPOCH and static is not None:
+            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        if heartbeat.epoch == PAUSE_EPOCH and static is not None:
             self._release(member, member.revoking)
             member.revoking, member.epoch = frozenset(), PAUSE_EPOCH
             member.deadline_s = self._now_s() + GROUP_CONSUMER_SESSION_S
@@ -193,7 +197,7 @@ class ConsumerGroup:
     # --- Changing over ---
 
     def _reconcile(self, member: ConsumerMember, owned: Set[OwnedPlace] | None) -> None:
-        """Brings what the member may own nearer to its target; `owned` is what the member says, None if it does not."""
+        """Moves the assignment of the member towards its target. `owned` is None if the member did not report it."""
         if not has_given_up(owned, member.revoking):
             return
         self._release(member, member.revoking)
@@ -218,7 +222,7 @@ class ConsumerGroup:
     # --- Time ---
 
     def tick(self) -> None:
-        """Do what is due: members that are not heard of go, and so do those that give up nothing in their time."""
+        """Removes members whose session has expired, and members that did not give up partitions in time."""
         now_s = self._now_s()
         for member in list(self.members.values()):
             if member.deadline_s <= now_s or (member.revoking and member.revoke_deadline_s <= now_s):

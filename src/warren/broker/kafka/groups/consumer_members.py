@@ -1,4 +1,4 @@
-"""A member of a consumer group: its subscription, the partitions that it may own, and those it has to give up."""
+"""A member of a consumer group: its subscription, the partitions that it may own, and those that it has to give up."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from warren.broker.services.kafka_errors import Code
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 PAUSE_EPOCH: Final = -2
-"""A static member says so when it goes and means to come back: what it owns is kept for it."""
+"""The epoch that a static member sends when it leaves and will come back. Its partitions stay reserved for it."""
 
 
 class OwnedPlace(NamedTuple):
-    """A partition as members name it."""
+    """A partition as members name it: topic id and number."""
 
     topic_id: bytes
     number: int
 
 
 class Subscription(NamedTuple):
-    """A pattern of topic names, and the user and host of the member: it stands for topics that these may describe."""
+    """A pattern of topic names, with the user and host of its member, who must have the right to describe a topic."""
 
     pattern: str
     user: str
@@ -33,7 +33,7 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a member says of itself. What is None is as it was."""
+    """A heartbeat. A field that is None did not change."""
 
     member_id: str
     epoch: int
@@ -45,18 +45,18 @@ class Beat:
     rebalance_timeout_s: float | None = None
     names: frozenset[str] | None = None
     pattern: str | None = None
-    """A pattern of topic names; empty for none any more."""
+    """A pattern of topic names; empty if the member no longer subscribes by a pattern."""
     assignor: str | None = None
     owned: Set[OwnedPlace] | None = None
 
     @property
     def size(self) -> int:
-        """About how many bytes the names take that it subscribes to, and its pattern."""
+        """Returns about how many bytes its topic names and its pattern take."""
         return len(self.pattern or "") + sum(map(len, self.names or ()))
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything: it joins, or does not know whether its last words were heard."""
+        """Returns whether it is a full heartbeat: the member joins, or does not know whether its last one arrived."""
         is_all = None not in (self.rebalance_timeout_s, self.owned) and (self.names, self.pattern) != (None, None)
         return self.epoch == JOIN_EPOCH or is_all
 
@@ -75,8 +75,8 @@ class BeatReply:
 class ConsumerMember:
     """One member. For the event loop's thread alone.
 
-    Invariant: it may own `assignment`. It has to give up what is `revoking`, and no other member gets that until it
-    has; its epoch stays behind the group's as long.
+    Invariant: the member may own `assignment`. It has to give up `revoking`, and no other member gets those partitions
+    before it has. Until then its epoch stays behind the group's.
     """
 
     id: str
@@ -99,48 +99,48 @@ class ConsumerMember:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Returns about how many bytes it takes."""
         return GROUP_MEMBER_SIZE + self.said_size
 
     @property
     def subscription(self) -> Subscription:
-        """Its pattern, as it is matched."""
+        """Returns its pattern with its user and host."""
         return Subscription(self.pattern, self.user, self.client_host)
 
     @property
     def is_away(self) -> bool:
-        """Whether it went and means to come back."""
+        """Returns whether it left with PAUSE_EPOCH."""
         return self.epoch == PAUSE_EPOCH
 
-    def heard(self, said: Beat, now_s: float) -> bool:
-        """It lives, and says this of itself; whether that asks for another sharing out."""
+    def heard(self, heartbeat: Beat, now_s: float) -> bool:
+        """Renews the session and stores the changes of the subscription. Returns whether they need a new assignment."""
         self.deadline_s = now_s + GROUP_CONSUMER_SESSION_S
-        self.client_id, self.client_host, self.user = said.client_id, said.client_host, said.user
-        if said.rack_id is not None:
-            self.rack_id = said.rack_id
-        if said.rebalance_timeout_s is not None:
-            self.rebalance_timeout_s = said.rebalance_timeout_s
+        self.client_id, self.client_host, self.user = heartbeat.client_id, heartbeat.client_host, heartbeat.user
+        if heartbeat.rack_id is not None:
+            self.rack_id = heartbeat.rack_id
+        if heartbeat.rebalance_timeout_s is not None:
+            self.rebalance_timeout_s = heartbeat.rebalance_timeout_s
         before = self.names, self.pattern, self.assignor
-        if said.names is not None:
-            self.names = said.names
-        if said.pattern is not None:
-            self.pattern = said.pattern
-        if said.assignor is not None:
-            self.assignor = said.assignor
-        if said.names is not None or said.pattern is not None:
+        if heartbeat.names is not None:
+            self.names = heartbeat.names
+        if heartbeat.pattern is not None:
+            self.pattern = heartbeat.pattern
+        if heartbeat.assignor is not None:
+            self.assignor = heartbeat.assignor
+        if heartbeat.names is not None or heartbeat.pattern is not None:
             self.said_size = len(self.pattern) + sum(map(len, self.names))
         return before != (self.names, self.pattern, self.assignor)
 
     def owns_no_more_than_assigned(self, owned: Set[OwnedPlace] | None) -> bool:
-        """Returns whether the partitions that it says it owns were given to it; False if it does not say."""
+        """Returns whether all partitions that it reports as owned were given to it; False if it reports none."""
         return owned is not None and owned <= places(self.assignment)
 
 
 def has_given_up(owned: Set[OwnedPlace] | None, partitions: Set[AssignedPartition]) -> bool:
-    """Returns whether a member that says it owns `owned` has none of `partitions`; False if it does not say."""
+    """Returns whether a member that reports `owned` has none of `partitions`; False if it did not report."""
     return not partitions or (owned is not None and not owned & places(partitions))
 
 
 def places(partitions: Set[AssignedPartition]) -> frozenset[OwnedPlace]:
-    """The same as members name them."""
+    """Returns the partitions as members name them."""
     return frozenset(OwnedPlace(each.topic_id, each.number) for each in partitions)

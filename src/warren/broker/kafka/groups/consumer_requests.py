@@ -1,4 +1,4 @@
-"""Requests of members of consumer groups: heartbeats, by which they join, learn what they own, and leave."""
+"""Requests of members of consumer groups: heartbeats, by which they join, get their partitions, and leave."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from warren.broker.kafka.groups.consumer_members import (
     Subscription,
 )
 from warren.broker.kafka.groups.join_requests import name_error
-from warren.broker.kafka.groups.limits import (
-    GROUP_HEARTBEAT_S,
-    GROUP_MEMBER_SIZE,
-    GROUP_PATTERN_SIZE_MAX,
-    GROUP_REBALANCE_S_MAX,
-    GROUP_SUBSCRIPTIONS_MAX,
-)
+from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE, GROUP_REBALANCE_S_MAX, GROUP_SUBSCRIPTIONS_MAX
 from warren.broker.security.peer import Peer
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.kafka_errors import Code
@@ -46,6 +40,10 @@ from warren.protocol.kafka_messages import (
     TopicIdPartitions,
 )
 
+GROUP_HEARTBEAT_S: Final = 1.0
+"""Heartbeat interval of consumer-group members."""
+GROUP_PATTERN_SIZE_MAX: Final = 1024
+"""The pattern of topic names that a member of a consumer group may subscribe to."""
 MS: Final = 1000
 BeatResponse = TypeVar("BeatResponse", ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse)
 CONSUMER_MEMBER: Final = 1
@@ -55,78 +53,80 @@ CONSUMER_MEMBER: Final = 1
 async def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Notes that the member lives. Returns its epoch, and what it may own if that changed."""
+    """Handles a heartbeat. Returns the epoch of the member, and the partitions that it may own if they changed."""
     coordinator, name = call.broker.coordinator, request.group_id
     is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
-    said = await call.broker.aside(_said, call, request) if is_large else _said(call, request)
-    error, message = _error(request, said)
+    heartbeat = await call.broker.aside(_heartbeat_of, call, request) if is_large else _heartbeat_of(call, request)
+    error, message = _error(request, heartbeat)
     if error is not Code.NONE:
         return _refused(error, message)
-    group = coordinator.open_consumer(name) if said.epoch == JOIN_EPOCH else coordinator.find_consumer(name)
+    group = coordinator.open_consumer(name) if heartbeat.epoch == JOIN_EPOCH else coordinator.find_consumer(name)
     if not isinstance(group, ConsumerGroup):
-        # As after a restart of the broker: the members join again.
+        # The broker was restarted. The members join again.
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
-    if said.epoch == JOIN_EPOCH or said.names is not None:
-        known = group.members.get(said.member_id)
-        more = GROUP_MEMBER_SIZE + said.size - (0 if known is None else known.size)
+    if heartbeat.epoch == JOIN_EPOCH or heartbeat.names is not None:
+        known = group.members.get(heartbeat.member_id)
+        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if known is None else known.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             coordinator.changed(group)
             return _refused(error, f"group {name!r} has no room for what the member subscribes to")
-    if said.epoch < JOIN_EPOCH or not group.must_look(said):
-        return _beaten(call, group, said)
-    return await _looked_and_beaten(call, group, said)
+    if heartbeat.epoch < JOIN_EPOCH or not group.must_look(heartbeat):
+        return _beaten(call, group, heartbeat)
+    return await _looked_and_beaten(call, group, heartbeat)
 
 
 def _refused(error: Code, message: str) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message)
 
 
-def _beaten(call: Call, group: ConsumerGroup, said: Beat) -> ConsumerGroupHeartbeatResponse:
-    reply = group.beat(said)
-    # If the answer holds no news, the time of the next `tick` did not change.
-    if reply.assignment is not None or said.epoch <= JOIN_EPOCH or said.names is not None:
+def _beaten(call: Call, group: ConsumerGroup, heartbeat: Beat) -> ConsumerGroupHeartbeatResponse:
+    reply = group.beat(heartbeat)
+    # If the answer has no changes, the time of the next `tick` did not change.
+    if reply.assignment is not None or heartbeat.epoch <= JOIN_EPOCH or heartbeat.names is not None:
         call.broker.coordinator.changed(group)
     return beat_response(ConsumerGroupHeartbeatResponse, reply)
 
 
-async def _looked_and_beaten(call: Call, group: ConsumerGroup, said: Beat) -> ConsumerGroupHeartbeatResponse:
+async def _looked_and_beaten(call: Call, group: ConsumerGroup, heartbeat: Beat) -> ConsumerGroupHeartbeatResponse:
     coordinator = call.broker.coordinator
-    subscribed = _subscriptions(group, said)
+    subscribed = _subscriptions(group, heartbeat)
     known = await call.broker.in_thread(_matched, call, {each.pattern for each in subscribed})
-    seen = await seen_topics(call, _subscribed_names(_allowed(call, known, subscribed), group, said))
-    # A topic that is unchanged is held already, so that no other consumer can have taken it.
+    seen = await seen_topics(call, _subscribed_names(_allowed(call, known, subscribed), group, heartbeat))
+    # The locks of an unchanged topic are held already, so no other consumer can have taken it.
     news = frozenset(name for name, topic in seen.items() if group.seen.get(name) != topic)
     async with coordinator.holdings.held_for(group.name, news) as errors:
         for name, error in errors.items():
             if error is not Code.COORDINATOR_LOAD_IN_PROGRESS:
                 return _refused(error, f"group {group.name!r} cannot have partitions of {name!r}")
-        if said.epoch == JOIN_EPOCH:
+        if heartbeat.epoch == JOIN_EPOCH:
             opened = coordinator.open_consumer(group.name)
             if not isinstance(opened, ConsumerGroup):
                 return _refused(opened, f"group {group.name!r} is of another kind")
             group = opened
-        # Others may have come in between, with topics of theirs that were held for them.
-        subscribed = _subscriptions(group, said)
+        # Other members may have joined meanwhile, and their topics were locked for them.
+        subscribed = _subscriptions(group, heartbeat)
         known |= _matched(call, {each.pattern for each in subscribed} - known.keys())
         patterns_matched = _allowed(call, known, subscribed)
         held = {**group.seen, **{name: topic for name, topic in seen.items() if name not in errors}}
-        names = _subscribed_names(patterns_matched, group, said)
+        names = _subscribed_names(patterns_matched, group, heartbeat)
         group.see({name: topic for name, topic in held.items() if name in names}, patterns_matched)
-        return _beaten(call, group, said)
+        return _beaten(call, group, heartbeat)
 
 
 def _subscribed_names(
-    patterns: Mapping[Subscription, frozenset[str]], group: ConsumerGroup, said: Beat
+    patterns: Mapping[Subscription, frozenset[str]], group: ConsumerGroup, heartbeat: Beat
 ) -> frozenset[str]:
     """Returns the names of all topics that the members and the sender of this heartbeat subscribe to."""
-    return (said.names or frozenset()).union(*patterns.values(), *(each.names for each in group.members.values()))
+    return (heartbeat.names or frozenset()).union(*patterns.values(), *(each.names for each in group.members.values()))
 
 
-def _subscriptions(group: ConsumerGroup, said: Beat) -> set[Subscription]:
+def _subscriptions(group: ConsumerGroup, heartbeat: Beat) -> set[Subscription]:
     """Returns the patterns of all members and of the sender of this heartbeat, each with its user."""
-    said_now = Subscription(said.pattern or "", said.user, said.client_host)
-    return {each for each in (said_now, *(member.subscription for member in group.members.values())) if each.pattern}
+    own_subscription = Subscription(heartbeat.pattern or "", heartbeat.user, heartbeat.client_host)
+    return {
+        each for each in (own_subscription, *(member.subscription for member in group.members.values())) if each.pattern
+    }
 
 
 def _allowed(
@@ -158,12 +158,12 @@ async def seen_topics(call: Call, names: Iterable[str]) -> dict[str, SeenTopic]:
             topic = await call.broker.opened_topic(name)
             seen[name] = SeenTopic(topics.id_of(topic), topic.partition_count)
         except (NoSuchTopic, BadInput):
-            # It may be made later.
+            # The topic may be made later.
             continue
     return seen
 
 
-def _said(call: Call, request: ConsumerGroupHeartbeatRequest) -> Beat:
+def _heartbeat_of(call: Call, request: ConsumerGroupHeartbeatRequest) -> Beat:
     timeout_ms, names, owned = request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions
     return Beat(
         member_id=request.member_id or str(uuid.uuid4()),
@@ -183,25 +183,25 @@ def _said(call: Call, request: ConsumerGroupHeartbeatRequest) -> Beat:
     )
 
 
-def _error(request: ConsumerGroupHeartbeatRequest, said: Beat) -> tuple[Code, str]:
-    """Returns what is wrong with the request itself."""
-    is_joining = said.epoch == JOIN_EPOCH
+def _error(request: ConsumerGroupHeartbeatRequest, heartbeat: Beat) -> tuple[Code, str]:
+    """Returns the error of a request that is not valid by itself, and its message."""
+    is_joining = heartbeat.epoch == JOIN_EPOCH
     if name_error(request.group_id) is not Code.NONE:
         return Code.INVALID_GROUP_ID, f"no group can be called {request.group_id!r}"
-    if said.epoch < PAUSE_EPOCH or (not request.member_id and not is_joining):
-        return Code.INVALID_REQUEST, f"epoch {said.epoch} of member {request.member_id!r}"
-    if said.epoch == PAUSE_EPOCH and said.instance_id is None:
+    if heartbeat.epoch < PAUSE_EPOCH or (not request.member_id and not is_joining):
+        return Code.INVALID_REQUEST, f"epoch {heartbeat.epoch} of member {request.member_id!r}"
+    if heartbeat.epoch == PAUSE_EPOCH and heartbeat.instance_id is None:
         return Code.INVALID_REQUEST, "only a member with an instance id can mean to come back"
-    if max(len(said.member_id), len(said.instance_id or "")) > GROUP_NAME_SIZE_MAX:
+    if max(len(heartbeat.member_id), len(heartbeat.instance_id or "")) > GROUP_NAME_SIZE_MAX:
         return Code.INVALID_REQUEST, f"ids have at most {GROUP_NAME_SIZE_MAX} characters"
-    if is_joining and not (said.names or said.pattern):
+    if is_joining and not (heartbeat.names or heartbeat.pattern):
         return Code.INVALID_REQUEST, "a member that joins has to subscribe to something"
-    if len(said.names or ()) > GROUP_SUBSCRIPTIONS_MAX or len(said.pattern or "") > GROUP_PATTERN_SIZE_MAX:
+    if len(heartbeat.names or ()) > GROUP_SUBSCRIPTIONS_MAX or len(heartbeat.pattern or "") > GROUP_PATTERN_SIZE_MAX:
         return Code.INVALID_REQUEST, f"more than {GROUP_SUBSCRIPTIONS_MAX} names, or a pattern that is too long"
-    if said.assignor is not None and said.assignor not in ASSIGNORS:
-        return Code.UNSUPPORTED_ASSIGNOR, f"assignor {said.assignor!r}: there are {', '.join(ASSIGNORS)}"
+    if heartbeat.assignor is not None and heartbeat.assignor not in ASSIGNORS:
+        return Code.UNSUPPORTED_ASSIGNOR, f"assignor {heartbeat.assignor!r}: there are {', '.join(ASSIGNORS)}"
     try:
-        matching(said.pattern or "", ())
+        matching(heartbeat.pattern or "", ())
     except BadInput as error:
         return Code.INVALID_REGULAR_EXPRESSION, str(error)
     return Code.NONE, ""

@@ -1,4 +1,4 @@
-"""All groups with Kafka members, and the clock that they run by."""
+"""The coordinator: finds the groups with Kafka members, and runs their timers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ G = TypeVar("G", ClassicGroup, ConsumerGroup)
 
 
 class GroupCoordinator:
-    """Finds groups, and lets time pass for them. For the event loop's thread alone.
+    """Finds groups and runs their timers. For the event loop's thread alone.
 
-    A group without members is forgotten: its positions are in the store, and not here. What members of a group
-    subscribe to is held for them, see Holdings.
+    A group without members is dropped from memory, because its positions are in the store. The owner locks of the
+    topics that members subscribe to are held for them, see Holdings.
     """
 
     def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, budget: MemoryBudget) -> None:
@@ -60,7 +60,7 @@ class GroupCoordinator:
         return list(self._groups.values())
 
     def open_classic(self, name: str) -> ClassicGroup | Code:
-        """Returns the group, made if there is none; an error if it is of the other kind, or there are too many."""
+        """Returns the group, made if it does not exist; an error if it is of the other kind or there are too many."""
         group = self._groups.get(name)
         if self._is_stopped:
             return Code.COORDINATOR_NOT_AVAILABLE
@@ -69,7 +69,7 @@ class GroupCoordinator:
         return group if isinstance(group, ClassicGroup) else self._opened(ClassicGroup(name, self._loop.time))
 
     def open_consumer(self, name: str) -> ConsumerGroup | Code:
-        """Returns the group, made if there is none; an error if it is of the other kind, or there are too many."""
+        """Returns the group, made if it does not exist; an error if it is of the other kind or there are too many."""
         group = self._groups.get(name)
         if self._is_stopped:
             return Code.COORDINATOR_NOT_AVAILABLE
@@ -87,7 +87,7 @@ class GroupCoordinator:
         return group
 
     def changed(self, group: AnyGroup) -> None:
-        """Something happened to the group: its next time may be another one, and so may what it wants."""
+        """Updates the timer, the memory and the owner locks of a group that changed."""
         if self._groups.get(group.name) is not group:
             return
         timer = self._timers.pop(group.name, None)
@@ -109,7 +109,7 @@ class GroupCoordinator:
         self.changed(group)
 
     def stop(self) -> None:
-        """Stops the clock of the groups, and ends all waits."""
+        """Stops the timers of the groups, and ends all waits."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -119,6 +119,6 @@ class GroupCoordinator:
         self.shares.stop()
 
     def close(self) -> None:
-        """Hold nothing any more."""
+        """Releases all owner locks."""
         self.holdings.close()
         self.shares.close()

@@ -1,4 +1,4 @@
-"""Requests of members of classic groups: join, share out, stay, leave."""
+"""Requests of members of classic groups: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from typing import Final, TypeVar
 
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.classic import ClassicGroup
-from warren.broker.kafka.groups.limits import (
-    GROUP_MEMBER_SIZE,
-    GROUP_METADATA_SIZE_MAX,
-    GROUP_REBALANCE_S_MAX,
-    GROUP_SESSION_S_MAX,
-    GROUP_SESSION_S_MIN,
-    GROUP_SUBSCRIPTIONS_MAX,
-)
+from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE, GROUP_REBALANCE_S_MAX, GROUP_SUBSCRIPTIONS_MAX
 from warren.broker.kafka.groups.members import Joined, Joining, MemberIdentity, Protocol, Synced, Syncing
 from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX
@@ -36,8 +29,12 @@ from warren.protocol.kafka_messages import (
 )
 from warren.queue.state.settings import checked_name
 
+GROUP_SESSION_S_MIN: Final = 0.1
+GROUP_SESSION_S_MAX: Final = 1800.0
+GROUP_METADATA_SIZE_MAX: Final = 256 << 10
+"""The metadata of one member, for all protocols that it supports together."""
 CONSUMER: Final = "consumer"
-"""The protocol type of groups whose members say which topics they want."""
+"""The protocol type of groups whose members name the topics that they subscribe to."""
 ID_FIRST_FROM: Final = 4
 REBALANCE_TIMEOUT_FROM: Final = 1
 SKIP_ASSIGNMENT_FROM: Final = 9
@@ -51,11 +48,11 @@ T = TypeVar("T")
 
 
 def _reply_to(work: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
-    """Returns what `work` passes to its callback, now or later."""
+    """Returns a future for the value that `work` passes to its callback, now or later."""
     waiting: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def reply(answer: T) -> None:
-        # The broker may have ended the request that waits.
+        # The broker may have ended the request meanwhile.
         if not waiting.done():
             waiting.set_result(answer)
 
@@ -64,25 +61,25 @@ def _reply_to(work: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
 
 
 async def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Become a member; answered when the group has a new generation."""
+    """Adds the client to the group. Answers when the group has a new generation."""
     coordinator = call.broker.coordinator
     is_large = len(call.request.body) > LOOP_REQUEST_SIZE_MAX
-    said = await call.broker.aside(_joining, call, request) if is_large else _joining(call, request)
-    error = _join_error(request, said)
+    joining = await call.broker.aside(_joining, call, request) if is_large else _joining(call, request)
+    error = _join_error(request, joining)
     if error is not Code.NONE:
         return _join_response(call, Joined(error=error, member_id=request.member_id))
-    async with coordinator.holdings.held_for(request.group_id, said.topics) as refused:
+    async with coordinator.holdings.held_for(request.group_id, joining.topics) as refused:
         error = next(iter(refused.values()), Code.NONE)
         group = coordinator.open_classic(request.group_id) if error is Code.NONE else error
         if not isinstance(group, ClassicGroup):
             return _join_response(call, Joined(error=group, member_id=request.member_id))
         known = group.members.get(request.member_id)
-        more = said.size + GROUP_MEMBER_SIZE - (0 if known is None else known.size)
+        more = joining.size + GROUP_MEMBER_SIZE - (0 if known is None else known.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             coordinator.changed(group)
             return _join_response(call, Joined(error=error, member_id=request.member_id))
-        waiting: asyncio.Future[Joined] = _reply_to(lambda reply: group.join(said, reply))
+        waiting: asyncio.Future[Joined] = _reply_to(lambda reply: group.join(joining, reply))
         coordinator.changed(group)
     return _join_response(call, await waiting)
 
@@ -110,14 +107,14 @@ def _joining(call: Call, request: JoinGroupRequest) -> Joining:
     )
 
 
-def _join_error(request: JoinGroupRequest, said: Joining) -> Code:
+def _join_error(request: JoinGroupRequest, joining: Joining) -> Code:
     error = name_error(request.group_id)
     if error is not Code.NONE:
         return error
-    if not GROUP_SESSION_S_MIN <= said.session_timeout_s <= GROUP_SESSION_S_MAX:
+    if not GROUP_SESSION_S_MIN <= joining.session_timeout_s <= GROUP_SESSION_S_MAX:
         return Code.INVALID_SESSION_TIMEOUT
-    size = sum(len(each.metadata) for each in said.protocols)
-    if size > GROUP_METADATA_SIZE_MAX or len(said.topics) > GROUP_SUBSCRIPTIONS_MAX:
+    size = sum(len(each.metadata) for each in joining.protocols)
+    if size > GROUP_METADATA_SIZE_MAX or len(joining.topics) > GROUP_SUBSCRIPTIONS_MAX:
         return Code.INVALID_REQUEST
     return Code.NONE
 
@@ -138,21 +135,21 @@ def _join_response(call: Call, joined: Joined) -> JoinGroupResponse:
 
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
-    """What the member owns; answered when the leader has shared out."""
+    """Returns the assignment of the member. Answers when the leader has sent the assignments."""
     coordinator = call.broker.coordinator
     group = coordinator.find_classic(request.group_id)
     if group is None:
         return SyncGroupResponse(error_code=_missing(request.group_id))
     assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
     is_consumer = group.protocol_type == CONSUMER
-    said = Syncing(
+    syncing = Syncing(
         claim=MemberIdentity(request.member_id, request.group_instance_id, request.generation_id),
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
         assignments=assignments,
         topics=await _assigned(call, assignments.values()) if is_consumer else NO_TOPICS,
     )
-    async with coordinator.holdings.held_for(request.group_id, said.topics - group.topics) as refused:
+    async with coordinator.holdings.held_for(request.group_id, syncing.topics - group.topics) as refused:
         if refused:
             # The leader assigned a topic that no member subscribed to, and another consumer owns it.
             return SyncGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS)
@@ -160,7 +157,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
         error = coordinator.memory.refusal(group, size, call.peer.owner) if size else Code.NONE
         if error is not Code.NONE:
             return SyncGroupResponse(error_code=error)
-        waiting: asyncio.Future[Synced] = _reply_to(lambda reply: group.sync(said, reply))
+        waiting: asyncio.Future[Synced] = _reply_to(lambda reply: group.sync(syncing, reply))
         coordinator.changed(group)
     synced = await waiting
     return SyncGroupResponse(
@@ -172,7 +169,7 @@ async def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse
 
 
 async def _assigned(call: Call, assignments: Collection[bytes]) -> frozenset[str]:
-    """The topics of which the leader gives out partitions; read by a thread if it says much."""
+    """Returns the topics in the leader's assignments. A thread reads them if they are large."""
 
     def read() -> frozenset[str]:
         return NO_TOPICS.union(*map(assigned_topics, assignments))
@@ -181,17 +178,17 @@ async def _assigned(call: Call, assignments: Collection[bytes]) -> frozenset[str
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-    """The member lives."""
+    """Renews the session of a member."""
     group = call.broker.coordinator.find_classic(request.group_id)
     if group is None:
         return HeartbeatResponse(error_code=_missing(request.group_id))
-    # Nothing that is due comes earlier by it: when the group is woken next, it looks anew.
+    # The timer need not change: no deadline gets earlier, and when the timer fires, all deadlines are checked again.
     claim = MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=group.heartbeat(claim))
 
 
 def leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Members go."""
+    """Removes members."""
     group = call.broker.coordinator.find_classic(request.group_id)
     missing = name_error(request.group_id)
     if missing is not Code.NONE:

@@ -1,4 +1,4 @@
-"""What groups and their members may take: counts, sizes in bytes, waits in seconds, and the memory that is counted."""
+"""Limits of groups and their members that more than one module checks, and the memory that members take."""
 
 from __future__ import annotations
 
@@ -9,43 +9,26 @@ from warren.broker.services.memory_budget import Hold, MemoryBudget, MemoryKind
 
 GROUP_MEMBERS_MAX: Final = 1_000
 GROUPS_MAX: Final = 100_000
-GROUP_FIRST_JOIN_S: Final = 0.1
-"""How long a group that begins waits for more members before it shares out."""
-GROUP_SESSION_S_MIN: Final = 0.1
-GROUP_SESSION_S_MAX: Final = 1800.0
 GROUP_REBALANCE_S_MAX: Final = 3600.0
-"""How long members have to join again and to share out, whatever they ask for."""
-GROUP_METADATA_SIZE_MAX: Final = 256 << 10
-"""What a member of a group may say of itself, all protocols that it knows together."""
+"""How long members have to join again and to sync, even if they ask for more."""
 GROUP_SIZE_MAX: Final = 4 << 20
-"""What all members of a group may say of themselves, and be assigned: four times what Kafka has room for."""
+"""The metadata and assignments of all members of a group: four times what Kafka allows."""
 GROUP_MEMBER_SIZE: Final = 1 << 10
 SHARE_TAKEN_SIZE: Final = 512
-"""About what a member takes besides, and a message that a member of a share group has taken."""
-GROUP_NOTE_SIZE_MAX: Final = 4096
-"""What a client may note beside a position."""
-GROUP_HEARTBEAT_S: Final = 1.0
+"""About how many bytes a member takes apart from its metadata, and a message that a share-group member has taken."""
 GROUP_CONSUMER_SESSION_S: Final = 10.0
-"""How often members of a consumer group are to be heard of, and after which silence they are gone."""
+"""The silence after which members of consumer and share groups are removed."""
 GROUP_TOPICS_LOOK_S: Final = 1.0
-"""How often a consumer group looks for topics and partitions that are new, or gone, while members are heard of."""
+"""How often a group looks up new, changed and deleted topics while members send heartbeats."""
 GROUP_SUBSCRIPTIONS_MAX: Final = 10_000
-GROUP_PATTERN_SIZE_MAX: Final = 1024
-"""What a member of a consumer group may subscribe to: names, and the size of a pattern of names."""
-SHARE_RECORDS_MAX: Final = 2000
-"""How many messages a member of a share group may take at once, whatever it asks for."""
 SHARE_TAKEN_FIRST: Final = 16
-"""How many are taken first, to see how large messages are."""
+"""How many messages are taken first, to learn their size."""
 SHARE_TAKEN_MAX: Final = 20_000
-"""How many messages a member of a share group may have that it has not acknowledged."""
-SHARE_LOOK_S: Final = 1.0
-"""How often a fetch of a share group that waits looks for messages whose leases ran out."""
-CLIENT_ID_SIZE_MAX: Final = 128
-"""How much of what a client calls itself goes into the ids that it is given."""
+"""How many unacknowledged messages a member of a share group may have."""
 
 
 class MeasuredGroup(Protocol):
-    """A group that knows about how many bytes its members take, and how many of them for what they have taken."""
+    """A group with its size in bytes, and the part of it for messages that members have taken."""
 
     @property
     def size(self) -> int: ...
@@ -54,9 +37,9 @@ class MeasuredGroup(Protocol):
 
 
 class MemberMemory:
-    """The bytes that each group takes from the budget. For the event loop's thread alone.
+    """The bytes that each group takes from the memory budget. For the event loop's thread alone.
 
-    A group's bytes are counted for the owner of the member that came first.
+    A group's bytes are charged to the owner of its first member.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -64,7 +47,7 @@ class MemberMemory:
         self._holds: dict[MeasuredGroup, Hold] = {}
 
     def refusal(self, group: MeasuredGroup, size: int, owner: str) -> Code:
-        """NONE if a member may say `size` bytes more of itself. The caller tells by `changed` what came of it."""
+        """Returns NONE if the member may store `size` more bytes. The caller reports the result with `changed`."""
         hold = self._holds.get(group)
         if hold is not None and hold.size - group.taken_size + size > GROUP_SIZE_MAX:
             self._budget.refusals += 1
@@ -76,19 +59,19 @@ class MemberMemory:
         return Code.NONE
 
     def has_room(self, size: int, owner: str) -> bool:
-        """Whether there is room for so many bytes more; if not, that is counted as a refusal."""
+        """Returns whether there is room for `size` more bytes. Counts a refusal if there is not."""
         has_room = self._budget.may_keep(size, owner)
         self._budget.refusals += not has_room
         return has_room
 
     def changed(self, group: MeasuredGroup) -> None:
-        """Count what the group takes now."""
+        """Charges what the group takes now."""
         hold = self._holds.get(group)
         if hold is not None and hold.size != (size := group.size):
             hold.resize(size)
 
     def forget(self, group: MeasuredGroup) -> None:
-        """The group is no more."""
+        """Releases the memory of a group that has ended."""
         hold = self._holds.pop(group, None)
         if hold is not None:
             hold.release()

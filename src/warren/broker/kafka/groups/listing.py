@@ -35,7 +35,7 @@ SHARE_KIND: Final = "share"
 
 
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    """All groups: those that have members, and those of which only the positions are there."""
+    """Returns all groups: those that have members, and those that only have stored positions."""
     states = {each.lower() for each in request.states_filter or ()}
     kinds = {each.lower() for each in request.types_filter or ()}
     stored = await call.broker.in_thread(_stored, call)
@@ -70,7 +70,7 @@ def _group_listed(group: AnyGroup) -> ListGroupsResponseGroup:
 
 
 def _stored(call: Call) -> dict[str, bool]:
-    """The groups of all topics, and whether they take messages by leases."""
+    """Returns the groups of all topics, and whether each is a queue group, which has leases."""
     store, is_shared = call.broker.store, {}
     for name in store.topics():
         topic = store.topic(name)
@@ -82,7 +82,7 @@ def _stored(call: Call) -> dict[str, bool]:
 
 
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Who is in classic groups, and what they own. Consumer groups have a request of their own."""
+    """Returns the members of classic groups, and what they own. Consumer groups have a request of their own."""
     stored = await call.broker.in_thread(_stored, call)
     names = call.broker.turns.over(request.groups)
     return DescribeGroupsResponse(
@@ -103,8 +103,8 @@ def _described(call: Call, name: str, *, is_stored: bool) -> DescribeGroupsRespo
         DescribeGroupsResponseMember(
             member_id=member.id,
             group_instance_id=member.instance_id,
-            client_id=member.said.client_id,
-            client_host=f"/{member.said.client_host}",
+            client_id=member.join_request.client_id,
+            client_host=f"/{member.join_request.client_host}",
             member_metadata=member.metadata(group.protocol or ""),
             member_assignment=member.assignment,
         )
@@ -122,7 +122,7 @@ def _described(call: Call, name: str, *, is_stored: bool) -> DescribeGroupsRespo
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Deletes groups without members, and their positions."""
     names = request.groups_names
-    # Topics are looked through once for all of many names, most of which cannot be there.
+    # The topics are listed once for all names, because most of many names do not exist.
     known = await call.broker.in_thread(_all_names, call) if len(names) > LOOP_ROWS_AT_ONCE else None
     turns = call.broker.turns.over(names)
     return DeleteGroupsResponse(
@@ -160,7 +160,7 @@ def _topics_with(call: Call, group: str) -> list[Topic]:
 
 
 def _deletable(call: Call, group: str, topics: list[Topic]) -> list[Topic]:
-    """All topics of the group, if the user may delete it; otherwise those that the user may alter."""
+    """Returns all topics of the group if the user may delete it; otherwise those that the user may alter."""
     if call.may(Operation.DELETE, ResourceKind.GROUP, group):
         return topics
     alterable = [topic for topic in topics if call.may(Operation.ALTER, ResourceKind.TOPIC, topic.name)]

@@ -1,4 +1,4 @@
-"""A member of a classic group: what it can do, until when it must be heard of, and what it waits for."""
+"""A member of a classic group: its protocols, its session timeout, and the callbacks of its waiting requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warren.broker.services.kafka_errors import Code
 
 
 class Protocol(NamedTuple):
-    """A way to share partitions out that a member knows, and what it wants by it."""
+    """A way to assign partitions that a member supports, and its metadata for it."""
 
     name: str
     metadata: bytes
@@ -27,7 +27,7 @@ class MemberIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """A request to join. `topics` are those that the member subscribes to, if its protocol says so."""
+    """A request to join. `topics` are those that the member subscribes to, if its protocol names topics."""
 
     member_id: str
     instance_id: str | None
@@ -39,11 +39,11 @@ class Joining:
     protocols: Sequence[Protocol]
     topics: frozenset[str] = frozenset()
     needs_id_first: bool = False
-    """Whether a member without an id first gets one, and joins with that: clients since 2018."""
+    """Whether a client without an id gets one first, and joins again with it. Clients since 2018 do."""
     can_skip_assignment: bool = False
-    """Whether a leader understands that it leads and has nothing to share out."""
+    """Whether the client understands that it leads and has nothing to assign."""
     size: int = 0
-    """About how many bytes that takes."""
+    """About how many bytes the request takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syncing:
-    """A request for the member's share. The leader sends the shares of all, and the topics in them."""
+    """A request for the member's assignment. The leader sends the assignments of all, and the topics in them."""
 
     claim: MemberIdentity
     protocol_type: str | None = None
@@ -73,7 +73,7 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
-    """The answer to a request for a share, when partitions are assigned."""
+    """The answer to a request for an assignment."""
 
     error: Code = Code.NONE
     protocol_type: str | None = None
@@ -88,19 +88,19 @@ TellSynced = Callable[[Synced], None]
 class Member:
     """One member. For the event loop's thread alone.
 
-    Invariant: each request is answered once, by `tell_joined` or `tell_synced`. While it waits for an answer it need
-    not be heard of.
+    Invariant: each request is answered once, by `tell_joined` or `tell_synced`. While the member waits for an answer
+    its session does not expire.
     """
 
-    def __init__(self, id: str, said: Joining, now_s: float, assignment: bytes = b"") -> None:
-        self.id, self.said, self.assignment = id, said, assignment
-        self.deadline_s = now_s + said.session_timeout_s
+    def __init__(self, id: str, request: Joining, now_s: float, assignment: bytes = b"") -> None:
+        self.id, self.join_request, self.assignment = id, request, assignment
+        self.deadline_s = now_s + request.session_timeout_s
         self._joining: TellJoined | None = None
         self._syncing: TellSynced | None = None
 
     @property
     def instance_id(self) -> str | None:
-        return self.said.instance_id
+        return self.join_request.instance_id
 
     @property
     def is_joining(self) -> bool:
@@ -112,29 +112,29 @@ class Member:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
-        return GROUP_MEMBER_SIZE + self.said.size + len(self.assignment)
+        """Returns about how many bytes it takes."""
+        return GROUP_MEMBER_SIZE + self.join_request.size + len(self.assignment)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it wants by this protocol."""
-        return next((each.metadata for each in self.said.protocols if each.name == protocol), b"")
+        """Returns its metadata for this protocol."""
+        return next((each.metadata for each in self.join_request.protocols if each.name == protocol), b"")
 
-    def knows(self, said: Joining) -> bool:
-        """Whether `said` brings nothing new."""
-        return list(self.said.protocols) == list(said.protocols)
+    def knows(self, request: Joining) -> bool:
+        """Returns whether `request` is the same as the last request to join."""
+        return list(self.join_request.protocols) == list(request.protocols)
 
     def heard(self, now_s: float) -> None:
-        """It lives."""
-        self.deadline_s = now_s + self.said.session_timeout_s
+        """Renews the session."""
+        self.deadline_s = now_s + self.join_request.session_timeout_s
 
     def wait_to_join(self, tell: TellJoined) -> None:
-        """Keeps the callback until all have joined."""
-        # The client does not wait for its earlier request any more, because it sent another.
+        """Stores the callback until all have joined."""
+        # The client sent another request, so it no longer waits for the earlier one.
         self.tell_joined(Joined(error=Code.REBALANCE_IN_PROGRESS, member_id=self.id))
         self._joining = tell
 
     def wait_to_sync(self, tell: TellSynced) -> None:
-        """Keeps the callback until the leader has assigned the partitions."""
+        """Stores the callback until the leader has assigned the partitions."""
         self.tell_synced(Synced(error=Code.REBALANCE_IN_PROGRESS))
         self._syncing = tell
 
@@ -151,6 +151,6 @@ class Member:
             tell(synced)
 
     def tell(self, error: Code) -> None:
-        """Answer whatever it waits for."""
+        """Answers whatever request waits, with this error."""
         self.tell_joined(Joined(error=error, member_id=self.id))
         self.tell_synced(Synced(error=error))

@@ -27,18 +27,18 @@ LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class Held(NamedTuple):
-    """A topic all of whose partitions are held, with the lock of each."""
+    """A topic all of whose partitions are locked, with the lock of each."""
 
     topic: Topic
     locks: Mapping[str, Lock]
 
 
 class Holding:
-    """What is held for one group. Any thread may call; `topics` is set by the event loop's.
+    """The owner locks of one group. Any thread may call; `topics` is set by the event loop's thread.
 
-    Invariant: partitions of a topic are taken together or not at all. `settle` uses what is wanted when it runs, so the
-    one that runs last is right. Embedded members that live keep what they own: clients get a retryable error, and try
-    again silently.
+    Invariant: the partitions of a topic are locked together or not at all. `settle` uses the value of `topics` at the
+    time it runs, so the last run is right. Embedded members that are alive keep what they own: Kafka clients get a
+    retryable error and try again silently.
     """
 
     def __init__(self, store: Store, group: str) -> None:
@@ -48,7 +48,7 @@ class Holding:
         self.topics: frozenset[str] = frozenset()
 
     def settle(self) -> dict[str, Code]:
-        """Hold what is wanted and nothing else; why not, for topics of which that cannot be."""
+        """Takes the locks that are needed and releases the others. Returns the errors by topic."""
         with self._mutex:
             topics, refused = self.topics, {}
             for name in self._held.keys() - topics:
@@ -77,14 +77,14 @@ class Holding:
         paths = [store_paths.owner_lock(directory, partition) for partition in range(partition_count)]
         held = self._held.get(name)
         if held is not None and (held.topic is not topic or not all(map(topic.filesystem.exists, held.locks))):
-            # The topic or the group was deleted, so there is nothing left to hold.
+            # The topic or the group was deleted, so no lock is left to release.
             self._free(name)
             held = None
         locks = {} if held is None else dict(held.locks)
         taken = self._taken(topic, [path for path in paths if path not in locks])
         self._held[name] = Held(topic, locks | taken)
         if taken:
-            # The owner before may have died while a transaction that it had committed was applied.
+            # The previous owner may have died while it applied a transaction that it had committed.
             self._store.settle()
 
     def _taken(self, topic: Topic, paths: list[str]) -> dict[str, Lock]:
@@ -107,13 +107,13 @@ class Holding:
             self._store.wakeup.ring()
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Releases all locks."""
         self.topics = frozenset()
         self.settle()
 
 
 class Holdings:
-    """What is held for all groups. For the event loop's thread alone; `topics_of` tells what a group's members want."""
+    """The owner locks of all groups. For the event loop's thread alone; `topics_of` returns the topics of a group."""
 
     def __init__(
         self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, topics_of: Callable[[str], frozenset[str]]
@@ -121,18 +121,18 @@ class Holdings:
         self._store, self._in_thread, self._tasks, self._topics_of = store, in_thread, tasks, topics_of
         self._holdings: dict[str, Holding] = {}
         self._coming: dict[str, Counter[str]] = {}
-        """By group, the topics of members that are about to join."""
+        """The topics of members that are about to join, by group."""
 
     @asynccontextmanager
     async def held_for(self, group: str, topics: frozenset[str]) -> AsyncIterator[Mapping[str, Code]]:
-        """Holds all partitions of these topics for a member that joins. Yields those it cannot hold, and the errors."""
+        """Locks all partitions of these topics for a member that joins. Yields the errors by topic."""
         if not topics:
             yield {}
             return
         coming = self._coming.setdefault(group, Counter())
         coming.update(topics)
         holding = self._holdings.setdefault(group, Holding(self._store, group))
-        holding.topics = self._wanted(group)
+        holding.topics = self._needed_topics(group)
         try:
             refused = await self._in_thread(holding.settle)
             yield {name: error for name, error in refused.items() if name in topics}
@@ -141,27 +141,27 @@ class Holdings:
             self._coming[group] = +coming
             self.changed(group)
 
-    def _wanted(self, group: str) -> frozenset[str]:
+    def _needed_topics(self, group: str) -> frozenset[str]:
         return self._topics_of(group).union(self._coming.get(group, ()))
 
     def changed(self, group: str) -> None:
-        """Releases, after a while, what no member wants any more, because members came or went."""
+        """Releases, after a while, the locks that no member needs any more, because members joined or left."""
         holding = self._holdings.get(group)
         if holding is None:
             return
-        topics = self._wanted(group)
+        topics = self._needed_topics(group)
         if topics != holding.topics:
             holding.topics = topics
             self._tasks.create_task(self._settle(group, holding))
 
     async def settled(self, group: str) -> None:
-        """Whatever members that are gone wanted is let go of."""
+        """Releases the locks that only removed members needed."""
         holding = self._holdings.get(group)
         if holding is not None:
             await self._in_thread(holding.settle)
 
     async def _settle(self, group: str, holding: Holding) -> None:
-        # If the broker has no threads any more, it releases everything itself.
+        # If the broker's threads have ended, the broker releases everything itself.
         with suppress(RuntimeError):
             await self._in_thread(holding.settle)
         if not holding.topics and self._holdings.get(group) is holding:
@@ -169,7 +169,7 @@ class Holdings:
             self._coming.pop(group, None)
 
     def close(self) -> None:
-        """Hold nothing any more."""
+        """Releases all locks."""
         for holding in self._holdings.values():
             holding.close()
         self._holdings.clear()

@@ -1,4 +1,4 @@
-"""Positions of groups: the same that Warren's own stream groups have, in the same place."""
+"""Positions of Kafka groups, stored as the positions of Warren's own stream groups, in the same files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from warren.storage.disk import paths
 NO_EPOCH: Final = -1
 
 Notes = dict[str, list[Any]]
-"""By partition, the epoch and the text that were noted."""
+"""The epoch and the metadata of each partition."""
 
 
 class Position(NamedTuple):
-    """A committed number, with what a client noted beside it."""
+    """A committed number, with the metadata that the client stored with it."""
 
     number: int
     epoch: int = NO_EPOCH
@@ -32,21 +32,21 @@ class Position(NamedTuple):
 
 
 class PositionStore:
-    """Stores and finds committed positions. Any thread may call: it waits for the disk.
+    """Stores and finds committed positions. Any thread may call; the calls wait for the disk.
 
-    What clients note beside a number lies in a file of the group; it is written when it changes, and if it is lost,
-    the number is still there.
+    The metadata that clients store with a position is in a file of the group, which is written when it changes. If it
+    is lost, the position is still there.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        # Two clients that are no members do not exclude each other by ownership, so one waits for the other here.
+        # Clients that are not members do not exclude each other by ownership, so this lock does.
         self._taking = threading.Lock()
         self._moving: weakref.WeakKeyDictionary[object, dict[tuple[str, str], set[int]]] = weakref.WeakKeyDictionary()
         self._notes: weakref.WeakKeyDictionary[Topic, dict[str, Notes]] = weakref.WeakKeyDictionary()
 
     def commit(self, topic: Topic, group: str, positions: Mapping[int, Position], *, is_member: bool = True) -> None:
-        """Lets the group go on from these numbers. Without `is_member`, raises NotOwner if a partition has an owner."""
+        """Moves the group to these positions. Without `is_member`, raises NotOwner if a partition has an owner."""
         begin(topic, group)
         with ExitStack() as stack:
             if not is_member:
@@ -82,22 +82,22 @@ class PositionStore:
         self.note(topic, group, {partition: Position(0)})
 
     def will_move(self, transaction: object, topic: str, group: str, partitions: Collection[int]) -> None:
-        """Notes that the transaction moves these once it is committed. `moving` returns them while the object lives."""
+        """Marks positions that an open transaction moves. `moving` returns them while the object lives."""
         with self._mutex:
             self._moving.setdefault(transaction, {}).setdefault((topic, group), set()).update(partitions)
 
     def moving(self, topic: Topic, group: str) -> set[int]:
-        """The partitions whose position a transaction may move that is not decided yet, of whichever process."""
+        """Returns the partitions whose position an undecided transaction of any process may move."""
         with self._mutex:
             moved = [each.get((topic.name, group), set()) for each in self._moving.values()]
         return set[int]().union(topic.store.undecided(topic.name, group), *moved)
 
     def drop(self, topic: Topic, group: str) -> None:
-        """The group is no more."""
+        """Forgets the metadata of a group that was deleted."""
         with self._mutex:
             self._notes.get(topic, {}).pop(group, None)
 
-    # --- What is noted beside them ---
+    # --- Metadata ---
 
     def _noted(self, topic: Topic, group: str) -> Notes:
         with self._mutex:
@@ -107,7 +107,7 @@ class PositionStore:
             return groups[group]
 
     def note(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> None:
-        """Keep what clients say beside the numbers."""
+        """Stores the metadata of these positions."""
         notes = self._noted(topic, group)
         with self._mutex:
             new = {str(partition): [position.epoch, position.note] for partition, position in positions.items()}
@@ -123,7 +123,7 @@ def _notes_path(topic: Topic, group: str) -> str:
 
 @contextmanager
 def _owned(topic: Topic, group: str, partitions: Collection[int]) -> Iterator[None]:
-    """Own these partitions within, or NotOwner."""
+    """Owns these partitions during the block. Raises NotOwner if one has another owner."""
     directory = store_paths.group_directory(topic.directory, group)
     with ExitStack() as stack:
         for partition in partitions:

@@ -1,4 +1,4 @@
-"""A share group of Kafka (KIP-932): all members take messages of all partitions, by leases of a queue group."""
+"""A share group of Kafka (KIP-932): all members take messages of all partitions, with the leases of a queue group."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from warren.queue.leases.queue_group import QueueGroup
 class ShareGroup:
     """One group. For the event loop's thread alone; `now_s` is its time.
 
-    Every member is given all partitions of the topics that it wants: who gets which message is decided when one is
-    taken. A session outlives its member for a while, so that what it took can still be acknowledged.
+    Every member gets all partitions of the topics that it subscribes to. Which member gets a message is decided when
+    one takes it. A session outlives its member for a while, so that its messages can still be acknowledged.
     """
 
     def __init__(self, name: str, now_s: Callable[[], float]) -> None:
@@ -37,47 +37,49 @@ class ShareGroup:
 
     @property
     def size(self) -> int:
-        """About how many bytes its members take, and what they have taken."""
+        """Returns about how many bytes its members and the messages that they have taken take."""
         return self.taken_size + sum([member.size for member in self.members.values()])
 
     @property
     def taken_size(self) -> int:
-        """About how many bytes it takes to know what members have taken."""
+        """Returns about how many bytes the messages that members have taken take."""
         return SHARE_TAKEN_SIZE * sum([len(session.taken) for session in self.sessions.values()])
 
-    def must_look(self, said: Beat) -> bool:
-        """Whether it is time to look which topics there are, or `said` asks for others."""
-        member = self.members.get(said.member_id)
-        is_new = member is None or said.names not in (None, member.names)
+    def must_look(self, heartbeat: Beat) -> bool:
+        """Returns whether to look up the topics: the last lookup is old, or `heartbeat` subscribes to other ones."""
+        member = self.members.get(heartbeat.member_id)
+        is_new = member is None or heartbeat.names not in (None, member.names)
         return is_new or self._now_s() - self._looked_s >= GROUP_TOPICS_LOOK_S
 
     def see(self, topics: Mapping[str, SeenTopic]) -> None:
-        """These are the topics that members want, as they are now."""
+        """Stores the topics that members subscribe to, as they are now."""
         self._looked_s = self._now_s()
         if topics != self.seen:
             self.seen = dict(topics)
             self.epoch += 1
 
-    def beat(self, said: Beat) -> BeatReply:
-        """The member lives, joins or leaves; what it may take from."""
-        member = self.members.get(said.member_id)
-        if said.epoch == LEAVE_EPOCH:
-            error = Code.UNKNOWN_MEMBER_ID if self.members.pop(said.member_id, None) is None else Code.NONE
+    def beat(self, heartbeat: Beat) -> BeatReply:
+        """Handles a heartbeat: the member stays, joins or leaves. Returns the partitions it may take from."""
+        member = self.members.get(heartbeat.member_id)
+        if heartbeat.epoch == LEAVE_EPOCH:
+            error = Code.UNKNOWN_MEMBER_ID if self.members.pop(heartbeat.member_id, None) is None else Code.NONE
             self.epoch += 1
-            return BeatReply(error=error, member_id=said.member_id, epoch=said.epoch)
-        if member is None and said.epoch != JOIN_EPOCH:
-            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=said.member_id, epoch=said.epoch)
+            return BeatReply(error=error, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        if member is None and heartbeat.epoch != JOIN_EPOCH:
+            return BeatReply(error=Code.UNKNOWN_MEMBER_ID, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
         if member is None:
             if len(self.members) >= GROUP_MEMBERS_MAX:
-                return BeatReply(error=Code.GROUP_MAX_SIZE_REACHED, member_id=said.member_id, epoch=said.epoch)
-            member = self.members[said.member_id] = ConsumerMember(said.member_id, None, 0.0)
+                return BeatReply(
+                    error=Code.GROUP_MAX_SIZE_REACHED, member_id=heartbeat.member_id, epoch=heartbeat.epoch
+                )
+            member = self.members[heartbeat.member_id] = ConsumerMember(heartbeat.member_id, None, 0.0)
             self.epoch += 1
-        elif said.epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
-            return BeatReply(error=Code.FENCED_MEMBER_EPOCH, member_id=said.member_id, epoch=said.epoch)
-        return self._reply(member, said)
+        elif heartbeat.epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+            return BeatReply(error=Code.FENCED_MEMBER_EPOCH, member_id=heartbeat.member_id, epoch=heartbeat.epoch)
+        return self._reply(member, heartbeat)
 
-    def _reply(self, member: ConsumerMember, said: Beat) -> BeatReply:
-        if member.heard(said, self._now_s()):
+    def _reply(self, member: ConsumerMember, heartbeat: Beat) -> BeatReply:
+        if member.heard(heartbeat, self._now_s()):
             self.epoch += 1
         session = self.sessions.get(member.id)
         if session is not None:
@@ -88,7 +90,7 @@ class ShareGroup:
             if name in member.names
             for number in range(topic.partition_count)
         )
-        is_news = said.epoch == JOIN_EPOCH or said.epoch != self.epoch or assignment != member.assignment
+        is_news = heartbeat.epoch == JOIN_EPOCH or heartbeat.epoch != self.epoch or assignment != member.assignment
         member.assignment = assignment
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
@@ -97,7 +99,7 @@ class ShareGroup:
     # --- Sessions ---
 
     def open_session(self, member_id: str, epoch: int) -> ShareSession | Code:
-        """The session of a member that fetches with this epoch; the one before is in `released` of the new one."""
+        """Returns the session for a fetch with this epoch. A new one takes over the messages of the one before."""
         session = self.sessions.get(member_id)
         if epoch == JOIN_EPOCH:
             if session is None and len(self.sessions) >= GROUP_MEMBERS_MAX:
@@ -115,7 +117,7 @@ class ShareGroup:
     # --- Time ---
 
     def tick(self) -> list[ShareSession]:
-        """Members that are not heard of go; the sessions that are over."""
+        """Removes members that sent no heartbeat. Returns their sessions."""
         now_s = self._now_s()
         for member in list(self.members.values()):
             if member.deadline_s <= now_s:

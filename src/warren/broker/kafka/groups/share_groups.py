@@ -1,4 +1,4 @@
-"""All share groups, the clock that they run by, and the queue groups that their members take from."""
+"""All share groups, their timers, and the queue groups that their members take from."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class ShareGroups:
-    """Finds share groups, and lets time pass for them. For the event loop's thread alone.
+    """Finds share groups and runs their timers. For the event loop's thread alone.
 
-    A group without members is forgotten: its acknowledgements are in the ledgers of its queue groups.
+    A group without members is dropped from memory, because its acknowledgements are in the ledgers of its queue groups.
     """
 
     def __init__(self, store: Store, in_thread: InThread, tasks: asyncio.TaskGroup, memory: MemberMemory) -> None:
@@ -44,7 +44,7 @@ class ShareGroups:
         return list(self._groups.values())
 
     def open(self, name: str) -> ShareGroup | Code:
-        """Returns the group, made if there is none; an error if there are too many."""
+        """Returns the group, made if it does not exist. Returns an error if there are too many."""
         group = self._groups.get(name)
         if group is None:
             if self._is_stopped or len(self._groups) >= GROUPS_MAX:
@@ -58,20 +58,20 @@ class ShareGroups:
         if missing:
             opened: Mapping[str, QueueGroup] = await self._in_thread(self._opened, group.name, missing)
             for name, queue in opened.items():
-                # Two may have opened it at once: closing one does not disturb the other.
+                # Two requests may have opened it at once. Closing one of the objects does not disturb the other.
                 group.queues.setdefault(name, queue)
 
     def _opened(self, group: str, names: list[str]) -> dict[str, QueueGroup]:
         return {name: _queue_group(self._store.existing_topic(name), group) for name in names}
 
     async def drop_queue(self, group: ShareGroup, name: str) -> None:
-        """Forgets a topic that is gone: the next member opens the one that there is then."""
+        """Closes the queue group of a deleted topic. The next member opens the topic that then has this name."""
         queue = group.queues.pop(name, None)
         if queue is not None:
             await self._in_thread(_close, [queue])
 
     def changed(self, group: ShareGroup) -> None:
-        """Something happened to the group: its next time may be another one."""
+        """Updates the timer and the memory of a group that changed."""
         timer = self._timers.pop(group.name, None)
         if timer is not None:
             timer.cancel()
@@ -93,7 +93,7 @@ class ShareGroups:
             self.changed(group)
 
     async def _released(self, group: ShareGroup, messages: list[Message]) -> None:
-        # First, because the queue groups are closed if no member is left.
+        # Released first, because the queue groups are closed if no member is left.
         with suppress(RuntimeError):
             await self._in_thread(release, dict(group.queues), messages)
         self.changed(group)
@@ -102,18 +102,18 @@ class ShareGroups:
         try:
             await self._in_thread(_close, queues)
         except RuntimeError:
-            # The broker has no threads any more.
+            # The broker's threads have ended.
             _close(queues)
 
     def stop(self) -> None:
-        """Time stands still."""
+        """Stops the timers."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def close(self) -> None:
-        """What members have taken is handed out again, and nothing is open any more."""
+        """Gives back the messages that members have taken, and closes all queue groups."""
         for group in self._groups.values():
             release(group.queues, [message for each in group.sessions.values() for message in each.messages])
             _close(list(group.queues.values()))
@@ -121,9 +121,9 @@ class ShareGroups:
 
 
 def _queue_group(topic: Topic, name: str) -> QueueGroup:
-    """Opens a queue group. One that is new hands a message out again at once, as a share group of Kafka does.
+    """Opens a queue group. A new one redelivers a message at once, as a share group of Kafka does.
 
-    A group that was made by other means keeps its backoff, whichever clients take from it.
+    A group that was made by other means keeps its backoff.
     """
     if name not in topic.groups():
         # Another process may make it at this moment, with other settings.

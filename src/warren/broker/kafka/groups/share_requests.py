@@ -1,4 +1,4 @@
-"""Requests of members of share groups: heartbeats, taking messages, and saying what became of them."""
+"""Requests of members of share groups: heartbeats, fetches, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from warren.broker.kafka.groups.join_requests import name_error
 from warren.broker.kafka.groups.limits import (
     GROUP_MEMBER_SIZE,
     GROUP_SUBSCRIPTIONS_MAX,
-    SHARE_LOOK_S,
-    SHARE_RECORDS_MAX,
     SHARE_TAKEN_FIRST,
     SHARE_TAKEN_MAX,
     SHARE_TAKEN_SIZE,
@@ -56,6 +54,10 @@ from warren.queue.state.group_settings import GroupSettings
 from warren.storage import Log
 from warren.storage.read.messages import ScanRoom
 
+SHARE_RECORDS_MAX: Final = 2000
+"""How many messages one fetch of a share group returns at most, even if it asks for more."""
+SHARE_LOOK_S: Final = 1.0
+"""How often a waiting share fetch checks for expired leases."""
 MS: Final = 1000
 ASSIGNOR: Final = "simple"
 
@@ -69,7 +71,7 @@ class FetchRows(dict[tuple[bytes, int], ShareFetchResponsePartition]):
 
 
 class Room(NamedTuple):
-    """How many messages, and of how many bytes, one attempt takes; and how many bytes it may read."""
+    """How many messages of how many bytes one attempt takes, and how many bytes it may read."""
 
     count_max: int
     size_max: int
@@ -80,10 +82,10 @@ class Room(NamedTuple):
 
 
 async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
-    """Notes that the member lives. Returns the partitions from which it may take, if they changed."""
+    """Handles a heartbeat. Returns the partitions from which the member may take, if they changed."""
     shares, coordinator, name = call.broker.coordinator.shares, call.broker.coordinator, request.group_id
     names = request.subscribed_topic_names
-    said = Beat(
+    heartbeat = Beat(
         member_id=request.member_id,
         epoch=request.member_epoch,
         rack_id=request.rack_id,
@@ -91,24 +93,24 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
         client_host=call.peer.host,
         names=None if names is None else frozenset(names),
     )
-    error = _beat_error(name, said)
+    error = _beat_error(name, heartbeat)
     other = coordinator.find(name)
     if error is Code.NONE and other is not None and other.members:
         error = Code.GROUP_ID_NOT_FOUND
     if error is not Code.NONE:
         return _refused(error, f"group {name!r}: {error.name}")
-    group = shares.open(name) if said.epoch == JOIN_EPOCH else shares.find(name)
+    group = shares.open(name) if heartbeat.epoch == JOIN_EPOCH else shares.find(name)
     if not isinstance(group, ShareGroup):
         return _refused(group or Code.UNKNOWN_MEMBER_ID, f"group {name!r} has no such member")
-    if said.epoch == JOIN_EPOCH or names is not None:
-        known = group.members.get(said.member_id)
-        more = GROUP_MEMBER_SIZE + said.size - (0 if known is None else known.size)
+    if heartbeat.epoch == JOIN_EPOCH or names is not None:
+        known = group.members.get(heartbeat.member_id)
+        more = GROUP_MEMBER_SIZE + heartbeat.size - (0 if known is None else known.size)
         error = coordinator.memory.refusal(group, max(0, more), call.peer.owner)
         if error is not Code.NONE:
             shares.changed(group)
             return _refused(error, f"group {name!r} has no room for what the member subscribes to")
-    if said.epoch >= JOIN_EPOCH and group.must_look(said):
-        subscribed = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
+    if heartbeat.epoch >= JOIN_EPOCH and group.must_look(heartbeat):
+        subscribed = (heartbeat.names or frozenset()).union(*(each.names for each in group.members.values()))
         seen = await seen_topics(call, subscribed)
         try:
             await shares.open_queues(group, set(seen))
@@ -118,9 +120,9 @@ async def share_group_heartbeat(call: Call, request: ShareGroupHeartbeatRequest)
         except WarrenError as failure:
             shares.changed(group)
             return _refused(code_of(failure), call.client_message(failure))
-        subscribed = (said.names or frozenset()).union(*(each.names for each in group.members.values()))
+        subscribed = (heartbeat.names or frozenset()).union(*(each.names for each in group.members.values()))
         group.see({name: topic for name, topic in {**group.seen, **seen}.items() if name in subscribed})
-    reply = group.beat(said)
+    reply = group.beat(heartbeat)
     shares.changed(group)
     return beat_response(ShareGroupHeartbeatResponse, reply)
 
@@ -129,12 +131,16 @@ def _refused(error: Code, message: str) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=error, error_message=message)
 
 
-def _beat_error(name: str, said: Beat) -> Code:
+def _beat_error(name: str, heartbeat: Beat) -> Code:
     error = name_error(name)
     if error is not Code.NONE:
         return error
-    is_wrong = not said.member_id or said.epoch < LEAVE_EPOCH or (said.epoch == JOIN_EPOCH and not said.names)
-    is_large = len(said.member_id) > GROUP_NAME_SIZE_MAX or len(said.names or ()) > GROUP_SUBSCRIPTIONS_MAX
+    is_wrong = (
+        not heartbeat.member_id
+        or heartbeat.epoch < LEAVE_EPOCH
+        or (heartbeat.epoch == JOIN_EPOCH and not heartbeat.names)
+    )
+    is_large = len(heartbeat.member_id) > GROUP_NAME_SIZE_MAX or len(heartbeat.names or ()) > GROUP_SUBSCRIPTIONS_MAX
     return Code.INVALID_REQUEST if is_wrong or is_large else Code.NONE
 
 
@@ -261,12 +267,15 @@ async def _settled(
             continue
         numbers = list(_numbers(part.acknowledgement_batches, left))
         left -= len(numbers)
-        said, error = session.give_back(name, part.partition_index, numbers)
-        verdicts.append(Verdicts(name, topic_id, part.partition_index, said, error))
+        acknowledgements, error = session.give_back(name, part.partition_index, numbers)
+        verdicts.append(Verdicts(name, topic_id, part.partition_index, acknowledgements, error))
     if not verdicts:
         return []
     errors = await call.broker.in_thread(settle, dict(group.queues), verdicts)
-    _ring(call, [message for verdict in verdicts for message, kind in verdict.said if kind is Acknowledge.RELEASE])
+    _ring(
+        call,
+        [message for verdict in verdicts for message, kind in verdict.acknowledgements if kind is Acknowledge.RELEASE],
+    )
     return list(zip(verdicts, errors, strict=True))
 
 
@@ -281,7 +290,7 @@ def _numbers(batches: Iterable[ShareAcknowledgement], left: int) -> Iterator[tup
 
 
 async def _ended(call: Call, group: ShareGroup, member_id: str, session: ShareSession) -> None:
-    """Ends the session: the messages that the member has may be taken again."""
+    """Ends the session. Its messages can be taken again."""
     group.sessions.pop(member_id, None)
     messages, session.taken = session.messages, {}
     await call.broker.in_thread(release, dict(group.queues), messages)
@@ -329,11 +338,11 @@ async def _topic_fetched(
     room: Room,
     rows: FetchRows,
 ) -> list[Log]:
-    """Takes from one topic, into the rows. Returns the logs that say when there is more."""
+    """Takes messages of one topic into the rows of the answer. Returns the logs that announce more."""
     try:
         topic = call.broker.topics.find_by_id(topic_id)
         if partitions and not call.may(Operation.READ, ResourceKind.TOPIC, topic.name):
-            # The session was opened with a right that is gone.
+            # The user may have lost the right since the session was opened.
             why = str(call.denied(Operation.READ, ResourceKind.TOPIC, str(topic.name)))
             for number in partitions:
                 row = rows[topic_id, number]
@@ -369,7 +378,7 @@ def _by_partition(messages: Iterable[Message]) -> Iterator[tuple[int, list[Messa
 
 
 def _records(messages: Sequence[Message]) -> tuple[list[Buffer], list[ShareFetchResponseAcquiredRecord]]:
-    """Messages of one partition, sorted, as batches; and which those are, and how often they were handed out."""
+    """Returns sorted messages of one partition as batches, with their numbers and delivery counts."""
     runs: list[list[Message]] = []
     for message in messages:
         last = runs[-1][-1] if runs else None

@@ -1,4 +1,4 @@
-"""What one member of a share group fetches from, what it has taken, and what becomes of that."""
+"""The session of a share-group member: the partitions that it fetches, the messages that it has taken, and verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from warren.storage.read.messages import ScanRoom
 
 
 class Acknowledge(IntEnum):
-    """What a member says of a message that it took, by Kafka's numbers."""
+    """The verdict of a member on a message that it took, by Kafka's numbers."""
 
     GAP = 0
     ACCEPT = 1
@@ -26,7 +26,7 @@ class Acknowledge(IntEnum):
 
 
 class TakenPlace(NamedTuple):
-    """A message that was taken."""
+    """The place of a message that a member took."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class Verdicts(NamedTuple):
     topic: str
     topic_id: bytes
     partition: int
-    said: Sequence[tuple[Message, Acknowledge]]
+    acknowledgements: Sequence[tuple[Message, Acknowledge]]
     error: Code
 
 
@@ -52,44 +52,44 @@ class LeasedMessage(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """One session. For the event loop's thread alone. `epoch` is what the next request must have."""
+    """One session. For the event loop's thread alone. `epoch` is the epoch that the next request must have."""
 
     taken: dict[TakenPlace, LeasedMessage] = field(default_factory=dict)
     epoch: int = 0
     deadline_s: float = 0.0
     partitions: dict[bytes, set[int]] = field(default_factory=dict)
-    """By topic id, what is fetched from."""
+    """The partitions that are fetched, by topic id."""
 
     @property
     def messages(self) -> list[Message]:
-        """What the member has."""
+        """Returns the messages that the member has."""
         return [taken.message for taken in self.taken.values()]
 
     def room(self, now_s: float) -> int:
-        """How many more messages the member may have. Those that it was silent on for too long it has no more."""
+        """Returns how many more messages the member may have. Forgets those whose lease has expired."""
         if len(self.taken) > SHARE_TAKEN_MAX // 2:
             self.taken = {place: taken for place, taken in self.taken.items() if taken.until_s > now_s}
         return SHARE_TAKEN_MAX - len(self.taken)
 
     def change(self, added: Iterable[tuple[bytes, int]], forgotten: Iterable[tuple[bytes, int]]) -> None:
-        """Fetch from other partitions from now on."""
+        """Adds and removes partitions to fetch from."""
         for topic_id, partition in added:
             self.partitions.setdefault(topic_id, set()).add(partition)
         for topic_id, partition in forgotten:
             self.partitions.get(topic_id, set()).discard(partition)
 
     def take(self, messages: Iterable[Message], until_s: float) -> None:
-        """The member has these, until that time."""
+        """Records that the member has these messages until `until_s`."""
         for message in messages:
             place = TakenPlace(message.topic, message.partition, message.number)
             self.taken[place] = LeasedMessage(message._replace(body=b"", headers={}), until_s)
 
     def give_back(
-        self, topic: str, partition: int, said: Iterable[tuple[int, int]]
+        self, topic: str, partition: int, numbers: Iterable[tuple[int, int]]
     ) -> tuple[list[tuple[Message, Acknowledge]], Code]:
         """Returns the acknowledgements, and drops their messages; an error if the member did not have all of them."""
         acknowledgements, error = [], Code.NONE
-        for number, kind in said:
+        for number, kind in numbers:
             taken = self.taken.pop(TakenPlace(topic, partition, number), None)
             if kind not in Acknowledge.__members__.values():
                 error = Code.INVALID_REQUEST
@@ -104,14 +104,14 @@ class ShareSession:
 
 
 def settle(queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> list[Code]:
-    """Do what members said; for each partition whether that could be done."""
+    """Applies the acknowledgements of members. Returns one code for each partition."""
     errors = []
     for verdict in verdicts:
         error = verdict.error
         queue = queues.get(verdict.topic)
-        if queue is not None and verdict.said:
+        if queue is not None and verdict.acknowledgements:
             try:
-                _settle(queue, verdict.said)
+                _settle(queue, verdict.acknowledgements)
             except LeaseLost:
                 error = Code.INVALID_RECORD_STATE
             except WarrenError as failure:
@@ -120,10 +120,10 @@ def settle(queues: Mapping[str, QueueGroup], verdicts: Sequence[Verdicts]) -> li
     return errors
 
 
-def _settle(queue: QueueGroup, said: Sequence[tuple[Message, Acknowledge]]) -> None:
-    done = [message for message, kind in said if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
+def _settle(queue: QueueGroup, acknowledgements: Sequence[tuple[Message, Acknowledge]]) -> None:
+    done = [message for message, kind in acknowledgements if kind in (Acknowledge.ACCEPT, Acknowledge.GAP)]
     lost: LeaseLost | None = None
-    for message, kind in said:
+    for message, kind in acknowledgements:
         try:
             if kind is Acknowledge.RELEASE:
                 queue.nack(message, delay=0)
@@ -142,7 +142,7 @@ def release(queues: Mapping[str, QueueGroup], messages: Iterable[Message]) -> No
     for message in messages:
         queue = queues.get(message.topic)
         if queue is not None:
-            # Those whose time ran out are handed out again anyhow.
+            # Messages whose lease has expired are handed out again anyway.
             with suppress(WarrenError):
                 queue.nack(message, delay=0)
 
@@ -163,6 +163,6 @@ def take(queue: QueueGroup, partitions: Set[int], count_max: int, size_max: int,
                 queue.nack(message, delay=0)
         if not kept:
             break
-        # No more than the room that is left has, going by what was met.
+        # Takes no more messages than fit into the rest of the room, estimated by the size of those before.
         count = max(1, (size_max - size) * len(kept) // max(1, size))
     return kept

@@ -1,4 +1,4 @@
-"""Ids of producers: each is given out once in the life of a store, whatever becomes of the broker."""
+"""Ids of producers: each is handed out once in the life of a store, even if the broker dies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from warren.queue.state.json_file import read_json, write_json
 from warren.storage.disk.filesystem import FileSystem
 
 PRODUCER_IDS_RESERVED: Final = 1000
-"""So many ids of producers are reserved on disk at once."""
+"""How many producer ids are reserved on disk at once."""
 
 RESERVED: Final = "reserved"
 
 
 class ProducerIds:
-    """Counts. Any thread may call, and waits for the disk now and then; one broker at a time has the store.
+    """Counts ids. Any thread may call, and waits for the disk now and then. Only one broker at a time has the store.
 
-    Invariant: no id is given out before a count above it is on disk.
+    Invariant: no id is handed out before a count above it is on disk.
     """
 
     def __init__(self, filesystem: FileSystem, store_path: str) -> None:
@@ -29,7 +29,7 @@ class ProducerIds:
         self._mutex = threading.Lock()
 
     def take(self) -> int:
-        """Returns an id that no producer has had before."""
+        """Returns an id that no other producer has."""
         with self._mutex:
             if self._next >= self._reserved:
                 self._reserve()

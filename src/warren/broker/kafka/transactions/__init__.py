@@ -1,1 +1,1 @@
-"""Transactions of Kafka clients, on Warren's own: what they hold is in no log before it is committed."""
+"""Transactions of Kafka clients, built on Warren's transactions: no log contains their messages before the commit."""

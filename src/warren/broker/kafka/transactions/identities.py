@@ -1,4 +1,4 @@
-"""The producer behind a transactional id: its id, and an epoch that only rises, on disk before it is answered."""
+"""The producer behind a transactional id: its id, and an epoch that only grows and is on disk before it is answered."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ NO_EPOCH: Final = -1
 class Identity:
     """A transactional producer as it is on disk. `timeout_ms` is how long its transactions may be open.
 
-    `previous_epoch` is the epoch that may still ask for this one: its answer was lost, or its time ran out. NO_EPOCH
-    if another client took its place. `transaction` counts those of this epoch, and `is_open` says that the latest of
-    them was begun, and not that it was aborted: whether it was committed the journal knows. `used_ms` is when it was
-    kept last, 0 if a broker wrote it that did not note this; `owner` is the user who had the id first.
+    `previous_epoch` is the epoch whose client may still ask for this one, because its answer was lost or its
+    transaction timed out; NO_EPOCH if another client took over. `transaction` counts the transactions of this epoch.
+    `is_open` says that the latest one was begun and not aborted; the journal knows whether it was committed. `used_ms`
+    is the last time it was stored, 0 if an older broker wrote it; `owner` is the user who had the id first.
     """
 
     transactional_id: str
@@ -45,22 +45,22 @@ class Identity:
 
     @property
     def transaction_id(self) -> str:
-        """The id of its latest transaction among all of the store."""
+        """Returns the id of its latest transaction, which is unique in the store."""
         return f"kafka {self.producer_id} {self.epoch} {self.transaction}"
 
     def begun(self) -> Self:
-        """With one more transaction, which is open."""
+        """Returns it with one more transaction, which is open."""
         return replace(self, transaction=self.transaction + 1, is_open=True)
 
     def aborted(self) -> Self:
-        """With its latest transaction aborted."""
+        """Returns it with its latest transaction aborted."""
         return replace(self, is_open=False)
 
 
 class Identities:
-    """Keeps them, each in a file. One thread at a time may call for one transactional id; it waits for the disk.
+    """Stores identities, each in a file. One thread at a time may call for one transactional id; it waits for the disk.
 
-    How many each owner has is counted when the first is made, and again by each `unused`.
+    The identities of each owner are counted when the first one is made, and again by each `unused`.
     """
 
     def __init__(self, filesystem: FileSystem, store_path: str, ids: ProducerIds, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -83,7 +83,7 @@ class Identities:
             raise CorruptSettings(path, str(error)) from error
 
     def make(self, transactional_id: str, timeout_ms: int, owner: str = "") -> Identity:
-        """A new one. Raises TooLarge if there are too many, of all or of this owner; without a name it has no limit."""
+        """Makes an identity. Raises TooLarge if there are too many, in all or of this owner. No owner has no limit."""
         self._filesystem.make_directory(self._directory)
         with self._mutex:
             counts = self._counts = self._counted() if self._counts is None else self._counts
@@ -103,7 +103,7 @@ class Identities:
         return Counter(identity.owner for identity in self._all())
 
     def _all(self) -> Iterator[Identity]:
-        """All that can be read."""
+        """Yields all identities that can be read."""
         names = self._filesystem.names(self._directory) if self._filesystem.exists(self._directory) else ()
         for path in paths.transactional_files(self._directory, names):
             # A damaged file is reported when its producer comes back.
@@ -112,10 +112,10 @@ class Identities:
                 if identity is not None:
                     yield identity
 
-    # --- Those that are no longer used ---
+    # --- Expiry ---
 
     def unused(self, before_ms: int) -> list[str]:
-        """The transactional ids that were not used since then, or for which no broker noted when."""
+        """Returns the transactional ids that were not used since `before_ms`, or whose last use is unknown."""
         unused_ids: list[str] = []
         counts: Counter[str] = Counter()
         for identity in self._all():
@@ -127,14 +127,14 @@ class Identities:
         return unused_ids
 
     def forget(self, transactional_id: str, before_ms: int) -> bool:
-        """Removes one that was still not used since then; whether it did. Of one that says nothing it is noted now."""
+        """Removes an id that is still unused. Returns whether it did. If the last use is unknown, records it as now."""
         identity = self.find(transactional_id)
         if identity is None or identity.used_ms >= before_ms:
             return False
         if not identity.used_ms:
             self.keep(identity)
             return False
-        # If this is lost with the power, it is there once more, and removed again.
+        # If a power cut undoes this, the file is there once more and is removed again.
         self._filesystem.remove(self._path(transactional_id))
         with self._mutex:
             if self._counts is not None:
@@ -150,7 +150,7 @@ class Identities:
         return replace(raised, timeout_ms=timeout_ms, transaction=0, is_open=False)
 
     def keep(self, identity: Identity) -> Identity:
-        """The same, used now; it is on disk when this returns."""
+        """Stores the identity as used now, and returns it. It is on disk when this returns."""
         used = replace(identity, used_ms=self._clock.now_ns() // 1_000_000)
         write_json(self._filesystem, self._path(identity.transactional_id), asdict(used))
         return used

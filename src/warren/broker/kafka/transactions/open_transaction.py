@@ -1,4 +1,4 @@
-"""One open transaction of a Kafka client: the batches that wait in the journal, and the positions that go with them."""
+"""One open transaction of a Kafka client: its batches in the journal, and the positions that it commits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TransactionPartition(NamedTuple):
 
 
 class OpenTransaction:
-    """What takes part, and what waits. Its sets belong to the event loop's thread; `put` and what follows to others."""
+    """The partitions, groups and batches. The sets are for the event loop's thread, the methods for other threads."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -38,7 +38,7 @@ class OpenTransaction:
         self._notes: dict[tuple[str, str], tuple[Topic, dict[int, Position]]] = {}
 
     def put(self, topic: Topic, partition: int, batch: memoryview, split: Split | None = None) -> None:
-        """The batch waits in the journal when this returns; one that was split, in its parts."""
+        """Writes the batch to the journal; a split batch in its parts."""
         if split is None:
             self._transaction.put_kafka(topic, batch, partition=partition)
         else:
@@ -59,14 +59,14 @@ class OpenTransaction:
             if self._transaction.state not in (State.COMMITTED, State.DONE):
                 raise
         for (_, group), (topic, notes) in self._notes.items():
-            # The numbers are committed, whether there is room for what was noted beside them or not.
+            # The positions are committed, even if there is no room for their metadata.
             with suppress(WarrenError, OSError):
                 positions.note(topic, group, notes)
 
     def abort(self) -> None:
-        """Nothing of it happens."""
+        """Aborts the transaction."""
         self._transaction.abort()
 
     def grown(self) -> Sequence[Log]:
-        """The logs that grew when it was committed."""
+        """Returns the logs that the commit appended to."""
         return [self.logs[partition] for partition, count in self.waiting.items() if count]

@@ -22,7 +22,7 @@ LOGGER: Final = logging.getLogger("warren.broker")
 
 
 class TransactionalProducers:
-    """Finds transactional producers, and gives out ids of producers. For the event loop's thread alone."""
+    """Finds transactional producers, and hands out producer ids. For the event loop's thread alone."""
 
     def __init__(self, broker: GroupServices) -> None:
         self._broker = broker
@@ -32,7 +32,7 @@ class TransactionalProducers:
         self._loading: dict[str, asyncio.Future[None]] = {}
 
     async def take_id(self) -> int:
-        """An id for a producer that has no transactions."""
+        """Returns an id for a producer without transactions."""
         return await self._broker.in_thread(self._ids.take)
 
     async def find(self, transactional_id: str) -> Transactional | None:
@@ -40,7 +40,7 @@ class TransactionalProducers:
         return (await self._found(transactional_id, None))[0]
 
     async def open(self, transactional_id: str, timeout_ms: int, user: str) -> tuple[Transactional, bool]:
-        """The producer of this id, and whether it was made just now, for this user."""
+        """Returns the producer of this id, and whether it was made by this call. A new one belongs to this user."""
         producer, is_new = await self._found(transactional_id, timeout_ms, user)
         assert producer is not None
         return producer, is_new
@@ -48,7 +48,7 @@ class TransactionalProducers:
     async def _found(
         self, transactional_id: str, timeout_ms: int | None, user: str = ""
     ) -> tuple[Transactional | None, bool]:
-        while (known := self._producers.get(transactional_id)) is None:
+        while (producer := self._producers.get(transactional_id)) is None:
             loading = self._loading.get(transactional_id)
             if loading is not None:
                 await asyncio.wait([loading])
@@ -64,7 +64,7 @@ class TransactionalProducers:
             made = Transactional(self._broker, self._identities, identity, state)
             self._producers[transactional_id] = made
             return made, is_new
-        return known, False
+        return producer, False
 
     def _load(
         self, transactional_id: str, timeout_ms: int | None, user: str
@@ -77,22 +77,23 @@ class TransactionalProducers:
             return identity, TransactionState.ABORTED if identity.transaction else TransactionState.EMPTY, False
         if self._broker.store.transaction_state(identity.transaction_id) in (Stored.COMMITTED, Stored.DONE):
             return identity, TransactionState.COMMITTED, False
-        # It was open when a broker died, and its batches are lost: a client that went on would commit half of it.
+        # It was open when a broker died, and its batches are lost. A client that continued would commit only half of
+        # it.
         LOGGER.warning("transaction %s of %r was lost with its broker", identity.transaction_id, transactional_id)
         fenced = self._identities.raised(identity, timeout_ms=identity.timeout_ms, previous_epoch=identity.epoch)
         self._identities.keep(fenced)
         return fenced, TransactionState.EMPTY, False
 
-    # --- Ids that are no longer used ---
+    # --- Expiry ---
 
     async def watch(self) -> NoReturn:
-        """Forgets, again and again, ids that were not used for as long as the settings say."""
+        """Forgets, again and again, ids that were unused for as long as the settings say."""
         while True:
             await self.expire()
             await asyncio.sleep(TRANSACTIONAL_IDS_LOOK_S)
 
     async def expire(self) -> int:
-        """Forgets ids that were not used for as long as the settings say; how many."""
+        """Forgets ids that were unused for as long as the settings say. Returns their count."""
         now_ms = self._broker.store.clock.now_ns() // 1_000_000
         before_ms = now_ms - round(self._broker.settings.transactional_id_s * 1000)
         count = 0
@@ -103,10 +104,10 @@ class TransactionalProducers:
         return count
 
     async def _forgot(self, transactional_id: str, before_ms: int) -> bool:
-        known = self._producers.get(transactional_id)
-        if transactional_id in self._loading or (known is not None and not known.is_idle):
+        producer = self._producers.get(transactional_id)
+        if transactional_id in self._loading or (producer is not None and not producer.is_idle):
             return False
-        # While it is removed it is not found: a request for it waits, and then finds what is on disk.
+        # Not found while it is removed, so a request for it waits and then reads the disk.
         loading = self._loading[transactional_id] = asyncio.get_running_loop().create_future()
         self._producers.pop(transactional_id, None)
         try:
@@ -116,6 +117,6 @@ class TransactionalProducers:
             loading.set_result(None)
 
     def stop(self) -> None:
-        """Time stands still: what is open is aborted when the store closes."""
+        """Stops the timers. Open transactions are aborted when the store closes."""
         for producer in self._producers.values():
             producer.stop()

@@ -1,4 +1,4 @@
-"""Requests of producers: an id, and what they do in transactions."""
+"""Requests of producers: their ids, and the steps of transactions."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ FENCED_FROM: Final = 2
 
 
 def _known_code(code: Code, version: int, fenced_from: int) -> Code:
-    """Returns the code that the version has: before `fenced_from` there is but one for a producer that was replaced."""
+    """Returns the code for this version. Before `fenced_from` Kafka has one code for a replaced producer."""
     return Code.INVALID_PRODUCER_EPOCH if code is Code.PRODUCER_FENCED and version < fenced_from else code
 
 
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """An id for a producer; with a transactional id the same as ever, in an epoch that fences all before."""
+    """Returns a producer id. A transactional id keeps its own, with a new epoch that fences all clients before."""
     transactional_id, timeout_ms = request.transactional_id, request.transaction_timeout_ms
     try:
         if transactional_id is None:
@@ -63,7 +63,7 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
             if error is not Code.NONE:
                 return _no_producer(_known_code(error, call.version, INIT_FENCED_FROM))
     except TooLarge:
-        # There are as many transactional ids as there may be.
+        # The limit of transactional ids is reached.
         return _no_producer(Code.POLICY_VIOLATION)
     except WarrenError as error:
         return _no_producer(code_of(error))
@@ -76,18 +76,18 @@ def _no_producer(error: Code) -> InitProducerIdResponse:
 
 
 def _owner(call: Call) -> str:
-    """The user that owns a new transactional id; none if users do not log in."""
+    """Returns the user that owns a new transactional id; empty if users do not log in."""
     return call.peer.user if call.broker.settings.sasl else ""
 
 
 async def _for_producer(
     call: Call,
-    who: tuple[str, int, int],
+    producer_key: tuple[str, int, int],
     fenced_from: int,
     work: Callable[[Transactional], Awaitable[Code]],
 ) -> Code:
-    """Returns what `work` returns for the producer of a transactional id, if `who` has its id and epoch."""
-    transactional_id, producer_id, epoch = who
+    """Returns what `work` returns for the producer of a transactional id. Refuses a wrong producer id or epoch."""
+    transactional_id, producer_id, epoch = producer_key
     try:
         producer = await call.broker.transactions.find(transactional_id)
         if producer is None:
@@ -101,10 +101,10 @@ async def _for_producer(
 
 
 async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    """Partitions take part in a transaction: all of them, or none."""
+    """Adds partitions to a transaction: all of them, or none."""
     numbers: dict[str, dict[int, None]] = {}
     for row in request.v3_and_below_topics:
-        # What is named twice takes part, and is answered, once.
+        # A partition that is named twice is added and answered once.
         numbers.setdefault(row.name, {}).update(dict.fromkeys(row.partitions))
     named = [TransactionPartition(name, number) for name, partitions in numbers.items() for number in partitions]
     topics: dict[TransactionPartition, Topic] = {}
@@ -119,12 +119,12 @@ async def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) 
     if errors:
         errors = {partition: errors.get(partition, Code.OPERATION_NOT_ATTEMPTED) for partition in named}
     else:
-        who = (
+        producer_key = (
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
         )
-        code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.add(topics, set()))
+        code = await _for_producer(call, producer_key, FENCED_FROM, lambda producer: producer.add(topics, set()))
         errors = dict.fromkeys(named, code)
     rows = await call.broker.aside(_added, numbers, errors)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
@@ -146,14 +146,14 @@ def _added(
 
 
 async def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    """A group's positions take part in a transaction."""
-    who = request.transactional_id, request.producer_id, request.producer_epoch
-    code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.add({}, {request.group_id}))
+    """Adds a group, whose positions the transaction moves."""
+    producer_key = request.transactional_id, request.producer_id, request.producer_epoch
+    code = await _for_producer(call, producer_key, FENCED_FROM, lambda producer: producer.add({}, {request.group_id}))
     return AddOffsetsToTxnResponse(error_code=code)
 
 
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """The group goes on from these numbers when the transaction is committed."""
+    """Adds the positions that the group gets when the transaction is committed."""
     error = Code.NONE
     if request.generation_id >= 0 or request.member_id or request.group_instance_id is not None:
         error = check_committer(
@@ -161,17 +161,17 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
         )
     topics = []
     async for row in call.broker.turns.over(request.topics):
-        known = frozenset[int]()
+        existing = frozenset[int]()
         code = error
         if error is Code.NONE:
-            known, code = _known_partitions(call, row)
-        if known and code is Code.NONE:
-            code = await _positions_committed(call, request, row, known)
-        topics.append(TxnOffsetCommitResponseTopic(row.name, list(_each(row, code, known))))
+            existing, code = _existing_partitions(call, row)
+        if existing and code is Code.NONE:
+            code = await _positions_committed(call, request, row, existing)
+        topics.append(TxnOffsetCommitResponseTopic(row.name, list(_each(row, code, existing))))
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _known_partitions(call: Call, row: TxnOffsetCommitRequestTopic) -> tuple[frozenset[int], Code]:
+def _existing_partitions(call: Call, row: TxnOffsetCommitRequestTopic) -> tuple[frozenset[int], Code]:
     """Returns the partitions that exist, and the error for the others."""
     try:
         count = call.broker.topics.find(row.name).partition_count
@@ -180,37 +180,41 @@ def _known_partitions(call: Call, row: TxnOffsetCommitRequestTopic) -> tuple[fro
     return frozenset(part.partition_index for part in row.partitions) & frozenset(range(count)), Code.NONE
 
 
-def _each(row: TxnOffsetCommitRequestTopic, code: Code, known: Set[int]) -> Iterable[TxnOffsetCommitResponsePartition]:
+def _each(
+    row: TxnOffsetCommitRequestTopic, code: Code, existing: Set[int]
+) -> Iterable[TxnOffsetCommitResponsePartition]:
     for part in row.partitions:
-        is_missing = code is Code.NONE and part.partition_index not in known
+        is_missing = code is Code.NONE and part.partition_index not in existing
         error = Code.UNKNOWN_TOPIC_OR_PARTITION if is_missing else code
         yield TxnOffsetCommitResponsePartition(part.partition_index, error)
 
 
 async def _positions_committed(
-    call: Call, request: TxnOffsetCommitRequest, row: TxnOffsetCommitRequestTopic, known: Set[int]
+    call: Call, request: TxnOffsetCommitRequest, row: TxnOffsetCommitRequestTopic, existing: Set[int]
 ) -> Code:
     positions = {
         part.partition_index: Position(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata or ""
         )
         for part in row.partitions
-        if part.partition_index in known
+        if part.partition_index in existing
     }
 
     async def commit(producer: Transactional) -> Code:
         topic = call.broker.topics.find(row.name)
         return await producer.commit_positions(topic, request.group_id, positions)
 
-    who = request.transactional_id, request.producer_id, request.producer_epoch
-    code = await _for_producer(call, who, FENCED_FROM, commit)
-    # The coordinator of a group has but one word for it, in all versions.
+    producer_key = request.transactional_id, request.producer_id, request.producer_epoch
+    code = await _for_producer(call, producer_key, FENCED_FROM, commit)
+    # For all versions, the coordinator of a group has one code for a replaced producer.
     return Code.INVALID_PRODUCER_EPOCH if code is Code.PRODUCER_FENCED else code
 
 
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
-    """The transaction is committed, or aborted; asked once more, the answer is the same."""
-    who = request.transactional_id, request.producer_id, request.producer_epoch
+    """Commits or aborts the transaction. A repeated request gets the same answer."""
+    producer_key = request.transactional_id, request.producer_id, request.producer_epoch
     is_committed = request.committed
-    code = await _for_producer(call, who, FENCED_FROM, lambda producer: producer.end(is_committed=is_committed))
+    code = await _for_producer(
+        call, producer_key, FENCED_FROM, lambda producer: producer.end(is_committed=is_committed)
+    )
     return EndTxnResponse(error_code=code)

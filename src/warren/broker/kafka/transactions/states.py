@@ -1,4 +1,4 @@
-"""The life of a transactional producer, as a table: a missing pair is an error that clients understand."""
+"""The states of a transactional producer, as a table: a missing pair is an error that clients understand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from warren.broker.services.kafka_errors import Code
 class TransactionState(StrEnum):
     """The state of the latest transaction of a producer; EMPTY if there was none in its epoch.
 
-    In BEGINNING, COMMITTING and ABORTING the broker waits for the disk; a client that asks then has to ask again.
+    In BEGINNING, COMMITTING and ABORTING the broker waits for the disk; a client that sends a request then has to send
+    it again.
     """
 
     EMPTY = "empty"
@@ -24,7 +25,7 @@ class TransactionState(StrEnum):
 
 
 class TransactionEvent(StrEnum):
-    """What clients ask for, and what becomes of it. ADD: a partition or a group takes part. FAIL: it is no more."""
+    """Requests of clients, and their outcomes. ADD: a partition or a group joins. FAIL: the transaction is lost."""
 
     ADD = "add"
     COMMIT = "commit"
@@ -48,7 +49,7 @@ TRANSITIONS: Final[dict[tuple[TransactionState, TransactionEvent], TransactionSt
     (TransactionState.COMMITTING, TransactionEvent.FAIL): TransactionState.ABORTED,
     (TransactionState.ABORTING, TransactionEvent.FINISH): TransactionState.ABORTED,
     (TransactionState.ABORTING, TransactionEvent.FAIL): TransactionState.ABORTED,
-    # Asked again because the answer was lost.
+    # Repeated because the answer was lost.
     (TransactionState.COMMITTED, TransactionEvent.COMMIT): TransactionState.COMMITTED,
     (TransactionState.ABORTED, TransactionEvent.ABORT): TransactionState.ABORTED,
 }

@@ -1,4 +1,4 @@
-"""One producer with a transactional id: checks its clients, and holds the one transaction that it has at a time."""
+"""One producer with a transactional id: checks its clients, and holds its one open transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.kafka.groups.positions import Position
-from warren.broker.kafka.producers.known import put_once
+from warren.broker.kafka.producers.registry import put_once
 from warren.broker.kafka.producers.sequences import Sequences
 from warren.broker.kafka.transactions.identities import NO_EPOCH, Identities, Identity
 from warren.broker.kafka.transactions.open_transaction import OpenTransaction, TransactionPartition
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("warren.broker")
 MS: Final = 1000
 GRACE_S: Final = 60.0
-"""How much longer Warren's own transaction lasts: its time is up when the broker says so."""
+"""How much longer Warren's own transaction lasts, because the broker decides when the time of the Kafka one is up."""
 LOOK_S: Final = 1.0
 
 
 class Transactional:
     """A transactional producer. For the event loop's thread alone.
 
-    Invariant: while the disk is waited for, `state` says so, or `is_changing`: then nothing else begins. A transaction
-    that comes to nothing without its producer's wish takes the epoch with it, so that no half of it is ever committed.
+    Invariant: while the broker waits for the disk, `state` or `is_changing` says so, and nothing else begins. If a
+    transaction is lost against its producer's will, the epoch ends with it, so that no half of it is ever committed.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Transactional:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no transaction, and nothing is waited for."""
+        """Returns whether it has no transaction and no request waits for the disk."""
         return not self._is_changing and self.state in (
             TransactionState.EMPTY,
             TransactionState.COMMITTED,
             TransactionState.ABORTED,
         )
 
-    # --- Who it is ---
+    # --- Identity ---
 
     async def init(self, timeout_ms: int, producer_id: int, epoch: int) -> Code:
-        """Takes over: aborts an open transaction, and fences the client before. With `epoch` only if it fits.
+        """Takes over: aborts an open transaction, and fences the previous client. With `epoch`, only if it matches.
 
-        A client that asks again, because the answer was lost, gets the same epoch.
+        A client that repeats the request, because the answer was lost, gets the same epoch.
         """
         if self._is_changing or self.state in (
             TransactionState.BEGINNING,
@@ -92,9 +92,9 @@ class Transactional:
             self._is_changing = False
 
     async def _raise(self, timeout_ms: int, previous_epoch: int) -> None:
-        """Abort what is open, and go on with the next epoch, in which nothing has happened yet."""
+        """Aborts the open transaction, and continues with the next epoch and no transaction."""
         opened, self._open = self._stop_putting(), None
-        # The client before is fenced from here on, also while the broker waits for the disk.
+        # The previous client is fenced from here on, also while the broker waits for the disk.
         self.state = TransactionState.EMPTY if opened is None else TransactionState.ABORTED
         await self._put_all()
         if opened is not None:
@@ -103,10 +103,11 @@ class Transactional:
             lambda: self._identities.raised(self.identity, timeout_ms=timeout_ms, previous_epoch=previous_epoch)
         )
         self.state = TransactionState.EMPTY
-        # If this fails, the clients before stay fenced until the broker ends, and the next one finds it open.
+        # If this fails, the previous clients stay fenced until the broker ends. The next broker finds the transaction
+        # open.
         await self._broker.in_thread(self._identities.keep, self.identity)
 
-    # --- What takes part ---
+    # --- Adding ---
 
     async def add(self, partitions: Mapping[TransactionPartition, Topic], groups: set[str]) -> Code:
         """Adds partitions and groups to the transaction, which is begun if none is open."""
@@ -137,7 +138,7 @@ class Transactional:
         return Code.NONE
 
     def _begin_on_disk(self) -> OpenTransaction:
-        # On disk first: a broker that dies while this is open must know it when it starts again.
+        # On disk first, because a broker that starts again must know that this was open when it died.
         begun = self.identity.begun()
         self._identities.keep(begun)
         self.identity = begun
@@ -152,9 +153,9 @@ class Transactional:
     async def put(
         self, topic: Topic, partition: int, batch: RecordBatch, split: Split | None = None
     ) -> tuple[Code, int]:
-        """A batch waits to be committed; the number that its first message would get if that were now.
+        """Stores a batch until the commit. Returns the number that its first message would get at a commit now.
 
-        Of one that was `split`, what is delayed is parked when it is committed.
+        The delayed messages of a `split` batch are parked at the commit.
         """
         opened, place = self._open, TransactionPartition(topic.name, partition)
         error = self.check(batch.head.producer_id, batch.head.producer_epoch)
@@ -182,7 +183,7 @@ class Transactional:
         split: Split | None,
     ) -> int:
         if opened is not self._open:
-            # It ended while another batch was waited for.
+            # The transaction ended while this call waited for another batch.
             raise TransactionAborted(self.identity.transaction_id)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._puts.add(done)
@@ -196,7 +197,7 @@ class Transactional:
         return number
 
     async def commit_positions(self, topic: Topic, group: str, positions: Mapping[int, Position]) -> Code:
-        """The group goes on from there when all is committed."""
+        """Adds the positions that the group gets at the commit."""
         opened = self._open
         if self.state is not TransactionState.OPEN or self._is_changing or opened is None or group not in opened.groups:
             return Code.INVALID_TXN_STATE
@@ -204,10 +205,10 @@ class Transactional:
         await self._broker.in_thread(opened.commit_positions, topic, group, positions)
         return Code.NONE
 
-    # --- How it ends ---
+    # --- Ending ---
 
     async def end(self, *, is_committed: bool) -> Code:
-        """All of it happens, or nothing; asked once more, the same is answered."""
+        """Commits or aborts the transaction. A repeated request gets the same answer."""
         if self._is_changing:
             return Code.CONCURRENT_TRANSACTIONS
         state = next_state(self.state, TransactionEvent.COMMIT if is_committed else TransactionEvent.ABORT)
@@ -250,7 +251,7 @@ class Transactional:
         if self._puts:
             await asyncio.wait(self._puts)
 
-    # --- Its time ---
+    # --- Timeout ---
 
     def _arm(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
@@ -270,7 +271,7 @@ class Transactional:
             LOGGER.exception("the producer %r could not be fenced", mine.transactional_id)
 
     def stop(self) -> None:
-        """Its time stands still."""
+        """Stops the timer of the transaction."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -279,5 +280,5 @@ def _abort(opened: OpenTransaction) -> None:
     try:
         opened.abort()
     except TransactionError:
-        # It came to nothing before, by itself.
+        # The transaction was lost before, without a request.
         return

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 
 from tests.support.kafka_batches import batch_of
-from warren.broker.kafka.producers import known as producers
+from warren.broker.kafka.producers import registry as producers
 from warren.broker.kafka.producers import sequences as module
-from warren.broker.kafka.producers.known import Known, learn_from, put_once, remembered
+from warren.broker.kafka.producers.registry import LogProducers, learn_from, put_once, remembered
 from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Sequences, StoredBatch
 from warren.broker.services.kafka_errors import Code
 from warren.storage import Log
@@ -202,7 +202,7 @@ def test_a_note_ends_before_the_batches_in_flight(tmp_path: Path) -> None:
     batch = pack_kafka(batch_of([(None, b"a", [])], producer_id=1, producer_epoch=0, base_sequence=0))
 
     async def scenario(log: Log) -> list[int]:
-        known, go, ends = Known(Sequences()), asyncio.Event(), []
+        known, go, ends = LogProducers(Sequences()), asyncio.Event(), []
 
         async def put() -> int:
             # It is in the log, and its producer has no answer yet.

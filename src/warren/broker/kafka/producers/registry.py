@@ -1,4 +1,4 @@
-"""The producers of every partition, remembered across restarts: by a note now and then, and by what lies behind it."""
+"""Remembers the producers of each partition across restarts: loads the last note, then replays the log behind it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from warren.storage.format.layout import KAFKA_BATCH_HEAD, KAFKA_TRANSACTIONAL, 
 
 SEQUENCES_NOTE_BATCHES: Final = 10_000
 SEQUENCES_NOTE_SIZE: Final = 256 << 20
-"""After so many batches or bytes the broker notes what producers have put. The next start reads the log from there."""
+"""After this many batches or bytes the broker writes a note of the sequences. A start replays the log behind it."""
 SEQUENCES_LEARN_SIZE_MAX: Final = 1 << 30
-"""How far back a log is searched for what producers have put, if nothing was noted."""
+"""How far back a log is searched for batches of producers if there is no note."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 LEARN_SIZE: Final = 4 << 20
@@ -31,10 +31,10 @@ NO_PRODUCER: Final = -1
 
 
 async def put_once(sequences: Sequences, head: KafkaBatchHead, put: Callable[[], Awaitable[int]]) -> tuple[Code, int]:
-    """Returns the number of a batch's first message, which `put` stores if it is new; an error if it is refused.
+    """Returns the number of a batch's first message, which `put` stores if the batch is new; an error if it is refused.
 
-    One that comes while another of its producer is being stored waits for it: if that fails, nothing of what was sent
-    behind it gets in before it.
+    A batch that arrives while another one of its producer is being stored waits for it. If storing that one fails, no
+    batch that was sent after it is stored before it.
     """
     while (ahead := sequences.on_its_way(head.producer_id)) is not None:
         await asyncio.wait([ahead])
@@ -57,17 +57,17 @@ async def put_once(sequences: Sequences, head: KafkaBatchHead, put: Callable[[],
     return Code.NONE, number
 
 
-class Known:
-    """What is known of the producers of one log. For the event loop's thread alone.
+class LogProducers:
+    """The producers of one log. For the event loop's thread alone.
 
-    Invariant: what lies in the log below the end of a note is in the sequences of that note, as far as it is among the
-    last batches of its producer. The log itself is not held: if it is closed, this is dropped too.
+    Invariant: each batch below the end of a note is in the sequences of that note, if it is among the last batches of
+    its producer. The log itself is not referenced: when the log is closed, this is dropped too.
     """
 
     def __init__(self, sequences: Sequences) -> None:
         self.sequences = sequences
         self.batches = self.size = 0
-        """What was stored since the last note."""
+        """The count and bytes of the batches that were stored since the last note."""
         self.is_noting = False
         self.being_noted: asyncio.Future[None] | None = None
         self._on_their_way: dict[object, int] = {}
@@ -76,11 +76,11 @@ class Known:
     def is_note_due(self) -> bool:
         if self.is_noting:
             return False
-        # A note of many producers costs more: it is made as much more seldom.
+        # A note of many producers costs more, so it is written less often.
         return self.batches >= SEQUENCES_NOTE_BATCHES + len(self.sequences) or self.size >= SEQUENCES_NOTE_SIZE
 
     def put_now(self, head: KafkaBatchHead, put: Callable[[], int]) -> tuple[Code, int] | None:
-        """As `put_once`, without waiting; None if another batch of the producer is being stored."""
+        """Does the same as `put_once` without waiting. Returns None if another batch of the producer is in flight."""
         if self.sequences.on_its_way(head.producer_id) is not None:
             return None
         verdict = self.sequences.judge(head)
@@ -99,7 +99,7 @@ class Known:
         return Code.NONE, number
 
     async def put(self, log: Log, head: KafkaBatchHead, put: Callable[[], Awaitable[int]]) -> tuple[Code, int]:
-        """As `put_once`."""
+        """Does the same as `put_once`, and counts the batch for the next note."""
         return await put_once(self.sequences, head, lambda: self._put(log.end, head, put))
 
     async def _put(self, end: int, head: KafkaBatchHead, put: Callable[[], Awaitable[int]]) -> int:
@@ -116,72 +116,72 @@ class Known:
         self.batches, self.size = self.batches + 1, self.size + head.batch_length
 
     def note(self, end: int) -> dict[str, Any]:
-        """What to write down of a log that ends there now; from here on it counts anew."""
+        """Returns the content of a note for a log that ends at `end`, and starts the counts again."""
         self.batches = self.size = 0
         return {"end": min([end, *self._on_their_way.values()]), "producers": self.sequences.to_json()}
 
 
 class Producers:
-    """Finds what is known of the producers of a log. For the event loop's thread alone."""
+    """Finds the producers of each log. For the event loop's thread alone."""
 
     def __init__(self, in_thread: InThread, tasks: asyncio.TaskGroup, filesystem: FileSystem) -> None:
         self._in_thread, self._tasks, self._filesystem = in_thread, tasks, filesystem
-        self._known: WeakKeyDictionary[Log, Known] = WeakKeyDictionary()
+        self._logs: WeakKeyDictionary[Log, LogProducers] = WeakKeyDictionary()
         self._loading: dict[Log, asyncio.Future[None]] = {}
         self._is_closed = False
 
-    def find(self, log: Log) -> Known | None:
-        """Returns what is known of a log; None if it has to be loaded first."""
-        return self._known.get(log)
+    def find(self, log: Log) -> LogProducers | None:
+        """Returns the producers of a log; None if they have to be loaded first."""
+        return self._logs.get(log)
 
-    async def load(self, log: Log) -> Known:
-        """Returns what is known of a log, and reads it if it is not in memory."""
-        while (known := self._known.get(log)) is None:
+    async def load(self, log: Log) -> LogProducers:
+        """Returns the producers of a log, and loads them if they are not in memory."""
+        while (producers := self._logs.get(log)) is None:
             loading = self._loading.get(log)
             if loading is not None:
                 await asyncio.wait([loading])
                 continue
             loading = self._loading[log] = asyncio.get_running_loop().create_future()
             try:
-                self._known[log] = Known(await self._in_thread(remembered, log, self._filesystem))
+                self._logs[log] = LogProducers(await self._in_thread(remembered, log, self._filesystem))
             finally:
                 del self._loading[log]
                 loading.set_result(None)
-        return known
+        return producers
 
-    def stored(self, log: Log, known: Known) -> None:
-        """Writes the sequence numbers to disk if enough batches were stored since the last time."""
-        if known.is_note_due and not self._is_closed:
-            known.is_noting = True
-            self._tasks.create_task(self._note(log, known))
+    def stored(self, log: Log, producers: LogProducers) -> None:
+        """Writes a note if enough batches were stored since the last one."""
+        if producers.is_note_due and not self._is_closed:
+            producers.is_noting = True
+            self._tasks.create_task(self._note(log, producers))
 
-    async def note(self, log: Log, known: Known) -> None:
-        """Note what is known now, whatever was noted before: what no log tells is on disk when this returns."""
-        while known.being_noted is not None:
-            # One after the other, so that the latest is the one that stays.
-            await asyncio.wait([known.being_noted])
-        known.being_noted = done = asyncio.get_running_loop().create_future()
+    async def note(self, log: Log, producers: LogProducers) -> None:
+        """Writes a note now. When this returns, state that the log does not contain is on disk."""
+        while producers.being_noted is not None:
+            # One at a time, so that the latest note is written last.
+            await asyncio.wait([producers.being_noted])
+        producers.being_noted = done = asyncio.get_running_loop().create_future()
         try:
-            await self._in_thread(_write, self._filesystem, log.path, known.note(log.end))
+            await self._in_thread(_write, self._filesystem, log.path, producers.note(log.end))
         except (OSError, StorageError) as error:
             _not_noted(log, error)
         finally:
-            known.being_noted = None
+            producers.being_noted = None
             done.set_result(None)
 
-    async def _note(self, log: Log, known: Known) -> None:
+    async def _note(self, log: Log, producers: LogProducers) -> None:
         try:
-            await self.note(log, known)
+            await self.note(log, producers)
         finally:
-            known.is_noting = False
+            producers.is_noting = False
 
     def close(self) -> None:
-        """Note what changed since the last time. Blocks until that is on disk."""
+        """Writes a note of each log that changed since its last one. Blocks until they are on disk."""
         self._is_closed = True
-        for log, known in list(self._known.items()):
-            if known.batches:
+        for log, producers in list(self._logs.items()):
+            if producers.batches:
                 try:
-                    _write(self._filesystem, log.path, known.note(log.end))
+                    _write(self._filesystem, log.path, producers.note(log.end))
                 except (OSError, StorageError) as error:
                     _not_noted(log, error)
 
@@ -191,15 +191,15 @@ def _write(filesystem: FileSystem, directory: str, note: dict[str, Any]) -> None
 
 
 def _not_noted(log: Log, error: Exception) -> None:
-    """The log has been deleted, or tells it all by itself."""
+    """Logs that a note could not be written. Nothing is lost: the log contains the same facts, or was deleted."""
     LOGGER.warning("what producers have put into %s could not be noted: %s", log.path, error)
 
 
-# --- What a log tells ---
+# --- Loading ---
 
 
 def remembered(log: Log, filesystem: FileSystem) -> Sequences:
-    """What was noted, and what lies in the log behind it. Blocks while it reads."""
+    """Returns the sequences of the last note, and of the log behind it. Blocks while it reads."""
     sequences, start = Sequences(), 0
     try:
         note = read_json(filesystem, paths.sequences_file(log.path))
@@ -210,14 +210,14 @@ def remembered(log: Log, filesystem: FileSystem) -> Sequences:
         LOGGER.warning("what was noted of the producers of %s cannot be read: %s", log.path, error)
         note = None
     if note is None or start > log.end or not _is_there(log, sequences):
-        # A power cut took the end of the log, and what was noted of it is not so.
+        # A power cut took the end of the log, so the note describes batches that no longer exist.
         sequences, start = Sequences(), learn_from(log)
     learn(log, sequences, start)
     return sequences
 
 
 def learn_from(log: Log) -> int:
-    """Returns the first number of the block from which the log is read if nothing was written down."""
+    """Returns the first number of the block from which the log is read if there is no note."""
     first, end = log.first, log.end
     if first == end:
         return end
@@ -227,7 +227,7 @@ def learn_from(log: Log) -> int:
 
 
 def learn(log: Log, sequences: Sequences, start: int) -> None:
-    """Take over what the batches in `log` from `start` on tell. Those of transactions are none of ours."""
+    """Adds the batches of `log` from `start` on. Skips batches of transactions."""
     number, end = max(start, log.first), log.end
     while number < end:
         try:
@@ -245,20 +245,20 @@ def learn(log: Log, sequences: Sequences, start: int) -> None:
 
 
 def _is_there(log: Log, sequences: Sequences) -> bool:
-    """Returns whether the batches are at their numbers; those that were retired cannot be checked."""
-    for producer_id, epoch, seen in sequences.batches():
-        if not isinstance(seen.stored, int) or seen.stored < log.first:
+    """Returns whether the batches are at their numbers. Batches that were retired cannot be checked."""
+    for producer_id, epoch, batch in sequences.batches():
+        if not isinstance(batch.stored, int) or batch.stored < log.first:
             continue
-        if seen.stored >= log.end:
+        if batch.stored >= log.end:
             return False
         try:
-            stored = log.stored(seen.stored, bytes_max=1)[0]
+            stored = log.stored(batch.stored, bytes_max=1)[0]
         except (NumberRetired, CorruptRecord):
             continue
-        if stored.batch is None or stored.number != seen.stored:
+        if stored.batch is None or stored.number != batch.stored:
             return False
         head = _head(stored.batch)
-        if (head.producer_id, head.producer_epoch, head.base_sequence) != (producer_id, epoch, seen.first):
+        if (head.producer_id, head.producer_epoch, head.base_sequence) != (producer_id, epoch, batch.first):
             return False
     return True
 

@@ -52,10 +52,6 @@ EVERY_RIGHT = kafka_admin.ACLFilter(
 ANN = Peer("10.0.0.1", 1, user="ann")
 
 
-def never(_: Rights) -> None:
-    pytest.fail("the file has not changed")
-
-
 def right(
     kind: ResourceKind = ResourceKind.TOPIC,
     name: str = "orders",
@@ -71,7 +67,7 @@ def right(
 def may(tmp_path: Path, rights: list[Right], operation: Operation, kind: ResourceKind, name: str) -> bool:
     file = RightsFile(str(tmp_path))
     file.add(rights)
-    return Rights(file, frozenset({"root"}), lambda: 1.0, never).may(ANN, operation, kind, name)
+    return Rights(file, frozenset({"root"})).may(ANN, operation, kind, name)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +115,7 @@ def test_an_answer_goes_by_all_rights_that_speak_of_the_thing_and_by_no_others(t
     for size in range(len(given)):
         file.remove(lambda right: True)
         file.add(given[:size])
-        rights = Rights(file, frozenset(), lambda: 1.0, never)
+        rights = Rights(file, frozenset())
         for kind in (ResourceKind.TOPIC, ResourceKind.GROUP):
             for name in ("a", "ab", "abcd", "b", "c"):
                 about = [each for each in given[:size] if each.is_for(ANN) and each.is_about(kind, name)]
@@ -141,35 +137,58 @@ def folders(tmp_path: Path) -> None:
 
 
 def test_super_users_may_do_everything(tmp_path: Path) -> None:
-    rights = Rights(RightsFile(str(tmp_path)), frozenset({"root"}), lambda: 1.0, never)
+    rights = Rights(RightsFile(str(tmp_path)), frozenset({"root"}))
 
     assert rights.may(Peer("h", 1, user="root"), Operation.ALTER, ResourceKind.CLUSTER, CLUSTER_NAME)
 
 
 def test_a_change_by_another_process_is_read_by_a_thread_and_old_rights_hold_until_then(tmp_path: Path) -> None:
-    now, begun, threads = [1.0], list[Rights](), list[str]()
+    threads = list[str]()
 
     async def in_thread(work: Any, *arguments: Any, **named: Any) -> Any:
         threads.append("asked")
         return await asyncio.to_thread(work, *arguments)
 
     async def changed() -> list[bool]:
-        rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: now[0], begun.append)
+        rights = Rights(RightsFile(str(tmp_path)), frozenset())
 
         def may() -> bool:
             return rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
 
-        found = [may()]
+        results = [may()]
         RightsFile(str(tmp_path)).add([right()])
-        now[0] = 100.0
-        found += [may(), may()]
-        await asyncio.gather(begun[0].refresh(in_thread), begun[0].refresh(in_thread))
-        return [*found, may()]
+        results.append(may())
+        await asyncio.gather(rights.refresh(in_thread), rights.refresh(in_thread))
+        return [*results, may()]
 
-    assert asyncio.run(changed()) == [False, False, False, True]
-    assert len(begun) == 1
+    assert asyncio.run(changed()) == [False, False, True]
     # The second one saw that nothing was left to do.
     assert threads == ["asked"]
+
+
+def test_the_first_request_after_a_pause_sees_that_its_right_was_revoked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.broker.security.rights.RIGHTS_LOOK_S", 0.01)
+    file = RightsFile(str(tmp_path))
+    file.add([right()])
+
+    async def in_thread(work: Any, *arguments: Any, **named: Any) -> Any:
+        return work(*arguments)
+
+    async def revoked() -> list[bool]:
+        rights = Rights(RightsFile(str(tmp_path)), frozenset())
+        before = rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
+        watch = asyncio.create_task(rights.watch(in_thread))
+        file.remove(lambda each: True)
+        # No question is asked meanwhile.
+        async with asyncio.timeout(PATIENCE_S):
+            while list(rights._rights.about(ANN, ResourceKind.TOPIC, "orders")):
+                await asyncio.sleep(0.01)
+        watch.cancel()
+        return [before, rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")]
+
+    assert asyncio.run(revoked()) == [True, False]
 
 
 def test_a_file_that_cannot_be_read_any_more_allows_nothing(tmp_path: Path) -> None:
@@ -179,7 +198,7 @@ def test_a_file_that_cannot_be_read_any_more_allows_nothing(tmp_path: Path) -> N
         return work(*arguments)
 
     async def broken() -> list[bool]:
-        rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0, never)
+        rights = Rights(RightsFile(str(tmp_path)), frozenset())
         before = rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")
         (tmp_path / "rights.json").write_text('{"rights": [{"kind": "moon"}]}')
         await rights.refresh(in_thread)
@@ -190,7 +209,7 @@ def test_a_file_that_cannot_be_read_any_more_allows_nothing(tmp_path: Path) -> N
 
 def test_a_file_that_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
     (tmp_path / "rights.json").write_text('{"rights": [{"kind": "moon"}]}')
-    rights = Rights(RightsFile(str(tmp_path)), frozenset(), lambda: 1.0, never)
+    rights = Rights(RightsFile(str(tmp_path)), frozenset())
 
     with pytest.raises(CorruptSettings):
         rights.may(ANN, Operation.READ, ResourceKind.TOPIC, "orders")

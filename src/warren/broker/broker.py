@@ -105,11 +105,9 @@ class Broker:
         if not self.settings.rights:
             return None
         file = RightsFile(self.store.path, self.store.filesystem, self.store.clock)
-
-        def begin(rights: Rights) -> None:
-            self.tasks.create_task(rights.refresh(self.in_thread))
-
-        return Rights(file, frozenset(self.settings.super_users), asyncio.get_running_loop().time, begin)
+        rights = Rights(file, frozenset(self.settings.super_users))
+        self.tasks.create_task(rights.watch(self.in_thread))
+        return rights
 
     def _places(self) -> ConnectionPlaces[Connection]:
         """Returns the places of connections. If users have to log in, connections without a login share a part."""

@@ -27,6 +27,8 @@ RIGHTS_REMEMBERED_MAX: Final = 100_000
 """How many results of checks are cached."""
 RIGHTS_LOOK_S: Final = 0.5
 """How soon a change of rights by another process is seen."""
+UNREADABLE: Final = -1, -1
+"""The stamp of a file that the system does not show."""
 
 LOGGER: Final = logging.getLogger("warren.broker")
 EVERY: Final = "*"
@@ -210,33 +212,26 @@ class _Index:
 class Rights:
     """Checks whether a user may do something. For the event loop's thread alone.
 
-    An operation is forbidden unless a right allows it, and a right that denies it wins over those that allow it. The
-    file is checked for changes by other processes every RIGHTS_LOOK_S. A thread reads it, because it may have thousands
-    of rights; the previous rights apply until then. A file that cannot be read allows nothing.
+    An operation is forbidden unless a right allows it, and a right that denies it wins over those that allow it.
+    The first question reads the file. After that `watch` checks for changes by other processes every RIGHTS_LOOK_S,
+    also while there are no requests, so that a right that was revoked long ago allows nothing any more. A thread reads
+    the file, because it may have thousands of rights; the previous rights apply until then. A file that cannot be read
+    allows nothing.
     """
 
-    def __init__(
-        self,
-        file: RightsFile,
-        super_users: frozenset[str],
-        now: Callable[[], float],
-        begin: Callable[[Rights], object],
-    ) -> None:
-        self.file, self._super_users, self._now = file, super_users, now
-        self._begin = begin
-        """Starts a `refresh`, and returns at once."""
+    def __init__(self, file: RightsFile, super_users: frozenset[str]) -> None:
+        self.file, self._super_users = file, super_users
         self._refreshing = asyncio.Lock()
         self._rights = _Index(())
         self._known: dict[tuple[str, str, Operation, ResourceKind, str], bool] = {}
         self._stamp: tuple[int, int] | None = None
-        self._look_at = now()
 
     def may(self, peer: Peer, operation: Operation, kind: ResourceKind, name: str) -> bool:
         """Returns whether the peer may do this to the resource of this kind and name."""
         if peer.user in self._super_users:
             return True
-        if self._now() >= self._look_at:
-            self._look()
+        if self._stamp is None:
+            self._load()
         question = peer.user, peer.host, operation, kind, name
         is_allowed = self._known.get(question)
         if is_allowed is None:
@@ -253,24 +248,27 @@ class Rights:
         enough = meant | IMPLYING.get(operation, frozenset())
         return any(right.permission is Permission.ALLOW and right.operation in enough for right in about)
 
-    def _look(self) -> None:
-        """Checks whether the file has changed, and starts to read it; reads it at once if no rights are loaded."""
-        self._look_at = self._now() + RIGHTS_LOOK_S
+    def _load(self) -> None:
         stamp = self._current_stamp()
-        if self._stamp is None:
-            self._take(_Index(()), stamp)
-            self._take(self._read(), stamp)
-        elif stamp != self._stamp:
-            self._begin(self)
+        # Nothing is allowed if the file cannot be read.
+        self._take(_Index(()), stamp)
+        self._take(self._read(), stamp)
+
+    async def watch(self, in_thread: InThread) -> None:
+        """Refreshes the rights every RIGHTS_LOOK_S, without end."""
+        while True:
+            await asyncio.sleep(RIGHTS_LOOK_S)
+            await self.refresh(in_thread)
 
     async def refresh(self, in_thread: InThread) -> None:
         """Reads the file if it has changed. When this returns, its present rights apply."""
         # One at a time, because a thread that read the file earlier must not finish last.
         async with self._refreshing:
-            stamp = self._current_stamp()
-            if stamp == self._stamp:
-                return
+            stamp = UNREADABLE
             try:
+                stamp = self._current_stamp()
+                if stamp == self._stamp:
+                    return
                 index = await in_thread(self._read)
             except (WarrenError, OSError) as error:
                 LOGGER.error("nothing is allowed: %s", error)

@@ -114,7 +114,7 @@ def _ends_where_it_says(files: LogFiles, index: Index) -> bool:
 
 
 def check_index(files: LogFiles) -> None:
-    """Raises CorruptRecord if the log may not be written and its index cannot be trusted."""
+    """Raises CorruptRecord if the log is open for reading only and its index cannot be trusted."""
     index = files.index()
     if not index.is_credible():
         raise CorruptRecord(index.path, 0, "the index does not match its checksum; opening for writing rebuilds it")

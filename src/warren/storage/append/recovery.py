@@ -96,7 +96,7 @@ class _Recoverer:
         self._extension = index.extension() if index else {}
         self._first_kept = index.first_kept if index else 0
         self._index = index if index is not None and index.is_credible() and not force else None
-        # If a process had the log open all the time, the published end is right. Otherwise only synced messages count.
+        # If a process had the log open all the time, the published end is right. If not, only synced messages are safe.
         self._end_known: int | None = None
         self._floor, self._rewrites = 0, False
         self._recovered_us = index.recovered_us if index is not None else 0

@@ -1,7 +1,7 @@
 """The index2index and index messages of a version 2 block: they lead to any message in two page reads.
 
     header | index2index: i0 i1 i2 … | index message 0: e0 e1 e2 … | records … | index message 1 | records …
-                          |   +-----------------------------------------------^
+                          |  +---------------------------------------------------^
                           +------------^
 
 Entry k of a block stands for the message `base_number + 64 k` and holds the position of the record with that message.

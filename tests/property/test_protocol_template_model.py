@@ -124,4 +124,4 @@ def test_sizes_that_take_more_bytes_than_they_need_match_no_template() -> None:
         single = reader.read(request.version, memoryview(body))
 
         assert isinstance(single, SingleProduce)
-        assert (single.topic, single.partition, single.records) == ("orders", 258, batch)
+        assert (single.topic, single.partition, bytes(single.records)) == ("orders", 258, batch)

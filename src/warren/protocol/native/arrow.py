@@ -36,7 +36,7 @@ COMPRESSION: Final = 3
 
 
 def scan_padding(size: int) -> bytes:
-    """What stands before an Arrow stream of `size` bytes in the answer to Scan, so that it is aligned there."""
+    """Returns the bytes before an Arrow stream of `size` bytes in the answer to Scan, with padding that aligns it."""
     return bytes(-(SCAN_HEAD_SIZE + len(compact_size(size))) % ALIGNMENT)
 
 

@@ -32,7 +32,7 @@ ALL: Final = slice(None)
 COMPRESSION_FIELD: Final = 5
 """Its place in the head of a payload."""
 PLACE_SIZE: Final = 64
-"""What an answer has at most beside each message: its partition, number, offset, time and attempt."""
+"""An upper bound of the bytes that an answer adds to each message: its partition, number, offset, time and attempt."""
 
 
 def wire_record(partition: int, packed: Packed) -> WireRecord:
@@ -43,14 +43,14 @@ def wire_record(partition: int, packed: Packed) -> WireRecord:
 
 
 def is_compressed(payload: bytes) -> bool:
-    """Whether the body of a packed record is, as far as its head can be read."""
+    """Returns whether the body of a packed record is compressed; False if its head cannot be read."""
     return len(payload) >= PAYLOAD_HEAD.size and bool(PAYLOAD_HEAD.unpack_from(payload)[COMPRESSION_FIELD])
 
 
 def packed_of(record: WireRecord, body_size_max: int) -> Packed:
-    """The record that was sent, every byte of it checked: BadBatch for what no reader could take apart.
+    """Checks every byte of a record that was sent, and returns it as a packed record.
 
-    Raises TooLarge if a body is over `body_size_max`.
+    Raises BadBatch if a reader could not unpack it, and TooLarge if a body is over `body_size_max`.
     """
     packed = Packed(record.payload, record.checksum, record.message_count)
     _, unpacked = _unpacked(packed)
@@ -59,7 +59,7 @@ def packed_of(record: WireRecord, body_size_max: int) -> Packed:
 
 
 def batch_of(records: Sequence[WireRecord], body_size_max: int) -> Batch:
-    """The messages of records, one behind the other, as `append_many` takes them."""
+    """Returns the messages of the records, in their order, as the columns that `append_many` takes."""
     messages: list[Message] = []
     for each in records:
         record, unpacked = _unpacked(Packed(each.payload, each.checksum, each.message_count))
@@ -123,7 +123,7 @@ def carried(messages: Sequence[Message]) -> tuple[WireMessages, int]:
 
 
 def _count_alone(messages: Sequence[Message]) -> int:
-    """How many messages, from the first on, can be packed each by itself."""
+    """Returns how many messages, from the first on, can each be packed alone."""
     for count, message in enumerate(messages):
         try:
             wire_messages([message])
@@ -150,7 +150,7 @@ def messages_of(sent: WireMessages, topic: str) -> list[Message]:
 
 
 def _unpacked(packed: Packed) -> tuple[DiskMessage, Columns]:
-    """The record taken apart, as it is when it was read from a log."""
+    """Unpacks a record as if it was read from a log. Raises BadBatch if it cannot be unpacked."""
     try:
         record = read_unstored(packed)
         if record.codec != CODEC_COLUMNS or record.message_count != packed.message_count:
@@ -163,7 +163,7 @@ def _unpacked(packed: Packed) -> tuple[DiskMessage, Columns]:
 
 
 def _check(unpacked: Columns, body_size_max: int) -> None:
-    """See to it that every column can be read, without making Python values of bodies."""
+    """Checks that every column can be read, without making Python values of bodies."""
     try:
         ends, size = unpacked.ends(SECTION_BODY_ENDS), 0
         if unpacked.size > body_size_max:

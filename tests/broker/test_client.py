@@ -179,7 +179,7 @@ def test_errors_of_the_store_are_raised_here(broker: RunningBroker, store: Remot
     with pytest.raises(BadInput):
         store.topic("../evil")
     with pytest.raises(BadInput):
-        topic.put("text")  # type: ignore[arg-type]
+        topic.put("text")  # type: ignore[call-overload]
 
 
 def test_a_closed_client_raises(broker: RunningBroker) -> None:

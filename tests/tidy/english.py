@@ -7,8 +7,6 @@ import re
 import tokenize
 from typing import Final
 
-from tests.tidy.source import Module
-
 LINE_SIZE_MAX: Final = 120
 """One sentence stands on one line of prose, or is wrapped: as long as a line of code."""
 DIALECT: Final = re.compile(
@@ -37,11 +35,11 @@ def dialect_words(document: str) -> list[str]:
     return [word.lower() for word in DIALECT.findall(prose)]
 
 
-def forbidden_words(module: Module, words: re.Pattern[str] = FORBIDDEN) -> list[str]:
-    """Returns such `words` in the comments and strings of a module, docstrings included, with their lines."""
-    tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
+def forbidden_words(name: str, text: str, words: re.Pattern[str] = FORBIDDEN) -> list[str]:
+    """Returns such `words` in the comments and strings of the module `name`, docstrings included, with their lines."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [
-        f"{module.name}:{token.start[0]} {' '.join(word[0].lower().split())}"
+        f"{name}:{token.start[0]} {' '.join(word[0].lower().split())}"
         for token in tokens
         if token.type in (tokenize.COMMENT, tokenize.STRING)
         for word in words.finditer(re.sub(r"\s+", " ", re.sub(r"`[^`\n]+`", "", token.string)))

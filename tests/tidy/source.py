@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,16 +36,17 @@ class Module:
         return self.name.split(".")[1] if "." in self.name else ""
 
 
-def modules(folder: Path, root: Path) -> list[Module]:
-    """Every module in `folder`, named from `root`."""
-    return [
+@functools.cache
+def modules(folder: Path, root: Path) -> tuple[Module, ...]:
+    """Returns every module in `folder`, named from `root`. They are parsed once for all tests of a process."""
+    return tuple(
         Module.of(
             ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"),
             path.read_text(),
             is_package=path.name == "__init__.py",
         )
         for path in sorted(folder.rglob("*.py"))
-    ]
+    )
 
 
 def imports(module: Module) -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.tidy.english import LINE_SIZE_MAX, SOURCE_DIALECT, dialect_words, forbidden_words, long_lines, odd_test_names
-from tests.tidy.source import PACKAGE, ROOT, SOURCE, Module, modules
+from tests.tidy.source import PACKAGE, ROOT, SOURCE, modules
 
 DOCUMENTS: Final = {
     str(path.relative_to(ROOT)): path
@@ -30,7 +30,7 @@ TEXTS: Final = {
 @pytest.mark.parametrize("package", sorted({module.layer or "warren" for module in MODULES}))
 def test_a_package_is_in_plain_english(package: str) -> None:
     texts = [module for module in MODULES if (module.layer or "warren") == package]
-    words = [word for module in texts for word in forbidden_words(module, SOURCE_DIALECT)]
+    words = [word for module in texts for word in forbidden_words(module.name, module.text, SOURCE_DIALECT)]
 
     assert len(words) <= WORDS_LEFT.get(package, 0), words
 
@@ -38,7 +38,7 @@ def test_a_package_is_in_plain_english(package: str) -> None:
 @pytest.mark.parametrize("folder", sorted({"/".join(name.split("/")[:-1][:2]) for name in TEXTS}))
 def test_tests_benchmarks_and_examples_are_in_plain_english(folder: str) -> None:
     texts = {name: text for name, text in TEXTS.items() if "/".join(name.split("/")[:-1][:2]) == folder}
-    words = [word for name, text in texts.items() for word in forbidden_words(Module.of(name, text))]
+    words = [word for name, text in texts.items() for word in forbidden_words(name, text)]
 
     assert not words
 
@@ -69,7 +69,7 @@ def test_the_dialect_is_detected() -> None:
 def test_a_forbidden_word_is_detected_in_comments_and_strings_only() -> None:
     text = 'told = 1  # Nobody is asked.\n"""What is `told`, and looked into."""\nraise ValueError("whoever")\n'
 
-    assert forbidden_words(Module.of("warren.a", text)) == [
+    assert forbidden_words("warren.a", text) == [
         "warren.a:1 nobody",
         "warren.a:2 looked into",
         "warren.a:3 whoever",
@@ -79,7 +79,7 @@ def test_a_forbidden_word_is_detected_in_comments_and_strings_only() -> None:
 def test_the_dialect_is_detected_in_the_source() -> None:
     text = '"""Everybody reads it anew; None where\n    there is none."""\nanew = 1\n'
 
-    assert forbidden_words(Module.of("warren.a", text), SOURCE_DIALECT) == [
+    assert forbidden_words("warren.a", text, SOURCE_DIALECT) == [
         "warren.a:1 everybody",
         "warren.a:1 anew",
         "warren.a:1 where there is",

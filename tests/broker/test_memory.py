@@ -102,7 +102,7 @@ def test_a_request_that_stops_coming_is_dropped_with_a_line_in_the_log(
 
         wait_until(lambda: not running.broker.connections)
         assert (running.broker.budget.size, running.broker.budget.drops) == (0, 1)
-    assert f"of a request of {10 * MIB} bytes" in caplog.text
+    assert f"of {10 * MIB} bytes of a request" in caplog.text
 
 
 def test_an_idle_connection_is_not_dropped(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The broker: a store on the network, by Kafka's protocol and by calls of our own."""
+"""The broker: a store on the network, over Kafka's protocol and Warren's own."""

@@ -131,7 +131,7 @@ class _Stopped(Exception):
 
 @asynccontextmanager
 async def no_side_server(broker: Broker) -> AsyncIterator[None]:
-    """No other server runs in the event loop of the broker."""
+    """Runs no other server in the event loop of the broker."""
     yield
 
 

@@ -182,7 +182,7 @@ def largest_at(log: Log) -> tuple[int, int] | None:
     best: tuple[int, int] | None = None
     end, step, left = log.end, TIME_STEP, TIME_LARGEST_BATCHES_MAX
     while end > log.first and left > 0:
-        # So many messages are in no more batches than may still be read.
+        # This many messages are in no more batches than may still be read, because a batch has at least one.
         start = max(log.first, end - min(step, left))
         candidates = list(_candidates(log, start, end))
         left -= max(1, len(candidates))

@@ -89,7 +89,7 @@ class MemoryTrimmer:
         """Gives free memory back. Takes about 0.1 s for 1 GB, in which no other thread can allocate large memory."""
         before = self._size() or 0
         self._trim(0)
-        # What is in use for something else, such as thousands of topics, cannot be given back.
+        # Memory that is in use, such as by thousands of topics, cannot be given back.
         is_vain = before - (self._size() or 0) < BROKER_HEAP_STEP_SIZE
         self.pause_s = min(2 * self.pause_s, BROKER_HEAP_LOOK_S_MAX) if is_vain else BROKER_HEAP_LOOK_S
 

@@ -57,9 +57,9 @@ class Mark:
             self.unsent_s = now_s
         self.unsent = unsent
         if now_s - self.filled_s >= stalled_s or now_s - self.arrived_s >= hurry_s:
-            return f"of a request of {size} bytes {filled} came, and then too little for too long"
+            return f"{filled} of {size} bytes of a request arrived, and then too few for too long"
         if now_s - self.unsent_s >= hurry_s:
-            return f"{unsent} bytes of answers were not taken for too long"
+            return f"{unsent} bytes of answers were not read for too long"
         return ""
 
 

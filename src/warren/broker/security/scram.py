@@ -26,7 +26,7 @@ DRAWN_MAX: Final = 1 << (8 * DRAW_SIZE)
 
 
 class Credential(NamedTuple):
-    """What a password is checked against. The password cannot be computed from it."""
+    """The stored proof of a password. The password cannot be computed from it."""
 
     salt: bytes
     iterations: int

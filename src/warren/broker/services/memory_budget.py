@@ -24,7 +24,7 @@ MEMORY_KEPT_SMALL_SIZE_MAX: Final = 4 << 10
 
 
 class MemoryKind(StrEnum):
-    """What memory is used for."""
+    """The use of a piece of memory."""
 
     FRAMES = "frames"
     """Large requests that are being received, by the size that they announced."""

@@ -117,7 +117,7 @@ class Topics:
         return known[1]
 
     def _sweep_ids(self) -> None:
-        """If there are many, forgets the ids of topics that this process no longer has open. They can be read again.
+        """Forgets the ids of topics that this process no longer has open, if there are many. They can be read again.
 
         Their names are kept longer, so that a request with the id of a deleted topic is answered without a search.
         """

@@ -28,7 +28,7 @@ class GroupPositions(Protocol):
 
 
 class GatewayServices(BrokerView, Counted, Protocol):
-    """What a handler uses: rights and topics (BrokerView), the counters (Counted), and the members below.
+    """The services of a handler: rights and topics (BrokerView), counters (Counted), and the members below.
 
     Used on the event loop; `in_thread` and `aside` run what would block it.
     """

@@ -38,7 +38,7 @@ class GroupState(StrEnum):
 
 
 class GroupEvent(StrEnum):
-    """What happens to a group."""
+    """An event in the life of a group."""
 
     MEMBERS_CHANGE = "a member came, went or subscribes to other topics"
     ALL_JOINED = "all have joined"

@@ -65,7 +65,7 @@ class Holding:
                 except BlockingIOError:
                     refused[name] = Code.COORDINATOR_LOAD_IN_PROGRESS
                 except OSError as error:
-                    LOGGER.warning("partitions of %s cannot be held for group %s: %s", name, self._group, error)
+                    LOGGER.warning("partitions of %s cannot be locked for group %s: %s", name, self._group, error)
                     refused[name] = Code.COORDINATOR_LOAD_IN_PROGRESS
             return refused
 

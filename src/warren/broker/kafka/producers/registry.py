@@ -192,7 +192,7 @@ def _write(filesystem: FileSystem, directory: str, note: dict[str, Any]) -> None
 
 def _not_noted(log: Log, error: Exception) -> None:
     """Logs that a note could not be written. Nothing is lost: the log contains the same facts, or was deleted."""
-    LOGGER.warning("what producers have put into %s could not be noted: %s", log.path, error)
+    LOGGER.warning("the sequence numbers of producers of %s could not be written: %s", log.path, error)
 
 
 # --- Loading ---
@@ -207,7 +207,7 @@ def remembered(log: Log, filesystem: FileSystem) -> Sequences:
             sequences.restore(note["producers"])
             start = int(note["end"])
     except (CorruptSettings, KeyError, TypeError, ValueError) as error:
-        LOGGER.warning("what was noted of the producers of %s cannot be read: %s", log.path, error)
+        LOGGER.warning("the sequence numbers of producers of %s cannot be read: %s", log.path, error)
         note = None
     if note is None or start > log.end or not _is_there(log, sequences):
         # A power cut took the end of the log, so the note describes batches that no longer exist.
@@ -240,7 +240,9 @@ def learn(log: Log, sequences: Sequences, start: int) -> None:
         except NumberRetired as error:
             number = error.first
         except CorruptRecord as error:
-            LOGGER.warning("what producers put into %s from message %d on is not known: %s", log.path, number, error)
+            LOGGER.warning(
+                "sequence numbers of producers of %s from message %d on are unknown: %s", log.path, number, error
+            )
             return
 
 

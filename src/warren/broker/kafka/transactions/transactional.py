@@ -264,7 +264,7 @@ class Transactional:
 
     async def _expired(self) -> None:
         mine = self.identity
-        LOGGER.warning("transaction %s of %r ran out of time", mine.transaction_id, mine.transactional_id)
+        LOGGER.warning("transaction %s of %r timed out", mine.transaction_id, mine.transactional_id)
         try:
             await self._change(lambda: self._raise(mine.timeout_ms, mine.epoch))
         except (WarrenError, OSError):

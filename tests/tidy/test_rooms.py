@@ -26,10 +26,8 @@ EXAMPLE: Final = parse_room_orders("```layers storage\nlog\nread | append\nforma
 CROWDED: Final = {"warren.cli.commands": 20}
 """One module for each command, and the commands are that many."""
 
-ALIASES_LEFT: Final = ["Area", "Call", "HandleRequest", "InThread", "LedgerEvent", "Outcome"]
-"""Names of types that one package still gives twice. This list may only get shorter."""
-VAGUE_NAMES_LEFT: Final = {"broker": 6, "client": 1, "protocol": 3}
-"""How many attributes and functions of a package have a vague name. These numbers may only fall."""
+ONE_NAME_FOR_EACH_ROOM: Final = ["Call"]
+"""Each room of handlers of the broker names the call with the services that the room adds `Call`."""
 
 
 def test_every_package_that_has_rooms_has_an_order() -> None:
@@ -60,15 +58,14 @@ def test_every_room_has_a_sign() -> None:
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    # A name that has one meaning again must leave the list: the two are equal.
-    assert repeated_class_names(MODULES) == ALIASES_LEFT
+    assert repeated_class_names(MODULES) == ONE_NAME_FOR_EACH_ROOM
 
 
 @pytest.mark.parametrize("package", sorted({module.layer for module in MODULES}))
 def test_nothing_is_named_by_how_its_value_was_obtained(package: str) -> None:
     names = vague_names([module for module in MODULES if module.layer == package])
 
-    assert len(names) <= VAGUE_NAMES_LEFT.get(package, 0), names
+    assert names == []
 
 
 @pytest.mark.parametrize(

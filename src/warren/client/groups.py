@@ -214,8 +214,8 @@ class StreamMember(RemoteMember):
 
     # --- Committing and going elsewhere ---
 
-    def given(self) -> dict[int, int] | None:
-        """Returns, by partition, up to which number messages were given; None if all that were read were given."""
+    def delivered_ends(self) -> dict[int, int] | None:
+        """Returns, by partition, the number behind the last message that the caller got; None if it got all of them."""
         with self._mutex:
             if not self._ahead:
                 return None
@@ -226,7 +226,7 @@ class StreamMember(RemoteMember):
     def commit(self, positions: Mapping[int, int] | None = None) -> dict[int, int]:
         """Commits what was read, or what comes before `positions`. Returns, by partition, what was committed."""
         self._check_open()
-        ends = self.given() if positions is None else positions
+        ends = self.delivered_ends() if positions is None else positions
         positions_sent = None if ends is None else wire_positions(ends)
         request = CommitGroupRequest(handle=self.handle.number, positions=positions_sent)
         done = positions_of(self.handle.call(request, repeat=None).positions)

@@ -231,7 +231,7 @@ class RemoteTransaction:
         """
         if group is not None:
             member = self._checked_group(group, StreamMember, "stream")
-            ends = member.given() if positions is None else positions
+            ends = member.delivered_ends() if positions is None else positions
             member.check_read()
             sent = None if ends is None else wire_positions(ends)
             self._change(ChangeTransactionRequest(group=member.handle.number, due=ANY, positions=sent))

@@ -345,7 +345,7 @@ class Log:
     def markers(self, start: int, other_than: bytes = b"") -> Iterator[Marked]:
         """Yields the records with a marker that hold messages from `start` on, in order.
 
-        Skips those whose marker starts with `other_than`, without reading or checking what they hold.
+        Skips records with a marker that starts with `other_than`, without reading or checking what they hold.
         """
         return markers(self._view, start, other_than) if self.format.keeps_markers else iter(())
 

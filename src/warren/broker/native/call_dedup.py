@@ -62,7 +62,7 @@ class Answers:
         self._room = room
         self._below, self._is_closed = 0, False
         self._under_way: dict[int, asyncio.Future[None]] = {}
-        self._given: dict[int, Answer] = {}
+        self._answers: dict[int, Answer] = {}
         self._keys: dict[int, int] = {}
 
     async def answer(
@@ -78,8 +78,8 @@ class Answers:
             raise BadInput(f"call {number} was another one")
         while (other := self._under_way.get(number)) is not None:
             await other
-        if number in self._given:
-            answer = self._given[number]
+        if number in self._answers:
+            answer = self._answers[number]
             if answer is None:
                 raise OutcomeUnknown("", "its answer was too large to be kept")
             return answer
@@ -94,30 +94,30 @@ class Answers:
             return answer
         finally:
             del self._under_way[number]
-            if number not in self._given:
+            if number not in self._answers:
                 self._keys.pop(number, None)
             done.set_result(None)
 
     def _keep(self, number: int, answer: Answer) -> None:
         if self._is_closed:
             return
-        self._given[number] = answer if self._room.take(size_of(answer)) else None
-        while len(self._given) > NATIVE_ANSWERS_MAX:
-            self._forget(min(self._given) + 1)
+        self._answers[number] = answer if self._room.take(size_of(answer)) else None
+        while len(self._answers) > NATIVE_ANSWERS_MAX:
+            self._forget(min(self._answers) + 1)
 
     def _forget(self, below: int) -> None:
         """Drops the answers to all calls below this number, because the client has received them."""
         if below > self._below:
             self._below = below
-            for number in [number for number in self._given if number < below]:
-                self._room.give_back(size_of(self._given.pop(number)))
+            for number in [number for number in self._answers if number < below]:
+                self._room.give_back(size_of(self._answers.pop(number)))
                 del self._keys[number]
 
     def close(self) -> None:
         """Drops all answers, and stores none of the calls that still run."""
         self._is_closed = True
         self._room.close()
-        self._given = {}
+        self._answers = {}
         self._keys = {}
 
 

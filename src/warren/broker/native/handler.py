@@ -26,12 +26,12 @@ from warren.storage import Log
 from warren.storage.read.messages import ScanRoom
 
 T = TypeVar("T")
-HandleRequest = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
+AnswerRequest = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
 """Gets the request, returns the response."""
 Handler = Callable[[Call], Answer | Awaitable[Answer]]
 
 
-def own(kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Handler:
+def own(kind: type[AnyRequest], handle: AnswerRequest[AnyRequest]) -> Handler:
     """Wraps a handler of decoded requests as a handler of bytes. Errors become a field of the answer."""
 
     def answer(call: Call) -> Answer | Awaitable[Answer]:
@@ -50,12 +50,12 @@ def _read(call: Call, kind: type[AnyRequest]) -> AnyRequest:
     return read_request(kind, request.version, request.body)
 
 
-async def _answered_aside(call: Call, kind: type[AnyRequest], handle: HandleRequest[AnyRequest]) -> Answer:
+async def _answered_aside(call: Call, kind: type[AnyRequest], handle: AnswerRequest[AnyRequest]) -> Answer:
     answer = answer_request(call, await call.broker.aside(_read, call, kind), handle)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def answer_request(call: Call, request: AnyRequest, handle: HandleRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
+def answer_request(call: Call, request: AnyRequest, handle: AnswerRequest[AnyRequest]) -> Answer | Awaitable[Answer]:
     """Answers a request that was read: checks that the user has the rights for it, and handles it."""
     try:
         check(call, OWN[request.api_key], request)

@@ -19,7 +19,7 @@ from warren.queue.state.settings import TOPIC_SETTINGS
 ACTIONS: Final = ("put", "get", "done", "join", "size")
 LOOK_S: Final = 0.05
 """How often a request that waits for room, or in a join, polls the queue."""
-Outcome = tuple[Any] | None
+QueueReply = tuple[Any] | None
 """A result, or None if there is none yet."""
 
 
@@ -38,14 +38,14 @@ class HeldQueue(HeldObject):
     def names(self) -> HandleNames:
         return HandleNames(str(self.queue.topic.name))
 
-    def put(self, item: bytes, delay: float | None) -> Outcome:
+    def put(self, item: bytes, delay: float | None) -> QueueReply:
         try:
             self.queue.put_nowait(item, delay=delay)
         except Full:
             return None
         return (b"",)
 
-    def get(self) -> Outcome:
+    def get(self) -> QueueReply:
         try:
             item = self.queue.get_nowait()
         except Empty:
@@ -54,7 +54,7 @@ class HeldQueue(HeldObject):
             self._working += 1
         return (item,)
 
-    def done(self) -> Outcome:
+    def done(self) -> QueueReply:
         with self._mutex:
             # Counted for this client, because the queue does not distinguish the tasks of its clients.
             if not self._working:
@@ -63,7 +63,7 @@ class HeldQueue(HeldObject):
         self.queue.task_done()
         return (b"",)
 
-    def join(self) -> Outcome:
+    def join(self) -> QueueReply:
         return (b"",) if self.queue.join(0) else None
 
     def leave(self) -> bool:
@@ -103,7 +103,7 @@ async def _used(call: Call, request: UseQueueRequest, session: ClientSession, he
     delay = None if request.delay == ANY else request.delay / 1_000_000
     work = {"put": lambda: held.put(request.item, delay), "get": held.get, "done": held.done, "join": held.join}[action]
 
-    async def attempt(is_rung: bool) -> Outcome:
+    async def attempt(is_rung: bool) -> QueueReply:
         return await call.broker.in_thread(work)
 
     logs = held.queue.topic.logs

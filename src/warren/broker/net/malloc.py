@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import mmap
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
+
+from warren.broker.threads import InThread
 
 BROKER_HEAP_KEPT_SIZE_MAX: Final = 128 << 20
 """How much free memory a broker keeps at most."""
@@ -30,7 +32,6 @@ ARENA_MAX: Final = -8
 MMAP_THRESHOLD_MAX: Final = 32 << 20
 """The largest value that glibc accepts. Larger allocations are still given back to the system when they are freed."""
 STATM: Final = "/proc/self/statm"
-InThread = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 def keep_memory() -> bool:

@@ -27,17 +27,17 @@ class FailedLogs:
         self._in_thread = in_thread
         self._start = os.path.join(store.path, "")
 
-    def _found(self) -> list[Failed]:
+    def _failed_logs(self) -> list[Failed]:
         return [log for log in list(process_residents().failed) if log.directory.startswith(self._start)]
 
     def __len__(self) -> int:
-        return len(self._found())
+        return len(self._failed_logs())
 
     async def watch(self) -> None:
         """Tries to reopen them every LOG_REOPEN_S, until the task is cancelled."""
         while True:
             await asyncio.sleep(LOG_REOPEN_S)
-            for log in self._found():
+            for log in self._failed_logs():
                 await self._in_thread(_reopen, log)
 
 

@@ -62,7 +62,7 @@ class Login:
             if mechanism in offered and (mechanism != PLAIN or is_private):
                 return mechanism
         if PLAIN in offered:
-            reason = "it takes the password only as it is, for everybody to read: use tls, or say mechanism='PLAIN'"
+            reason = "it accepts only a plain-text password: use tls, or pass mechanism='PLAIN'"
         else:
             offers = f"it takes {', '.join(offered)}"
             reason = offers if offered else "it has no logins: connect without user and password"

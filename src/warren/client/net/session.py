@@ -1,4 +1,4 @@
-"""Calls to a broker by any thread: over a few connections, made anew when they break, with patience and jitter."""
+"""Calls to a broker by any thread: over a few connections, replaced when they break, with growing pauses and jitter."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Calls:
         """Of calls that may be sent again, the lowest first."""
         self._idle: list[Connection] = []
         self._parked: set[Connection] = set()
-        """Those whose answer is waited for, perhaps for long."""
+        """Connections that wait for an answer, perhaps for long."""
         self._throttled_until_s = 0.0
         """The broker asks this client, on whatever connection, to send nothing before; 0 if it does not."""
 

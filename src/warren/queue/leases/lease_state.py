@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from warren.queue.leases.key_order import KeyOrder
 from warren.queue.leases.lease_order import Lease, LeaseOrder, LeaseRun
+from warren.queue.state.ledger import LedgerEvent
 
 Span = list[int]
 """A partition, the first number, and the number behind the last: a list, because JSON makes lists."""
@@ -52,7 +53,6 @@ log may have given the number of a lost message to a new one, which an event abo
 TO_BE_HANDED_OUT: Final = (LEASED, WAITING, FREED)
 BEHIND: Final = Lease(WAITING, 0, 0, "")
 DOUBLINGS_MAX: Final = 62
-LedgerEvent = dict[str, Any]
 
 
 def spans_of(places: Iterable[tuple[int, int]]) -> list[Span]:

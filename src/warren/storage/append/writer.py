@@ -42,7 +42,7 @@ class QueueWriter:
     """The position of the next record. Only the holder of the writer lock uses it, after `catch_up`.
 
     Invariant: everything below `position` in `block` was written by a holder of the lock, and everything behind it up
-    to the end of the file is zero. To lay a record is to write it behind the published end, where no reader sees it;
+    to the end of the file is zero. To lay a record is to write it behind the published end, which no reader passes;
     `publish` moves the end. Calls `make_durable` with each block that it seals and the number at which the block ends.
     """
 

@@ -36,7 +36,7 @@ from warren.storage.format.layout import (
 from warren.storage.format.limits import MARKER_SIZE_MAX, RAW_SIZE_MAX
 from warren.storage.format.record import Packed
 
-Area = bytes | bytearray | memoryview
+BatchBytes = bytes | bytearray | memoryview
 GZIP_WINDOW: Final = 31
 """Makes zlib expect the gzip format."""
 SNAPPY_SIZE_BYTES_MAX: Final = 5
@@ -58,7 +58,9 @@ class UnpacksToMore(ValueError):
     """A batch unpacks to more bytes than its reader allows."""
 
 
-def pack_kafka(batch: Area, leader_epoch: int = 0, marker: bytes = b"", head: KafkaBatchHead | None = None) -> Packed:
+def pack_kafka(
+    batch: BatchBytes, leader_epoch: int = 0, marker: bytes = b"", head: KafkaBatchHead | None = None
+) -> Packed:
     """Returns a record, ready to be stamped, of a batch that was checked before. Its base offset is that of the stamp.
 
     `head` is the head of the batch, if the caller has it.
@@ -105,7 +107,7 @@ def numbered(batch: memoryview, number: int) -> tuple[bytes, memoryview]:
     return KAFKA_BATCH_START.pack(number, length, leader_epoch), batch[KAFKA_BATCH_START.size :]
 
 
-def records_of(batch: Area, count: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
+def records_of(batch: BatchBytes, count: int, size_max: int = RAW_SIZE_MAX) -> bytes | memoryview:
     """Returns the unpacked records of a batch, one behind the other. Raises ValueError if they cannot be unpacked.
 
     Raises UnpacksToMore if they have more than `size_max` bytes, and allocates no more memory than that.
@@ -114,7 +116,7 @@ def records_of(batch: Area, count: int, size_max: int = RAW_SIZE_MAX) -> bytes |
     return decompress(memoryview(batch)[KAFKA_BATCH_HEAD.size :], head.attributes & KAFKA_COMPRESSION, size_max)
 
 
-def head_of(batch: Area, count: int) -> KafkaBatchHead:
+def head_of(batch: BatchBytes, count: int) -> KafkaBatchHead:
     """Returns the head of a batch of `count` records.
 
     Raises ValueError if it does not fit: the broker stores no such batch.

@@ -66,7 +66,7 @@ class ShareSession:
         return [taken.message for taken in self.taken.values()]
 
     def room(self, now_s: float) -> int:
-        """Returns how many more messages the member may have. Forgets those whose lease has expired."""
+        """Returns how many more messages the member may have. Forgets messages with expired leases."""
         if len(self.taken) > SHARE_TAKEN_MAX // 2:
             self.taken = {place: taken for place, taken in self.taken.items() if taken.until_s > now_s}
         return SHARE_TAKEN_MAX - len(self.taken)

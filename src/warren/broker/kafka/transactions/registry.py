@@ -37,15 +37,15 @@ class TransactionalProducers:
 
     async def find(self, transactional_id: str) -> Transactional | None:
         """Returns the producer of this id; None if the id was never used."""
-        return (await self._found(transactional_id, None))[0]
+        return (await self._find_or_load(transactional_id, None))[0]
 
     async def open(self, transactional_id: str, timeout_ms: int, user: str) -> tuple[Transactional, bool]:
         """Returns the producer of this id, and whether it was made by this call. A new one belongs to this user."""
-        producer, is_new = await self._found(transactional_id, timeout_ms, user)
+        producer, is_new = await self._find_or_load(transactional_id, timeout_ms, user)
         assert producer is not None
         return producer, is_new
 
-    async def _found(
+    async def _find_or_load(
         self, transactional_id: str, timeout_ms: int | None, user: str = ""
     ) -> tuple[Transactional | None, bool]:
         while (producer := self._producers.get(transactional_id)) is None:

@@ -14,7 +14,7 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.http import Http, running_http
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.client.store import connect
 from warren.errors import LimitReached, QuotaExceeded

@@ -13,9 +13,9 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import WAIT_S
+from warren.broker.kafka.errors import Code
 from warren.broker.native import groups
 from warren.broker.native import read as reading
-from warren.broker.services.kafka_errors import Code
 from warren.client.store import RemoteStore
 from warren.errors import MessageTooLarge
 from warren.protocol.native import records

@@ -10,7 +10,7 @@ import warren
 from tests.support.broker.calls import Caller
 from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.errors import NumberRetired
 from warren.protocol.api_keys import ApiKey
 

@@ -27,8 +27,8 @@ from tests.support.broker.group_clients import (
 )
 from tests.support.broker.kafka_python import LEAVES_SOCKETS
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.classic import ClassicGroup, GroupState
-from warren.broker.services.kafka_errors import Code
 from warren.protocol.api_keys import ApiKey
 
 pytest.importorskip("confluent_kafka")

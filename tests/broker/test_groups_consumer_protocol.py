@@ -13,7 +13,7 @@ import pytest
 from tests.support.broker.group_clients import Wire, consumed, consumer, make_topic, produce, until
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.message_values import Fields
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.protocol.api_keys import ApiKey
 
 pytest.importorskip("confluent_kafka")

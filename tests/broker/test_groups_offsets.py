@@ -12,7 +12,7 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_disk import SimulatedFileSystem
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.protocol.api_keys import ApiKey
 from warren.storage import Log
 

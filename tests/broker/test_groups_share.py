@@ -14,8 +14,8 @@ from tests.support.broker.group_clients import Wire, consumer, make_topic, produ
 from tests.support.broker.recorded_calls import recorded
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.message_values import Fields
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups import share_groups, share_requests
-from warren.broker.services.kafka_errors import Code
 from warren.protocol.api_keys import ApiKey
 from warren.queue.leases.queue_group import QueueGroup
 

@@ -16,8 +16,8 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
+from warren.broker.kafka.errors import Code
 from warren.broker.services.batch_checks import BATCHES_LOOKED_INTO_FIRST
-from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.message import Receipt
 from warren.protocol.api_keys import ApiKey

@@ -16,10 +16,10 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import Fields
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.fetch import LOOP_BUILT_MAX
 from warren.broker.kafka.groups.limits import SHARE_TAKEN_MAX
 from warren.broker.services import open_topics
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE, Turns
 from warren.broker.settings import BrokerSettings
 from warren.protocol.api_keys import ApiKey

@@ -23,9 +23,9 @@ from tests.support.broker.http import running_http
 from tests.support.broker.running import HOST, PATIENCE_S, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
+from warren.broker.kafka.errors import Code
 from warren.broker.native.groups import Attempt, HeldStream
 from warren.broker.services.batch_checks import BatchChecks
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.broker.settings import BrokerLimits
 from warren.protocol.api_keys import ApiKey

@@ -16,10 +16,10 @@ from tests.support.broker.calls import Caller, numbered_batch
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.producers import registry
 from warren.broker.kafka.producers.sequences import SEQUENCE_END
 from warren.broker.services import batch_checks
-from warren.broker.services.kafka_errors import Code
 from warren.errors import StorageFull
 from warren.protocol.api_keys import ApiKey
 from warren.storage.format.checksum import crc32c

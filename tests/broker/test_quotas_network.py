@@ -12,9 +12,9 @@ from tests.support.broker.http import running_http, until
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.simulated_clock import SimulatedClock
+from warren.broker.kafka.errors import Code
 from warren.broker.quotas.entities import PRODUCED, TIME, Entity
 from warren.broker.quotas.file import QuotasFile
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.status import document_of
 from warren.broker.settings import BrokerSettings
 from warren.client.store import connect

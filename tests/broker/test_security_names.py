@@ -14,7 +14,7 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.protocol_values import message_named
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.native.calls import wire_settings
 from warren.protocol.native_schemas import NativeKey

@@ -19,9 +19,9 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.process import run_warren
 from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.support.broker.watched import watched_broker
+from warren.broker.kafka.errors import Code
 from warren.broker.security.rights import Operation, Pattern, Permission, ResourceKind, Right, RightsFile
 from warren.broker.security.tls import tls_context
-from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.errors import LoginFailed, WarrenError
 from warren.protocol.api_keys import ApiKey

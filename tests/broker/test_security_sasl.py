@@ -19,10 +19,10 @@ import warren
 from tests.support.broker.process import run_warren
 from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.support.message_values import encode_request
+from warren.broker.kafka.errors import Code
 from warren.broker.security.sasl_session import TRANSITIONS, LoginEvent, LoginState, SaslSession
 from warren.broker.security.scram import HASHES, Exchange, parse_first
 from warren.broker.security.users import Users
-from warren.broker.services.kafka_errors import Code
 from warren.broker.settings import BrokerSettings
 from warren.errors import AuthenticationFailed, BadInput, BadName, NoSuchUser, UserExists
 from warren.protocol.api_keys import ApiKey

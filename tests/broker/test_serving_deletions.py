@@ -16,7 +16,7 @@ from tests.support.broker.running import running_broker
 from tests.support.broker.watched import watched_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import until
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.broker.services.topics import SWEPT_FROM
 from warren.errors import NoSuchTopic
 from warren.protocol.api_keys import ApiKey

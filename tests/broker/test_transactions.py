@@ -16,12 +16,12 @@ import pytest
 from tests.support.broker.calls import Caller, numbered_batch
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.patience import SHORT_S, until
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.producers.ids import ProducerIds
 from warren.broker.kafka.transactions import identities
 from warren.broker.kafka.transactions.open_transaction import OpenTransaction
 from warren.broker.kafka.transactions.requests import KAFKA_TRANSACTION_TIMEOUT_S_MAX
 from warren.broker.kafka.transactions.states import TRANSITIONS, WAITING, TransactionEvent, TransactionState, next_state
-from warren.broker.services.kafka_errors import Code
 from warren.errors import StorageFull
 from warren.transaction.coordinator import Coordinator
 from warren.transaction.transaction import Transaction

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.broker.kafka_python import LEAVES_SOCKETS
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 
 pytestmark = LEAVES_SOCKETS
 

@@ -15,7 +15,7 @@ from tests.broker import transactions_victim as victim
 from tests.support.broker.calls import Caller, numbered_batch
 from tests.support.broker.running import PATIENCE_S, running_broker
 from tests.tidy.source import ROOT, SOURCE
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 
 PRODUCER = 7, 0
 

@@ -12,8 +12,8 @@ import pytest
 from tests.support.broker.calls import Caller
 from tests.support.broker.http import Http, running_http, until
 from tests.support.kafka_batches import batch_of
+from warren.broker.kafka.errors import Code
 from warren.broker.services import failed_logs
-from warren.broker.services.kafka_errors import Code
 from warren.errors import SyncFailed
 from warren.queue.topic import Topic
 from warren.storage.disk.filesystem import SystemFile

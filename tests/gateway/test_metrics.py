@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.broker.http import Http, running_http, until
 from tests.support.broker.running import PATIENCE_S
-from warren.broker.services.kafka_errors import has_error
+from warren.broker.kafka.errors import has_error
 from warren.broker.services.metrics import Histogram
 from warren.broker.services.status import quantile
 from warren.protocol.kafka_messages import (

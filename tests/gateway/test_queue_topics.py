@@ -16,7 +16,7 @@ from tests.support.broker.calls import Caller, numbered_batch
 from tests.support.broker.http import Http, running_http
 from tests.support.broker.running import PATIENCE_S
 from tests.support.kafka_batches import batch_of
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.client.store import RemoteStore
 from warren.errors import IsAQueue, NotAQueue, UnreadableItem
 from warren.protocol.native_schemas import NativeKey

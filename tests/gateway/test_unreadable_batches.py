@@ -14,7 +14,7 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.http import Http, running_http
 from tests.support.kafka_batches import batch_of
 from tests.support.patience import WAIT_S
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.storage import START
 
 GOOD = batch_of([(None, b"good", [])])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.examples import examples
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Sequences, StoredBatch
-from warren.broker.services.kafka_errors import Code
 from warren.storage.format.layout import KafkaBatchHead
 
 PRODUCERS = st.integers(0, 2)

@@ -20,6 +20,7 @@ from warren.broker.kafka import (
     topic_admin,
 )
 from warren.broker.kafka.call import Call
+from warren.broker.kafka.errors import has_error
 from warren.broker.kafka.groups import commits, consumer_requests, join_requests, listing, share_requests
 from warren.broker.kafka.guards import HandleRequest, guarded
 from warren.broker.kafka.request_rows import RequestRows, rows_of
@@ -28,7 +29,6 @@ from warren.broker.kafka.transactions import requests as transactions
 from warren.broker.native.handlers import NATIVE_HANDLERS
 from warren.broker.net.request import Answer, Reply, ServedCall
 from warren.broker.security.peer import Peer
-from warren.broker.services.kafka_errors import has_error
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX, LOOP_ROWS_AT_ONCE, is_long
 from warren.errors import UnsupportedRequest
 from warren.protocol.api_keys import ApiKey, served

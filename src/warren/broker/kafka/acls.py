@@ -6,9 +6,9 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Final
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.net.request import Call
 from warren.broker.security.rights import Operation, Pattern, Permission, ResourceKind, Right, RightsFile
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import WarrenError
 from warren.protocol.kafka_messages import (
     CreateAclsRequest,

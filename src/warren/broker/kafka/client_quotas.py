@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.net.request import Call
 from warren.broker.quotas.entities import ADDRESS, CLIENT, DEFAULT, USER, Entity
 from warren.broker.quotas.file import QuotaChange, checked_values
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import BadInput, WarrenError
 from warren.protocol.kafka_messages import (
     AlterClientQuotasRequest,

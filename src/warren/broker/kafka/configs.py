@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.metadata import NODE_ID
 from warren.broker.net.request import Call
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import BadInput, WarrenError
 from warren.protocol.kafka_messages import (
     AlterConfigsRequest,

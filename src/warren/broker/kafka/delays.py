@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from warren.broker.kafka.call import Call
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.broker.services.memory_budget import MemoryKind
 from warren.broker.services.parked_records import put_split
 from warren.errors import BadRecord, TransactionExists, WarrenError

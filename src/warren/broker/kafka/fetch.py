@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.partition_rows import last_of_each, pieces_of
 from warren.broker.net.request import Answer, Call, DeferredReply, WaitingReply
 from warren.broker.security.rights import Operation, ResourceKind
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.errors import NoSuchTopic, NumberRetired, WarrenError

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from warren.broker.kafka.call import Call
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.refusals import (
     SHAPES,
     Refusal,
@@ -27,7 +28,6 @@ from warren.broker.security.sources import (
     name_or_id,
 )
 from warren.broker.security.table import KAFKA
-from warren.broker.services.kafka_errors import Code
 from warren.errors import UnsupportedRequest
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.kafka.subscriptions import assigned_topics, subscribed_topics

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.net.request import Call
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.topics import NO_ID
 from warren.errors import NoSuchTopic, WarrenError
 from warren.protocol.api_keys import APIS, ApiKey

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 from typing import Final
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.metadata import LEADER_EPOCH
 from warren.broker.net.request import Call
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import WarrenError
 from warren.protocol.kafka_messages import (
     DeleteRecordsRequest,

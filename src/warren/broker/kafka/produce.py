@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from warren.broker.kafka.call import Call
 from warren.broker.kafka.delays import is_split, put_delayed
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.guards import REFUSALS
 from warren.broker.kafka.partition_rows import TWICE, once_each, pieces_of
 from warren.broker.net.request import Answer, DeferredReply
@@ -19,7 +20,6 @@ from warren.broker.security.asker import Asker
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.append_queue import Outcome
 from warren.broker.services.batch_checks import is_validated_next
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.errors import BadBatch, IsAQueue, NoSuchTopic, WarrenError
 from warren.message import Receipt

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from warren.broker.kafka.client_quotas import entity_of
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.kafka_messages import (
     AddOffsetsToTxnResponse,

@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.kafka_messages import (

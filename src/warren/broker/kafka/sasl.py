@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from warren.broker.kafka.errors import Code
 from warren.broker.net.request import Answer, Call
 from warren.broker.quotas.entities import CONNECTIONS
 from warren.broker.security.logins import AUTHENTICATION_ANSWER_S
 from warren.broker.security.peer import ANONYMOUS, Peer
 from warren.broker.security.sasl_session import PLAIN, LoginEvent, LoginState, SaslSession
 from warren.broker.security.scram import HASHES
-from warren.broker.services.kafka_errors import Code
 from warren.errors import AuthenticationFailed, LimitReached, NotAuthenticated, TooManyLogins, WarrenError
 from warren.protocol import native_messages
 from warren.protocol.api_keys import served

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from warren.broker.kafka.configs import settings_of, topic_rows
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.net.request import Call
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.topics import NO_ID
 from warren.errors import BadInput, WarrenError
 from warren.protocol.api_keys import ApiKey

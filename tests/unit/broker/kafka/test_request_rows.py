@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.message_values import decode_request, encode_request, encode_response
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.partition_rows import last_of_each, once_each, pieces_of
 from warren.broker.kafka.request_rows import rows_of
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.kafka.fetch import FetchPartition, FetchTopic

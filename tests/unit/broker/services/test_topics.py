@@ -13,8 +13,8 @@ import pytest
 from tests.support.fakes import QUICK_DISK
 from tests.support.simulated_clock import SimulatedClock
 from warren.broker.kafka import offsets
+from warren.broker.kafka.errors import Code
 from warren.broker.services import topics as broker_topics
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.topics import CACHED_S, LOOK_S, Topics
 from warren.errors import NoSuchTopic
 from warren.protocol.kafka_messages import ListOffsetsResponse

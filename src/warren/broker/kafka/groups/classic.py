@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.limits import GROUP_MEMBERS_MAX
 from warren.broker.kafka.groups.members import (
     Joined,
@@ -19,7 +20,6 @@ from warren.broker.kafka.groups.members import (
     TellJoined,
     TellSynced,
 )
-from warren.broker.services.kafka_errors import Code
 
 GROUP_FIRST_JOIN_S: Final = 0.1
 """How long a new group waits for more members before its first assignment."""

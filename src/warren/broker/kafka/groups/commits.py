@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer import ConsumerGroup
 from warren.broker.kafka.groups.join_requests import name_error
 from warren.broker.kafka.groups.members import MemberIdentity
 from warren.broker.kafka.groups.positions import NO_EPOCH, Position
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import BadName, NoSuchTopic, NotOwner, SettingsDiffer, WarrenError
 from warren.protocol.kafka_messages import (
     OffsetCommitRequest,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from enum import StrEnum
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.assignors import ASSIGNORS, UNIFORM, AssignedPartition, SeenTopic
 from warren.broker.kafka.groups.consumer_members import (
     JOIN_EPOCH,
@@ -19,7 +20,6 @@ from warren.broker.kafka.groups.consumer_members import (
     has_given_up,
 )
 from warren.broker.kafka.groups.limits import GROUP_CONSUMER_SESSION_S, GROUP_MEMBERS_MAX, GROUP_TOPICS_LOOK_S
-from warren.broker.services.kafka_errors import Code
 
 
 class ConsumerState(StrEnum):

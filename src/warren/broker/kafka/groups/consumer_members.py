@@ -6,9 +6,9 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.assignors import UNIFORM, AssignedPartition
 from warren.broker.kafka.groups.limits import GROUP_CONSUMER_SESSION_S, GROUP_MEMBER_SIZE
-from warren.broker.services.kafka_errors import Code
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1

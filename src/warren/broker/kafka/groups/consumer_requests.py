@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from typing import Final, TypeVar
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.assignors import ASSIGNORS, AssignedPartition, SeenTopic, matching
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer import ConsumerGroup
@@ -22,7 +23,6 @@ from warren.broker.kafka.groups.join_requests import name_error
 from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE, GROUP_REBALANCE_S_MAX, GROUP_SUBSCRIPTIONS_MAX
 from warren.broker.security.peer import Peer
 from warren.broker.security.rights import Operation, ResourceKind
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX
 from warren.errors import BadInput, NoSuchTopic
 from warren.limits import GROUP_NAME_SIZE_MAX

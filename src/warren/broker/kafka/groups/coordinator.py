@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.classic import ClassicGroup
 from warren.broker.kafka.groups.consumer import ConsumerGroup
 from warren.broker.kafka.groups.limits import GROUPS_MAX, MemberMemory
 from warren.broker.kafka.groups.partition_locks import Holdings
 from warren.broker.kafka.groups.share_groups import ShareGroups
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.memory_budget import MemoryBudget
 from warren.transaction.store import Store
 

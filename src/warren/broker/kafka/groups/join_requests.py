@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.classic import ClassicGroup
 from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE, GROUP_REBALANCE_S_MAX, GROUP_SUBSCRIPTIONS_MAX
 from warren.broker.kafka.groups.members import Joined, Joining, MemberIdentity, Protocol, Synced, Syncing
-from warren.broker.services.kafka_errors import Code
 from warren.broker.services.turns import LOOP_REQUEST_SIZE_MAX
 from warren.errors import BadName
 from warren.limits import GROUP_NAME_SIZE_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.broker.services.memory_budget import Hold, MemoryBudget, MemoryKind
 
 GROUP_MEMBERS_MAX: Final = 1_000

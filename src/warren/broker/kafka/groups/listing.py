@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.classic import ClassicGroup, GroupState
 from warren.broker.kafka.groups.coordinator import AnyGroup
 from warren.broker.kafka.groups.join_requests import CONSUMER, name_error
 from warren.broker.kafka.groups.partition_locks import has_embedded_members
 from warren.broker.security.rights import Operation, ResourceKind
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.turns import LOOP_ROWS_AT_ONCE
 from warren.errors import NoRight, WarrenError
 from warren.protocol.kafka_messages import (

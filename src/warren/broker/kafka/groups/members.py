@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.limits import GROUP_MEMBER_SIZE
-from warren.broker.services.kafka_errors import Code
 
 
 class Protocol(NamedTuple):

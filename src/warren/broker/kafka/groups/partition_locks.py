@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from warren.broker.services.kafka_errors import Code, code_of
+from warren.broker.kafka.errors import Code, code_of
 from warren.errors import BadName, NoSuchTopic, SettingsDiffer, WarrenError
 from warren.queue.state import paths as store_paths
 from warren.queue.state.group_settings import open_settings, read_settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.assignors import AssignedPartition, SeenTopic
 from warren.broker.kafka.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat, BeatReply, ConsumerMember
 from warren.broker.kafka.groups.limits import (
@@ -13,7 +14,6 @@ from warren.broker.kafka.groups.limits import (
     SHARE_TAKEN_SIZE,
 )
 from warren.broker.kafka.groups.share_sessions import ShareSession
-from warren.broker.services.kafka_errors import Code
 from warren.queue.leases.queue_group import QueueGroup
 
 

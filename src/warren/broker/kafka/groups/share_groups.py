@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.limits import GROUPS_MAX, MemberMemory
 from warren.broker.kafka.groups.share import ShareGroup
 from warren.broker.kafka.groups.share_sessions import release
-from warren.broker.services.kafka_errors import Code
 from warren.errors import SettingsDiffer, WarrenError
 from warren.message import Message
 from warren.queue.leases.queue_group import QueueGroup

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.call import Call
 from warren.broker.kafka.groups.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, Beat
 from warren.broker.kafka.groups.consumer_requests import beat_response, described_assignment, seen_topics
@@ -23,7 +24,6 @@ from warren.broker.kafka.groups.limits import (
 from warren.broker.kafka.groups.share import ShareGroup
 from warren.broker.kafka.groups.share_sessions import Acknowledge, ShareSession, Verdicts, release, settle, take
 from warren.broker.security.rights import Operation, ResourceKind
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.turns import SCANNED_SIZE_MAX
 from warren.errors import NoSuchPartition, NoSuchTopic, SettingsDiffer, WarrenError

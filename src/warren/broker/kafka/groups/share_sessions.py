@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.limits import SHARE_TAKEN_FIRST, SHARE_TAKEN_MAX
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import LeaseLost, WarrenError
 from warren.message import Message
 from warren.queue.leases.queue_group import QueueGroup

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.producers.sequences import Sequences, StoredBatch
-from warren.broker.services.kafka_errors import Code
 from warren.broker.threads import InThread
 from warren.errors import CorruptRecord, CorruptSettings, NumberRetired, StorageError
 from warren.queue.state import paths

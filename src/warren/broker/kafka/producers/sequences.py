@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 from warren.storage.format.layout import KafkaBatchHead
 
 PRODUCERS_REMEMBERED_MAX: Final = 10_000

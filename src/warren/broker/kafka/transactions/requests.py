@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from typing import Final
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.commits import check_committer
 from warren.broker.kafka.groups.positions import Position
 from warren.broker.kafka.transactions.call import Call
 from warren.broker.kafka.transactions.open_transaction import TransactionPartition
 from warren.broker.kafka.transactions.transactional import Transactional
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import BadInput, TooLarge, WarrenError
 from warren.protocol.kafka_messages import (
     AddOffsetsToTxnRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from warren.broker.services.kafka_errors import Code
+from warren.broker.kafka.errors import Code
 
 
 class TransactionState(StrEnum):

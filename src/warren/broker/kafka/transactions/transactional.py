@@ -7,13 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.groups.positions import Position
 from warren.broker.kafka.producers.registry import put_once
 from warren.broker.kafka.producers.sequences import Sequences
 from warren.broker.kafka.transactions.identities import NO_EPOCH, Identities, Identity
 from warren.broker.kafka.transactions.open_transaction import OpenTransaction, TransactionPartition
 from warren.broker.kafka.transactions.states import TransactionEvent, TransactionState, next_state
-from warren.broker.services.kafka_errors import Code, code_of
 from warren.errors import TransactionAborted, TransactionError, WarrenError
 from warren.protocol.kafka.delayed_records import Split
 from warren.protocol.kafka.record_batch import RecordBatch

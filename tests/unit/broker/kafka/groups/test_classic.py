@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.examples import examples
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.classic import GROUP_FIRST_JOIN_S, TRANSITIONS, ClassicGroup, GroupEvent, GroupState
 from warren.broker.kafka.groups.limits import GROUP_MEMBERS_MAX
 from warren.broker.kafka.groups.members import Joined, Joining, MemberIdentity, Protocol, Synced, Syncing
-from warren.broker.services.kafka_errors import Code
 
 SESSION_S = 10.0
 REBALANCE_S = 60.0

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.examples import examples
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.groups.assignors import ASSIGNORS, AssignedPartition, SeenTopic
 from warren.broker.kafka.groups.consumer import ConsumerGroup, ConsumerState
 from warren.broker.kafka.groups.consumer_members import Beat, BeatReply, OwnedPlace, places
 from warren.broker.kafka.groups.consumer_requests import GROUP_HEARTBEAT_S
 from warren.broker.kafka.groups.limits import GROUP_CONSUMER_SESSION_S
-from warren.broker.services.kafka_errors import Code
 
 REBALANCE_S = 60.0
 ORDERS = SeenTopic(b"o" * 16, 4)

@@ -11,11 +11,11 @@ from unittest.mock import patch
 import pytest
 
 from tests.support.kafka_batches import batch_of
+from warren.broker.kafka.errors import Code
 from warren.broker.kafka.producers import registry as producers
 from warren.broker.kafka.producers import sequences as module
 from warren.broker.kafka.producers.registry import LogProducers, learn_from, put_once, remembered
 from warren.broker.kafka.producers.sequences import REMEMBERED, SEQUENCE_END, Sequences, StoredBatch
-from warren.broker.services.kafka_errors import Code
 from warren.storage import Log
 from warren.storage.disk.filesystem import SYSTEM_FILE_SYSTEM
 from warren.storage.format.kafka_batch import pack_kafka

@@ -19,7 +19,7 @@ import pyspark
 
 from tests.spark.quick_start import OPTIONS
 from tests.tidy.source import ROOT, SOURCE
-from warren.spark.runtime.java import find_java
+from warren.java import find_java
 from warren.spark.runtime.java_home import java_home
 
 SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"

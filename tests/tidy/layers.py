@@ -29,7 +29,7 @@ ONLY_IN: Final[Mapping[str, str]] = MappingProxyType(
 PACKERS: Final = frozenset({"warren.storage.format.layout", "warren.protocol.primitives"})
 PACKING: Final = frozenset({"Struct", "pack", "pack_into", "unpack", "unpack_from", "iter_unpack"})
 
-TLS_CONTEXTS: Final = frozenset({"warren.client.net.tls", "warren.broker.security.tls"})
+TLS_CONTEXTS: Final = frozenset({"warren.tls", "warren.broker.security.tls"})
 """One module makes the contexts of clients, one those of servers, so that both are as strict everywhere."""
 MAKES_CONTEXT: Final = frozenset(
     {"ssl.SSLContext", "ssl.create_default_context", "SSLContext", "create_default_context"}

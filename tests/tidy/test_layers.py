@@ -45,7 +45,7 @@ def test_the_layers_are_those_of_the_design() -> None:
         ["registry", "storage"],
         ["limits"],
         ["api"],
-        ["clock", "message", "settings"],
+        ["clock", "java", "message", "settings", "tls"],
         ["errors"],
     ]
 
@@ -115,7 +115,7 @@ def test_a_broken_rule_is_found(check: Check, name: str, text: str) -> None:
         (misplaced_packing, "warren.storage.format.layout", "from struct import Struct\nHEAD = Struct('<Q')"),
         (misplaced_packing, "warren.storage.disk.index", "from struct import Struct\ndef f(head: Struct): ..."),
         (misplaced_packing, "warren.storage.format.record", "from struct import error"),
-        (misplaced_tls, "warren.client.net.tls", "import ssl\ncontext = ssl.create_default_context()"),
+        (misplaced_tls, "warren.tls", "import ssl\ncontext = ssl.create_default_context()"),
         (misplaced_tls, "warren.gateway.server", "import ssl\ndef f(context: ssl.SSLContext): ..."),
         (module_state, "warren.states", "TRANSITIONS: Final[dict[int, int]] = {1: 2}\n__all__ = ['A']\nNAMES = ('a',)"),
         (module_state, "warren.states", "class A:\n    def f(self):\n        names = []"),

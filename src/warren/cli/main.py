@@ -28,6 +28,7 @@ from warren.cli.commands import (
     take,
     topic,
     user,
+    zookeeper,
 )
 from warren.cli.running.errors import FailureGroup
 
@@ -60,6 +61,7 @@ app.command("ping", rich_help_panel=BROKER)(ping.ping)
 app.add_typer(user.app, name="user", rich_help_panel=BROKER)
 app.add_typer(acl.app, name="acl", rich_help_panel=BROKER)
 app.add_typer(quota.app, name="quota", rich_help_panel=BROKER)
+app.command("zookeeper", rich_help_panel=BROKER)(zookeeper.zookeeper)
 app.command("stats", rich_help_panel=SPARK)(stats.stats)
 app.command("replay", rich_help_panel=SPARK)(replay.replay)
 app.command("compact", rich_help_panel=SPARK)(replay.compact)

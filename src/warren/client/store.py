@@ -12,7 +12,6 @@ from typing import Any, Self, Unpack
 from warren.api.values import BatchingOptions
 from warren.client.net.login import Login
 from warren.client.net.session import CLIENT_TIMEOUT_S_DEFAULT, Calls, same
-from warren.client.net.tls import tls_context
 from warren.client.queue import RemoteQueue
 from warren.client.topic import RemoteTopic
 from warren.client.transaction import RemoteProducer, RemoteTransaction
@@ -34,6 +33,7 @@ from warren.queue.leases.renewal import Renewals
 from warren.queue.standalone.codec import Codec, codec_of
 from warren.queue.state.description import TopicDescription
 from warren.queue.state.settings import TOPIC_SETTINGS, TopicSettings, checked_name
+from warren.tls import tls_context
 from warren.transaction.coordinator import Prepared, checked_application, checked_id, checked_ids, checked_version
 from warren.transaction.states import State
 

@@ -15,15 +15,17 @@ class SparkError(WarrenError):
 
 
 class JavaMissing(SparkError):
-    """There is no Java that Spark can run on. `refused` says which ones were found, and why they cannot be used."""
+    """There is no Java that `program` can run on. `refused` says which ones were found, and why they cannot be used."""
 
     code = "java_missing"
 
-    def __init__(self, version_min: int, refused: Sequence[str]) -> None:
+    def __init__(
+        self, version_min: int, refused: Sequence[str], *, program: str = "Spark", extra: str = "spark"
+    ) -> None:
         seen = f"; {'; '.join(refused)}" if refused else ""
         super().__init__(
-            f"Spark needs Java {version_min} or newer, and there is none{seen}; `pip install 'warren[spark]'` brings "
-            "one, or set JAVA_HOME to one of yours"
+            f"{program} needs Java {version_min} or newer, and there is none{seen}; `pip install 'warren[{extra}]'` "
+            "brings one, or set JAVA_HOME to one of yours"
         )
         self.version_min, self.refused = version_min, list(refused)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from warren.cli.commands import doctor as command
 from warren.cli.main import app
-from warren.spark.runtime import java
+from warren import java
 from warren.spark.runtime.doctor import check_java, check_spark
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from warren import java as finding
 from warren.errors import JavaMissing, JavaUnusable
-from warren.spark.runtime import java as finding
-from warren.spark.runtime.java import Java, Refused, find_java, look_for_java
+from warren.java import Java, Refused, find_java, look_for_java
 from warren.spark.runtime.java_home import WITHOUT_ACTIONS, WITHOUT_VECTORS, java_home
 
 

@@ -12,10 +12,10 @@ from warren.cli.output.tables import write_json
 from warren.cli.running.quantities import duration_s
 from warren.client.net.connection import Connection
 from warren.client.net.first_contact import explained
-from warren.client.net.tls import tls_context
 from warren.clock import SYSTEM_CLOCK
 from warren.errors import ConnectionLost
 from warren.protocol.kafka_messages import ApiVersionsRequest
+from warren.tls import tls_context
 
 SERVER_DEFAULT: Final = "127.0.0.1:9092"
 VERSION: Final = 0

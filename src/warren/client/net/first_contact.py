@@ -7,8 +7,8 @@ import ssl
 from typing import Final
 
 from warren.client.net.connection import Connection, parse_address
-from warren.client.net.tls import unchecked_context
 from warren.errors import CertificateRefused, ConnectionLost, WarrenError, WrongTransport
+from warren.tls import unchecked_context
 
 CLIENT_PROBE_S_MAX: Final = 2.0
 """How long a client that got no answer at first contact waits to learn whether the broker uses TLS."""

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from warren.clock import SYSTEM_CLOCK
 from warren.errors import JavaMissing, SparkError
-from warren.spark.runtime.java import JAVA_VERSION_MIN, Java, look_for_java
+from warren.java import JAVA_VERSION_MIN, Java, look_for_java
 
 CheckState = Literal["ok", "warning", "failed"]
 BRING_SPARK: Final = "`pip install 'warren[spark]'` installs it"

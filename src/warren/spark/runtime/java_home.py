@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from warren.errors import JavaUnusable
-from warren.spark.runtime.java import Java, find_java
+from warren.java import Java, find_java
 
 MARK: Final = "# Made by Warren: Spark asks every Java for modules and packages that this one may not have."
 WITHOUT_VECTORS: Final = "--add-modules=jdk.incubator.vector"

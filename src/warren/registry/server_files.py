@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from warren.errors import BadInput, ServerDirectoryInUse
-from warren.registry.addresses import Address, Member
+from warren.registry.addresses import Address, EnsembleMember
 from warren.registry.limits import SERVER_ID_MAX
 from warren.registry.security import TlsFiles
 
@@ -71,7 +71,7 @@ class ServerSettings:
     directory: str
     address: Address
     id: int | None = None
-    members: Sequence[Member] = ()
+    members: Sequence[EnsembleMember] = ()
     super_digest: str | None = None
     tls: TlsFiles | None = None
 
@@ -85,7 +85,7 @@ class ServerSettings:
             )
 
     @property
-    def own_member(self) -> Member | None:
+    def own_member(self) -> EnsembleMember | None:
         """Returns this server as a member of its ensemble, or None if it stands alone."""
         return None if self.id is None else self.members[self.id - 1]
 

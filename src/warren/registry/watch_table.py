@@ -22,8 +22,8 @@ Arm = Callable[[Sequence[str]], None]
 class WatchTable:
     """Callbacks by path. Any thread may use it; callbacks run one at a time on the thread of the table.
 
-    A server tells of one change only, so a watch is armed again before its callbacks run: what changes while they
-    look is told by the watch that is armed already. `arm` raises RegistryError if it could not arm the paths.
+    A server reports one change only, so a watch is armed again before its callbacks run: a change that comes while they
+    read is reported by the new watch. `arm` raises RegistryError if it could not arm the paths.
     """
 
     def __init__(self, arm: Arm) -> None:

@@ -357,7 +357,7 @@ class ZooKeeperRegistry:
         self._condition.wait_for(lambda: self._is_closed or self._connections != connections, within_s)
 
     def _arm(self, paths: Sequence[str]) -> None:
-        """Makes the server tell of the next change of each path. Raises RegistryUnreached if it does not answer."""
+        """Makes the server report the next change of each path. Raises RegistryUnreached if it does not answer."""
         deadline_s = self._deadline_s(None)
         self._enter(deadline_s)
         sent_s = self._lease.sent()
@@ -367,7 +367,7 @@ class ZooKeeperRegistry:
         self._lease.answered(sent_s)
 
     def _armed(self, path: str) -> tuple[Any, Any]:
-        """Asks for the node and for its children, which a missing node has not: then its creation is told first."""
+        """Asks for the node and for its children. If it is missing, the first watch reports its creation."""
         # The same function each time, because kazoo calls each of several that are registered for a path.
         watcher = self._watchers.setdefault(path, partial(self._changed, path))
         return self._client.exists_async(path, watcher), self._client.get_children_async(path, watcher)

@@ -22,6 +22,8 @@ from warren.cli.options.store_option import AsJson, StoreOption
 from warren.cli.output.tables import size_text, table, write_json
 from warren.cli.running.errors import EXIT_FAILED
 from warren.clock import SYSTEM_CLOCK
+from warren.errors import WarrenError
+from warren.registry.class_path import class_path
 from warren.spark.runtime.doctor import CheckState, Finding, check_job, check_package, check_spark
 from warren.spark.runtime.machine import cores, memory_bytes
 from warren.storage.disk.notify import Bell
@@ -45,6 +47,8 @@ BROKER_PACKAGES: Final[Mapping[str, tuple[str, str]]] = {
     "prometheus-client": ("0.20", ""),
 }
 """What `warren serve` also needs: the oldest version, and the first one that is too new, as in pyproject.toml."""
+KAZOO: Final = ("2.10", "3")
+"""The same for the client of ZooKeeper, which clusters need."""
 FREE_BYTES_LOW: Final = 1 << 30
 FREE_BYTES_MIN: Final = 64 << 20
 MEMORY_LOW: Final = 1 << 30
@@ -109,6 +113,7 @@ def _findings(store: str, *, is_spark_started: bool, master: str | None) -> Iter
     yield from check_disk(store)
     yield from check_limits()
     yield check_waking()
+    yield from check_cluster()
     spark = list(check_spark(os.environ, is_needed=is_spark_started))
     yield from spark
     if is_spark_started and all(finding.state != "failed" for finding in spark):
@@ -132,6 +137,19 @@ def check_packages() -> Iterator[Finding]:
     for package, (first, end) in BROKER_PACKAGES.items():
         advice = "`warren serve` needs it: `pip install 'warren[broker]'`"
         yield check_package(package, first, end, missing="warning", advice=advice)
+
+
+def check_cluster() -> Iterator[Finding]:
+    """Checks the client of ZooKeeper, and that PySpark has all jars of its server. Starts nothing."""
+    advice = "clusters need it: `pip install 'warren[cluster]'`"
+    yield check_package("kazoo", *KAZOO, missing="warning", advice=advice)
+    try:
+        jars = class_path(is_tls=True)
+    except WarrenError as error:
+        yield Finding(check="ZooKeeper", state="warning", detail="no server can be run here", advice=str(error))
+    else:
+        detail = f"{os.path.basename(jars[0])} and {len(jars) - 1} other jars of PySpark"
+        yield Finding(check="ZooKeeper", state="ok", detail=detail)
 
 
 def check_disk(directory: str) -> Iterator[Finding]:

@@ -30,26 +30,37 @@ HOST_DEFAULT: Final = "127.0.0.1"
 TLS: Final = "TLS"
 
 
+DirectoryArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="DIR", help="The directory of the server; made if it is missing.", show_default=False),
+]
+IdOption = Annotated[
+    int | None, typer.Option("--id", metavar="N", help="The number of this server in --servers, from 1.")
+]
+ServersOption = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,C", help="The servers of the ensemble: HOST, or HOST:PEER_PORT:ELECTION_PORT."),
+]
+PortOption = Annotated[int, typer.Option(min=0, max=PORT_MAX, help="The port for clients. 0 takes any free port.")]
+SecretOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A file with the secret of the cluster: clients without it see nothing."),
+]
+StatusOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESSES", help="Run nothing; show whether the servers HOST[:PORT],… serve.", show_default=False
+    ),
+]
+
+
 def zookeeper(
-    directory: Annotated[
-        str | None,
-        typer.Argument(metavar="DIR", help="The directory of the server; made if it is missing.", show_default=False),
-    ] = None,
-    number: Annotated[
-        int | None, typer.Option("--id", metavar="N", help="The number of this server in --servers, from 1.")
-    ] = None,
-    servers: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="The servers of the ensemble: HOST, or HOST:PEER_PORT:ELECTION_PORT."),
-    ] = None,
+    directory: DirectoryArgument = None,
+    number: IdOption = None,
+    servers: ServersOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on for clients.")] = HOST_DEFAULT,
-    port: Annotated[
-        int, typer.Option(min=0, max=PORT_MAX, help="The port for clients. 0 takes any free port.")
-    ] = CLIENT_PORT,
-    secret_file: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A file with the secret of the cluster: clients without it see nothing."),
-    ] = None,
+    port: PortOption = CLIENT_PORT,
+    secret_file: SecretOption = None,
     authority: Annotated[
         str | None, typer.Option("--tls-ca", metavar="FILE", help="The certificate that signed all others.")
     ] = None,
@@ -61,12 +72,7 @@ def zookeeper(
         str | None, typer.Option(metavar="DIR", help="The jars of ZooKeeper; without it those of PySpark.")
     ] = None,
     is_insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without a secret.")] = False,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESSES", help="Run nothing; show whether the servers HOST[:PORT],… serve.", show_default=False
-        ),
-    ] = None,
+    status: StatusOption = None,
     is_json: AsJson = False,
 ) -> None:
     """Run a ZooKeeper server, alone or as one of an ensemble, until SIGTERM or Ctrl-C.

@@ -35,7 +35,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 from kazoo.security import make_digest_acl
 
 from warren.clock import SYSTEM_CLOCK, Clock
@@ -138,7 +138,7 @@ class ZooKeeperRegistry:
             connection_retry={"max_tries": -1, "delay": RECONNECT_S_MIN, "backoff": 2, "max_delay": RECONNECT_S_MAX},
             logger=self._failure.logger,
         )
-        client._connection = AgreeingConnection(client, self._lease.agreed)
+        client._connection = SturdyConnection(client, self._lease.agreed)
         client.add_listener(self._state_changed)
         return client
 
@@ -406,8 +406,11 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
 
-class AgreeingConnection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, which also says on which session timeout the server insisted."""
+class SturdyConnection(ConnectionHandler):  # type: ignore[misc]
+    """kazoo's connection, which also says on which session timeout the server insisted, and never gives up.
+
+    kazoo ends its only thread, without a word to the client, if an answer is not what it expects.
+    """
 
     def __init__(self, client: Any, agreed: Callable[[float], None]) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
@@ -417,6 +420,17 @@ class AgreeingConnection(ConnectionHandler):  # type: ignore[misc]
         read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)
         self._agreed(read_timeout_ms / 1000 / READ_TIMEOUT_PART)
         return read_timeout_ms, connect_timeout_ms
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+        try:
+            return super()._connect_attempt(host, hostip, port, retry)
+        except KazooException:
+            raise
+        except Exception:
+            LOGGER.exception("the connection to ZooKeeper at %s:%d broke, and a new one is made", host, port)
+            # Fails the calls that wait for an answer, as any lost connection does.
+            self.client._session_callback(KeeperState.CONNECTING)
+            return None
 
 
 class LastFailure(logging.Handler):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from warren import java
 from warren.cli.commands import doctor as command
 from warren.cli.main import app
-from warren import java
 from warren.spark.runtime.doctor import check_java, check_spark
 
 

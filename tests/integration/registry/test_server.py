@@ -15,9 +15,11 @@ from tests.integration.registry.servers import RunningServer, running_server
 from tests.support.patience import until
 from warren.errors import ServerFailed
 from warren.registry import server as module
+from warren.registry.addresses import Address
 from warren.registry.connection import connect_registry
 from warren.registry.registry import Create
 from warren.registry.server import Server, free_port
+from warren.registry.server_files import ServerSettings
 
 
 @pytest.fixture
@@ -52,9 +54,7 @@ def test_a_server_that_keeps_dying_is_given_up_with_its_last_words(
     monkeypatch.setattr(module, "RESTARTS_MAX", 1)
     monkeypatch.setattr(module, "RESTART_S_MIN", 0.01)
     (tmp_path / "empty.jar").touch()
-    settings = module.ServerSettings(
-        directory=str(tmp_path / "zk"), address=module.Address("127.0.0.1", free_port("127.0.0.1"))
-    )
+    settings = ServerSettings(directory=str(tmp_path / "zk"), address=Address("127.0.0.1", free_port("127.0.0.1")))
 
     with pytest.raises(
         ServerFailed, match=r"died 2 times in a row \(.*ClassNotFoundException.*\); see .*zookeeper.log"

@@ -152,11 +152,17 @@ def test_a_directory_with_other_files_is_left_alone(settings: ServerSettings, tm
     assert os.listdir(place) == ["store.json"]
 
 
+def files_in(folder: Path) -> TlsFiles:
+    return TlsFiles(
+        authority=str(folder / "authority"), certificate=str(folder / "certificate"), key=str(folder / "key")
+    )
+
+
 def test_key_and_certificate_become_one_file(settings: ServerSettings, tmp_path: Path) -> None:
     names = {"authority": "CA\n", "certificate": "CERTIFICATE\n", "key": f"{PKCS8}\nKEY"}
     for name, text in names.items():
         (tmp_path / name).write_text(text)
-    settings = replace(settings, tls=TlsFiles(**{name: str(tmp_path / name) for name in names}))
+    settings = replace(settings, tls=files_in(tmp_path))
 
     with directory_lock(settings):
         write_files(settings)
@@ -169,8 +175,7 @@ def test_a_key_that_zookeeper_cannot_read_is_refused_with_the_command_that_conve
 ) -> None:
     for name in ("authority", "certificate", "key"):
         (tmp_path / name).write_text("-----BEGIN RSA PRIVATE KEY-----\n")
-    files = {name: str(tmp_path / name) for name in ("authority", "certificate", "key")}
-    settings = replace(settings, tls=TlsFiles(**files))
+    settings = replace(settings, tls=files_in(tmp_path))
 
     with directory_lock(settings), pytest.raises(BadInput, match="openssl pkcs8 -topk8"):
         write_files(settings)

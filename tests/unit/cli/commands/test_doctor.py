@@ -10,6 +10,7 @@ import pytest
 from tests.tidy.source import ROOT
 from warren.cli.commands import doctor as command
 from warren.cli.commands.doctor import filesystem_of, judged_filesystem, judged_space, judged_sync, nearest, sync_s
+from warren.errors import JarsMissing
 from warren.spark.runtime import doctor
 from warren.spark.runtime.doctor import check_package, check_spark
 
@@ -84,6 +85,7 @@ def test_the_versions_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     spark = [f"{name}>={first}" + (f",<{end}" if end else "") for name, (first, end) in doctor.SPARK_PACKAGES.items()]
 
+    assert "kazoo>={},<{}".format(*command.KAZOO) in project["optional-dependencies"]["cluster"]
     assert sorted(f"{name}>={first}" for name, first in command.PACKAGES.items()) == sorted(project["dependencies"])
     broker = {each for each in project["optional-dependencies"]["broker"] if "uvloop" not in each}
     assert {
@@ -107,3 +109,23 @@ def test_a_directory_that_cannot_be_written_to_fails() -> None:
     found = list(command.check_disk("/proc/warren"))[-1]
 
     assert (found.check, found.state) == ("writing", "failed")
+
+
+def test_the_jars_of_zookeeper_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = ["/jars/zookeeper-3.9.5.jar", "/jars/zookeeper-jute-3.9.5.jar"]
+    monkeypatch.setattr(command, "class_path", lambda *, is_tls: jars)
+
+    assert [(each.check, each.state, each.detail) for each in command.check_cluster()][1:] == [
+        ("ZooKeeper", "ok", "zookeeper-3.9.5.jar and 1 other jars of PySpark")
+    ]
+
+
+def test_missing_jars_of_zookeeper_are_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*, is_tls: bool) -> list[str]:
+        raise JarsMissing("/jars", ["snappy-java-*.jar"])
+
+    monkeypatch.setattr(command, "class_path", missing)
+
+    found = list(command.check_cluster())[1]
+    assert (found.state, found.detail) == ("warning", "no server can be run here")
+    assert "snappy-java-*.jar" in found.advice

@@ -11,7 +11,8 @@ class LeaseClock:
     """Counts from the moment at which the last request was sent that was answered. Any thread may use it.
 
     The server restarts the timeout of a session when it receives a request, which is later than when the client sent
-    it. So a session is alive at the server at least as long as this clock says, if the server kept its own clock.
+    it. So a session is alive at the server at least as long as this clock says, but for one tick of the server if a
+    follower dies after it answered. Nothing that was acknowledged may depend on it.
     kazoo does not say that a session is over while no server answers, so this clock is what a caller may trust.
     """
 

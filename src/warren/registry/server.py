@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from warren.clock import SYSTEM_CLOCK, Clock
-from warren.errors import CannotListen, ServerFailed
+from warren.errors import CannotListen, RegistryUnreached, ServerFailed
 from warren.java import find_java
 from warren.registry.addresses import Address
 from warren.registry.java_process import java_command, start_java, stop_java
@@ -139,8 +139,7 @@ class Server:
         is_noticed = False
         while process.poll() is None and not self._is_stopping:
             status = self.status()
-            if status.is_serving:
-                self._serves(status)
+            if status.is_serving and self._is_announced(status):
                 return True
             waited_s = self._clock.steady_s() - begun_s
             if self.settings.id is None and waited_s > START_S_MAX:
@@ -150,6 +149,15 @@ class Server:
                 self._says(f"server {self.settings.id} waits until a majority of the ensemble runs")
             self._clock.sleep(POLL_S)
         return False
+
+    def _is_announced(self, status: ServerStatus) -> bool:
+        """Calls `serves`. Returns False if the server stopped serving meanwhile. Then it is asked again."""
+        try:
+            self._serves(status)
+        except RegistryUnreached as error:
+            self._says(str(error))
+            return False
+        return True
 
     def status(self) -> ServerStatus:
         """Asks the server for its status."""

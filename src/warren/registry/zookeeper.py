@@ -16,7 +16,7 @@ from functools import partial
 from threading import Condition, Thread
 from typing import Any, Final
 
-from kazoo.client import KazooClient, TransactionRequest
+from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
@@ -159,7 +159,7 @@ class ZooKeeperRegistry:
     def write(self, changes: Sequence[Change], within_s: float | None = None) -> Outcome:
         """Makes all changes at once or none."""
         checked_changes(changes)
-        request = TransactionRequest(self._client)
+        request = self._client.transaction()
         for change in changes:
             _add(request, change)
         deadline_s = self._deadline_s(within_s)

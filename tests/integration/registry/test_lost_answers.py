@@ -17,6 +17,7 @@ from warren.errors import RegistryBusy, RegistryUnreached
 from warren.registry.connection import connect_registry
 from warren.registry.limits import CALLS_MAX
 from warren.registry.registry import UNKNOWN, Create, Delete, Registry, Set
+from warren.registry.server_files import TICK_MS
 from warren.registry.zookeeper import ZooKeeperRegistry
 
 SESSION_S = 1.0
@@ -89,6 +90,13 @@ def test_when_answers_stop_the_lease_clock_says_lost_after_the_session_timeout(
         registry.read("/", within_s=0.2)
     proxy.swallows_answers = False
     until(registry.is_connected)
+
+
+def test_the_lease_is_as_long_as_the_server_allows_and_not_as_the_client_asked(zookeeper: RunningServer) -> None:
+    registry = connect_registry(zookeeper.address, session_s=60.0)
+
+    assert 5 < registry.remaining_s() <= 20 * TICK_MS / 1000
+    registry.close()
 
 
 def test_a_paused_server_lets_calls_end_and_the_lease_run_out(zookeeper: RunningServer) -> None:

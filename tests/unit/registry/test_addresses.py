@@ -35,7 +35,7 @@ def test_text_that_is_no_ensemble_is_bad_input(text: str) -> None:
         parse_members(text)
 
 
-def test_there_are_only_so_many_servers() -> None:
+def test_more_servers_than_the_limit_are_refused() -> None:
     names = [f"host{number}" for number in range(SERVERS_MAX + 1)]
 
     assert len(parse_members(",".join(names[1:]))) == SERVERS_MAX

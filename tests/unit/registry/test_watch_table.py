@@ -154,7 +154,7 @@ def test_a_removed_watch_is_not_called_and_marks_of_others_are_ignored(table: Wa
     assert server.armed == ["/a", "/end"]
 
 
-def test_there_are_only_so_many_watches(table: WatchTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_watches_than_the_limit_are_refused(table: WatchTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_table, "WATCHES_MAX", 1)
     table.add("/a", print)
 

@@ -46,8 +46,8 @@ class WatchTable:
             self._count += 1
             self._mark([path])
 
-    def remove(self, path: str, callback: Callback) -> None:
-        """Removes a watch."""
+    def remove(self, path: str, callback: Callback) -> bool:
+        """Removes a watch. Returns whether the path has others."""
         with self._condition:
             callbacks = self._callbacks.get(path, [])
             if callback in callbacks:
@@ -55,6 +55,7 @@ class WatchTable:
                 self._count -= 1
             if not callbacks:
                 self._callbacks.pop(path, None)
+            return bool(callbacks)
 
     def mark(self, path: str) -> None:
         """Makes a watch due, because something changed. Does not block."""

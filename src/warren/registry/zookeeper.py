@@ -122,8 +122,8 @@ class ZooKeeperRegistry:
         self._failure = LastFailure()
         context = None if tls is None else tls.context()
         self._client = self._made_client(session_s, context)
-        self._watches = WatchTable(self._arm)
         self._watchers: dict[str, Callable[[WatchedEvent], None]] = {}
+        self._watches = WatchTable(self._arm)
         self._client.start_async()
         self._heart = Thread(target=self._beat, name="warren registry heartbeat", daemon=True)
         self._heart.start()
@@ -182,7 +182,8 @@ class ZooKeeperRegistry:
 
     def unwatch(self, path: str, callback: Callback) -> None:
         """Ends a watch."""
-        self._watches.remove(path, callback)
+        if not self._watches.remove(path, callback):
+            self._watchers.pop(path, None)
 
     def is_connected(self) -> bool:
         """Returns whether a server answers this session."""

@@ -142,8 +142,8 @@ def test_a_removed_watch_is_not_called_and_marks_of_others_are_ignored(table: Wa
 
     table.add("/a", callback)
     until(lambda: calls)
-    table.remove("/a", callback)
-    table.remove("/a", callback)
+    assert table.remove("/a", callback) is False
+    assert table.remove("/a", callback) is False
 
     table.mark("/a")
     table.mark("/unknown")

@@ -15,7 +15,7 @@ from warren.message import Message
 from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failure, letters_name
 from warren.queue.leases.lease_check import MessageKey, still_leased
 from warren.queue.leases.lease_order import Lease
-from warren.queue.leases.lease_state import WAITING, Backoff, Leases, Span
+from warren.queue.leases.lease_state import FREED, WAITING, Backoff, Leases, Span
 from warren.queue.leases.renewal import LeasingTopic
 from warren.queue.leases.take import IN_FLIGHT_MAX, REASONS, Choice, MessageChooser
 from warren.queue.state import paths
@@ -262,7 +262,7 @@ class QueueGroup:
                     delay_us = self._backoff.after_us(lease.attempt, message.partition, message.number)
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us() + delay_us})
         if is_last:
-            self._bury_held(message, lease, reason)
+            self._bury_held(message.partition, message.number, lease, reason)
 
     def reject(self, message: Message, reason: str = "") -> None:
         """Turns the message into a dead letter, with the reason. It is not handed out again.
@@ -273,7 +273,19 @@ class QueueGroup:
         with self._changing():
             self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
-        self._bury_held(message, lease, reason)
+        self._bury_held(message.partition, message.number, lease, reason)
+
+    def reject_waiting(self, partition: int, number: int, reason: str = "") -> None:
+        """Turns a message that was given back, and that no worker has, into a dead letter.
+
+        Raises LeaseLost if a worker has the message, or it is done or was not handed out yet.
+        """
+        reason = _checked_reason(reason)
+        with self._changing():
+            lease = self._leases.of(partition, number)
+        if lease is None or lease.kind not in (WAITING, FREED):
+            raise LeaseLost(self.topic.name, self.name, [(partition, number)])
+        self._bury_held(partition, number, lease, reason)
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Gives back messages that no worker got: they can be taken at once, and the attempt does not count.
@@ -285,9 +297,8 @@ class QueueGroup:
             if spans:
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us(), "uncounted": 1})
 
-    def _bury_held(self, message: Message, lease: Lease, reason: str) -> None:
+    def _bury_held(self, partition: int, number: int, lease: Lease, reason: str) -> None:
         """Buries a message for the holder of its lease. Raises LeaseLost if another worker got it meanwhile."""
-        partition, number = message.partition, message.number
         with self._usable():
             buried = self._bury([Failure(partition, number, lease, reason or REASONS[WAITING], by_holder=True)])
         if not buried:

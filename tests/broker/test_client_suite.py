@@ -35,10 +35,8 @@ INSIDES: Final = (
     "CorruptSettings",
     "topic.json",
     "/proc",
-    "UnreadableItem",
 )
-"""A test with one of these words looks into the store or at its process, or brings a clock or a disk of its own; or it
-is about items that a codec cannot read, which a broker has removed when the client finds out."""
+"""A test with one of these words looks into the store or at its process, or brings a clock or a disk of its own."""
 SUITE: Final[tuple[ModuleType, ...]] = (test_topic, test_broadcast, test_durable_queue, test_store, test_stream_group)
 TESTS_MIN: Final = 75
 

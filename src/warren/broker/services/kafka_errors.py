@@ -21,6 +21,7 @@ from warren.errors import (
     NoSuchTopic,
     NumberRetired,
     QuotaExceeded,
+    Stopping,
     StorageError,
     StorageFull,
     StoreBusy,
@@ -131,6 +132,7 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (SyncFailed, Code.STORAGE_ERROR),
     (StoreBusy, Code.COORDINATOR_NOT_AVAILABLE),
     (TooMany, Code.REQUEST_TIMED_OUT),
+    (Stopping, Code.REQUEST_TIMED_OUT),
     (StorageError, Code.STORAGE_ERROR),
     (BadInput, Code.INVALID_REQUEST),
     # The disk, or no descriptor is left: the client may try again.

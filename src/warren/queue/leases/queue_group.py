@@ -67,6 +67,8 @@ class QueueGroup:
         self._chooser = MessageChooser(topic, name, settings, self._ledger, self._leases)
         self._look_s = 0.0
         self._floor_s = self._clock.steady_s() + FLOOR_S
+        self._floors: dict[int, int] = {}
+        """By partition, where the readers were moved last."""
         self._logs = topic.logs
         self._is_closed = False
         self._begin()
@@ -414,17 +416,26 @@ class QueueGroup:
             leases = chain.from_iterable(by_number.values() for by_number in self._leases.outstanding.values())
             return sum(bool(lease.owner) for lease in leases)
 
+    def report_consumed(self) -> None:
+        """Says to retention what the group has consumed so far. Does nothing if the group is closed."""
+        if not self._is_closed:
+            self._logs = self.topic.logs
+            self._move_readers()
+
     def _move_readers(self) -> None:
         """Moves the readers that say to retention what is consumed."""
         self._floor_s = self._clock.steady_s() + FLOOR_S
         with self._ledger.changing():
             floors = {partition: self._leases.floor(partition) for partition in self._leases.next}
+        if floors == self._floors:
+            return
         # The ledger must be on disk before retention may remove what was consumed.
         self._ledger.sync()
         for partition, log in enumerate(self._logs):
             reader = log.reader(self.name)
             reader.seek(floors.get(partition, 0))
             reader.commit()
+        self._floors = floors
 
     def close(self) -> None:
         """Takes no more messages. Those that were taken stay leased until their time runs out or the store is closed.

@@ -14,6 +14,7 @@ import pytest
 import warren
 from tests.broker.running import PATIENCE_S
 from tests.gateway.running import Http, running_http, until
+from warren.gateway.handlers import groups
 from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -298,6 +299,17 @@ def test_a_too_large_message_costs_no_attempt_and_is_passed_by_rejecting_it(serv
     assert served.ask("POST", f"{group}/take", {}).document["messages"] == []
     (letter,) = served.get(f"{group}/dead")["dead"]
     assert (letter["number"], letter["reason"], letter["message"]["body"]) == (1, "too large", None)
+
+
+def test_a_message_for_a_client_that_has_gone_costs_no_attempt(served: Http) -> None:
+    topic = served.broker.store.topic("left-alone")
+    topic.put(b"work")
+
+    with topic.group("g", mode="queue", attempts_max=1) as group:
+        groups._give_back(topic, "g", group.take(1))
+        again = group.take(1)
+
+    assert [(message.number, message.attempt) for message in again] == [(0, 1)]
 
 
 @pytest.mark.parametrize("lease", ["AAAA", "a" * 200, "x"])

@@ -332,7 +332,7 @@ def test_a_user_with_read_and_write_on_a_queue_needs_no_other_right_to_use_it(wo
 @pytest.mark.parametrize(
     ("operation", "allowed"),
     [
-        (READ, {"get", "join", "size"}),
+        (READ, {"get", "skip", "join", "size"}),
         (WRITE, {"put", "size"}),
         (DESCRIBE, {"size"}),
         (Operation.CREATE, set()),
@@ -349,12 +349,13 @@ def test_one_right_to_a_queue_allows_its_calls_and_opens_no_other_queue(
     def error(key: NativeKey, **values: Any) -> str:
         return getattr(world.ann.call(key, 0, values).error, "code", "")
 
-    actions = ("put", "get", "done", "join", "size")
+    actions = ("put", "get", "back", "skip", "done", "join", "size")
     used = {each: error(NativeKey.USE_QUEUE, handle=1, action=each, item=b"1", delay=-1) for each in actions}
 
     assert {each for each, code in used.items() if not code} == allowed
-    assert used["done"] == ("bad_input" if operation is READ else "no_right")
-    assert {code for each, code in used.items() if each != "done"} <= {"", "no_right"}
+    refused = "bad_input" if operation is READ else "no_right"
+    assert (used["done"], used["back"]) == (refused, refused)
+    assert {code for each, code in used.items() if each not in ("done", "back")} <= {"", "no_right"}
     assert error(NativeKey.OPEN_QUEUE, handle=2, queue="jobs") == "no_right"
 
 

@@ -429,6 +429,32 @@ def test_a_transactional_id_of_another_user_cannot_be_produced_with(broker: Runn
     assert [message.body for message in broker.broker.store.topic("orders").last(9)] == [b"good"]
 
 
+@pytest.mark.parametrize("delay", [False, True])
+def test_a_producer_id_of_another_user_cannot_be_produced_with(broker: RunningBroker, delay: bool) -> None:
+    give(broker, ("TOPIC", "orders", "LITERAL", "WRITE", "ALLOW"))
+    headers = [("warren.deliver-at", b"2100-01-01T00:00:00Z")] if delay else []
+
+    with Caller(broker) as root, Caller(broker) as ann:
+        root.login("root", PASSWORD)
+        ann.login("ann", PASSWORD)
+        _, id, epoch = root.init()
+        _, of_transactions, _ = root.init("roots")
+        first = root.produce("orders", numbered_batch((id, epoch), 0, b"0"))
+        evil = [
+            ann.produce(
+                "orders", batch_of([(None, b"evil", headers)], producer_id=of, producer_epoch=epoch, base_sequence=1)
+            )
+            for of in (id, of_transactions)
+        ]
+        second = root.produce("orders", numbered_batch((id, epoch), 1, b"1"))
+        _, anns, _ = ann.init()
+        hers = ann.produce("orders", numbered_batch((anns, 0), 0, b"hers"))
+
+    assert [each[0] for each in evil] == [confluent_kafka.KafkaError.UNKNOWN_PRODUCER_ID] * 2
+    assert [first[0], second[0], hers[0]] == [0, 0, 0]
+    assert [message.body for message in broker.broker.store.topic("orders").last(9)] == [b"0", b"1", b"hers"]
+
+
 def test_without_rights_in_the_configuration_there_is_nothing_to_ask(tmp_path: Path) -> None:
     with running_broker(tmp_path / "open") as running:
         client = kafka.KafkaAdminClient(bootstrap_servers=running.address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import running_broker
 from tests.support.kafka_batches import CLIENT_TIME_MS, batch_of
 from warren.broker.kafka import offsets
+from warren.broker.kafka.errors import Code
 from warren.protocol.api_keys import ApiKey
+from warren.storage.format.kafka_batch import records_of
 
 STEP_MS = 37
 FAR_MS = 1 << 52
@@ -97,6 +100,62 @@ def test_the_largest_time_is_looked_for_in_steps_and_not_without_end(
         monkeypatch.setattr(offsets, "TIME_LARGEST_BATCHES_MAX", 5)
 
         assert (whole, largest(caller)) == ((0, 9000), (8, 8000))
+
+
+def test_a_large_batch_is_unpacked_once_for_the_largest_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[int] = []
+
+    def counted(batch: memoryview, count: int) -> bytes | memoryview:
+        unpacked.append(count)
+        return records_of(batch, count)
+
+    monkeypatch.setattr(offsets, "records_of", counted)
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        count = 100_000
+        assert caller.produce("orders", batch_of([(None, b"", [])] * count, compression=4)) == (0, 0)
+
+        found = largest(caller)
+
+        assert found == (count - 1, CLIENT_TIME_MS + (count - 1) * STEP_MS)
+        assert unpacked == [count]
+
+
+def test_the_search_for_the_largest_time_unpacks_a_bounded_number_of_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offsets, "TIME_LARGEST_MESSAGES_MAX", 3)
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        for _ in range(4):
+            assert caller.produce("orders", timed_batch(1000, 1000))[0] == 0
+
+        # Sorted by number within a step, so the first two batches are looked at.
+        assert largest(caller) == (0, 1000)
+        monkeypatch.setattr(offsets, "TIME_STEP", 2)
+        assert largest(caller) == (2, 1000)
+
+
+def test_a_search_for_a_time_ends_when_the_broker_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_broker(tmp_path / "data") as broker, Caller(broker) as caller:
+        broker.broker.store.topic("orders")
+        assert caller.produce("orders", timed_batch(1000))[0] == 0
+        turn = offsets._turn
+
+        def stopping(*arguments: Any) -> Any:
+            # As if SIGTERM came while the search is under way.
+            broker.broker.is_stopping = True
+            try:
+                return turn(*arguments)
+            finally:
+                broker.broker.is_stopping = False
+
+        monkeypatch.setattr(offsets, "_turn", stopping)
+        part = {"partition_index": 0, "timestamp": -3}
+        answer = caller.call(ApiKey.LIST_OFFSETS, 7, {"topics": [{"name": "orders", "partitions": [part]}]})
+
+        (row,) = answer.topics[0].partitions
+        assert (row.error_code, row.offset) == (Code.REQUEST_TIMED_OUT, -1)
 
 
 def test_a_time_lookup_uses_the_time_of_storing_for_other_messages(tmp_path: Path) -> None:

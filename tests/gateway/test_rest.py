@@ -14,6 +14,7 @@ import pytest
 import warren
 from tests.support.broker.http import Http, running_http, until
 from tests.support.broker.running import PATIENCE_S
+from warren.gateway.handlers import groups
 from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -265,11 +266,50 @@ def test_a_message_too_large_for_an_answer_is_left_for_others(served: Http) -> N
 
     answered = served.ask("POST", "/v1/topics/huge/groups/g/take", {})
 
-    assert answered.problem == (413, "too_large")
+    assert answered.problem == (413, "too_large_for_http")
     with topic.group("g", mode="queue") as group:
         message = group.take(wait=PATIENCE_S)
         assert message is not None
-        assert (message.number, message.attempt) == (0, 2)
+        assert (message.number, message.attempt) == (0, 1)
+
+
+def test_a_too_large_message_costs_no_attempt_and_is_passed_by_rejecting_it(served: Http) -> None:
+    topic, group = served.broker.store.topic("mixed-sizes"), "/v1/topics/mixed-sizes/groups/g"
+    topic.put_many([b"a", bytes(HTTP_BODY_SIZE_MAX + 1), b"c"])
+    served.ask("PUT", group, {"attempts_max": 1})
+
+    before = served.ask("POST", f"{group}/take", {"limit": 10}).document["messages"]
+    refused = [served.ask("POST", f"{group}/take", {"limit": 1})]
+    others = [each["number"] for each in served.ask("POST", f"{group}/take", {"limit": 1}).document["messages"]]
+    refused += [served.ask("POST", f"{group}/take", {"limit": 10}) for _ in range(3)]
+    dead_before = served.get(f"{group}/dead")["dead"]
+    place = {name: refused[0].document[name] for name in ("partition", "number")}
+    rejected = served.ask("POST", f"{group}/reject", {**place, "reason": "too large"})
+    again = served.ask("POST", f"{group}/reject", place)
+    held = served.ask("POST", f"{group}/reject", {"partition": 0, "number": 0})
+
+    assert [message["number"] for message in before] == [0]
+    assert [answer.problem for answer in refused] == [(413, "too_large_for_http")] * 4
+    assert "/v1/topics/mixed-sizes/groups/g/reject" in refused[0].document["detail"]
+    assert others == [2]
+    assert dead_before == []
+    assert place == {"partition": 0, "number": 1}
+    assert rejected.status == 204
+    assert [again.problem, held.problem] == [(409, "lease_lost")] * 2
+    assert served.ask("POST", f"{group}/take", {}).document["messages"] == []
+    (letter,) = served.get(f"{group}/dead")["dead"]
+    assert (letter["number"], letter["reason"], letter["message"]["body"]) == (1, "too large", None)
+
+
+def test_a_message_for_a_client_that_has_gone_costs_no_attempt(served: Http) -> None:
+    topic = served.broker.store.topic("left-alone")
+    topic.put(b"work")
+
+    with topic.group("g", mode="queue", attempts_max=1) as group:
+        groups._give_back(topic, "g", group.take(1))
+        again = group.take(1)
+
+    assert [(message.number, message.attempt) for message in again] == [(0, 1)]
 
 
 @pytest.mark.parametrize("lease", ["AAAA", "a" * 200, "x"])

@@ -38,7 +38,9 @@ INSIDE = {
     StreamGroup: RESIDENT
     | {"apply_positions", "check_claim", "claim", "keep", "owned", "read_positions"}
     | {"read_within", "unread"},
-    QueueGroup: RESIDENT | {"finish", "give_back", "held", "hold", "still_leased", "take_within"},
+    QueueGroup: RESIDENT
+    | {"finish", "give_back", "held", "hold", "reject_waiting"}
+    | {"report_consumed", "still_leased", "take_within"},
     Log: {
         "append_packed",
         "append_record",

@@ -58,4 +58,5 @@ class DurableQueue(Twin):
     qsize = passed(durable_queue.DurableQueue.qsize)
     empty = passed(durable_queue.DurableQueue.empty)
     full = passed(durable_queue.DurableQueue.full)
+    skip = passed(durable_queue.DurableQueue.skip)
     task_done = passed(durable_queue.DurableQueue.task_done)

@@ -10,6 +10,7 @@ from warren.client.handle import Handle
 from warren.client.net.call_steps import Steps, run, stepwise
 from warren.client.net.session import same
 from warren.clock import Duration
+from warren.errors import UnreadableItem
 from warren.protocol.native.calls import ANY, wire_settings
 from warren.protocol.native_messages import OpenQueueRequest, UseQueueRequest, UseQueueResponse
 from warren.queue.standalone.codec import Codec, read_item
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from warren.client.remote_view import RemoteStoreView
 
 T = TypeVar("T")
-CHANGES: Final = frozenset(("put", "get", "done"))
+CHANGES: Final = frozenset(("put", "get", "done", "back", "skip"))
 """What must not be done twice."""
 
 
@@ -44,10 +45,10 @@ class RemoteQueue(Generic[T]):
         self._handle = Handle(store.calls, lambda number: OpenQueueRequest(number, name, maxsize, sent))
 
     def _using(
-        self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: Duration | None = None
+        self, action: str, wait_s: float = 0.0, item: bytes = b"", delay: Duration | None = None, number: int = ANY
     ) -> Steps[UseQueueResponse]:
         delay_us = ANY if delay is None else round(checked_delay_s(delay) * 1_000_000)
-        request = UseQueueRequest(handle=self._handle.number, action=action, item=item, delay=delay_us)
+        request = UseQueueRequest(handle=self._handle.number, action=action, item=item, delay=delay_us, number=number)
         repeat = None if action in CHANGES else same
         return self._handle.waiting(request, wait_s, lambda answer: answer.is_done, repeat=repeat)
 
@@ -81,7 +82,7 @@ class RemoteQueue(Generic[T]):
     def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
 
-        Raises UnreadableItem if the codec cannot read the item. The broker has removed it; the error holds its bytes.
+        Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue; `skip` removes it.
         """
         item = self.poll(self._wait_s(block, timeout))
         if item is None:
@@ -92,7 +93,21 @@ class RemoteQueue(Generic[T]):
     def poll(self, wait: float) -> Steps[tuple[T] | None]:
         """Removes the oldest item and returns it in a tuple; None if none comes within `wait` seconds."""
         answer = yield from self._using("get", wait)
-        return (read_item(self._codec, self.name, answer.item),) if answer.is_done else None
+        if not answer.is_done:
+            return None
+        try:
+            return (read_item(self._codec, self.name, answer.item, answer.count),)
+        except UnreadableItem as error:
+            # Only the client can read items, so the broker has removed this one before it was known to be unreadable.
+            returned = yield from self._using("back", number=answer.count)
+            error.number = returned.count
+            raise
+
+    @stepwise
+    def skip(self, error: UnreadableItem) -> Steps[bool]:
+        """Removes the item that the codec could not read, if it is still the oldest one. Returns whether it was."""
+        answer = yield from self._using("skip", number=error.number)
+        return answer.is_done
 
     def get_nowait(self) -> T:
         """Removes the oldest item and returns it. Raises Empty if there is none."""

@@ -103,19 +103,21 @@ class TooManyLogins(ServingError):
 class NoRight(ServingError):
     """The user has no right (ACL) to do this. The sentence names the command by which an administrator grants it.
 
-    It is the same whether the thing exists or not.
+    It is the same whether the thing exists or not. If it takes several operations, `more` has the others.
     """
 
     code = "no_right"
 
-    def __init__(self, user: str, operation: str, kind: str, name: str) -> None:
+    def __init__(self, user: str, operation: str, kind: str, name: str, *more: str) -> None:
         thing = f"{kind.replace('_', ' ')} {name!r}" if kind in FLAGS else f"the {kind}"
+        operations = (operation, *more)
         flag = f"{FLAGS[kind]} {shlex.quote(name)}" if kind in FLAGS else f"--{kind}"
         super().__init__(
-            f"user {user!r} may not {VERBS.get(operation, operation)} {thing}; an admin grants it with: "
-            f"warren acl add --user {shlex.quote(user)} {flag} --operation {operation}"
+            f"user {user!r} may not {' or '.join(VERBS.get(each, each) for each in operations)} {thing}; "
+            f"an admin grants it with: warren acl add --user {shlex.quote(user)} {flag} "
+            + " ".join(f"--operation {each}" for each in operations)
         )
-        self.user, self.operation, self.kind, self.name = user, operation, kind, name
+        self.user, self.operation, self.kind, self.name, self.more = user, operation, kind, name, list(more)
 
 
 class QuotaExceeded(ServingError):

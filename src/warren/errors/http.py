@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warren.errors.root import BadInput, WarrenError
+from warren.errors.root import BadInput, TooLarge, WarrenError
 
 
 class HttpError(WarrenError):
@@ -51,6 +51,23 @@ class NoSuchMessage(HttpError):
     def __init__(self, topic: str, partition: int, number: int) -> None:
         super().__init__(f"partition {partition} of topic {topic!r} has no message {number} yet")
         self.topic, self.partition, self.number = topic, partition, number
+
+
+class TooLargeForHttp(HttpError, TooLarge):
+    """The next message that a group would hand out is too large for a reply over HTTP. It was given back uncounted."""
+
+    code = "too_large_for_http"
+
+    def __init__(self, topic: str, group: str, partition: int, number: int, size: int, size_max: int) -> None:
+        WarrenError.__init__(
+            self,
+            f"message {number} of partition {partition} of topic {topic!r} has {size} bytes, and a reply over HTTP "
+            f"holds {size_max}; it waits for a worker of group {group!r} that uses another protocol. To make it a dead "
+            f'letter, POST {{"partition": {partition}, "number": {number}}} to '
+            f"/v1/topics/{topic}/groups/{group}/reject",
+        )
+        self.topic, self.group, self.partition, self.number = topic, group, partition, number
+        self.size, self.size_max = size, size_max
 
 
 class TopicExists(HttpError):

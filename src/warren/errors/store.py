@@ -121,15 +121,20 @@ class NotAQueue(BadInput):
 
 
 class UnreadableItem(StoreError):
-    """The codec of a queue cannot read an item. `body` holds the item's bytes."""
+    """The codec of a queue cannot read the oldest item, which stays in the queue. `body` holds the item's bytes.
+
+    A worker that opens the queue with the right codec can get the item; `queue.skip(error)` removes it. `number` is the
+    item's number in the queue's topic.
+    """
 
     code = "unreadable_item"
 
-    def __init__(self, queue: str, body: bytes, reason: str) -> None:
+    def __init__(self, queue: str, body: bytes, reason: str, number: int) -> None:
         super().__init__(
-            f"an item of {len(body)} bytes of queue {queue!r} cannot be read by the codec that was given: {reason}"
+            f"an item of {len(body)} bytes of queue {queue!r} cannot be read by the codec that was given: {reason}; "
+            "`queue.skip(error)` removes it"
         )
-        self.queue, self.body, self.reason = queue, body, reason
+        self.queue, self.body, self.reason, self.number = queue, body, reason, number
 
 
 class NoSuchPartition(BadInput):

@@ -1144,7 +1144,7 @@ class UseQueueResponse(NativeResponse):
 class UseQueueRequest(NumberedRequest[UseQueueResponse], WaitingRequest[UseQueueResponse]):
     """The request of UseQueue."""
 
-    __slots__ = ("call_number", "answered_below", "handle", "action", "item", "wait_ms", "delay")
+    __slots__ = ("call_number", "answered_below", "handle", "action", "item", "wait_ms", "delay", "number")
     api_key = 10029
     response = UseQueueResponse
 
@@ -1157,6 +1157,7 @@ class UseQueueRequest(NumberedRequest[UseQueueResponse], WaitingRequest[UseQueue
         item: bytes = b"",
         wait_ms: int = 0,
         delay: int = 0,
+        number: int = 0,
     ) -> None:
         self.call_number = call_number
         self.answered_below = answered_below
@@ -1165,6 +1166,7 @@ class UseQueueRequest(NumberedRequest[UseQueueResponse], WaitingRequest[UseQueue
         self.item = item
         self.wait_ms = wait_ms
         self.delay = delay
+        self.number = number
 
 
 class CloseHandleResponse(NativeResponse):

@@ -245,6 +245,7 @@ _REQUESTS: Final[Mapping[NativeKey, tuple[Field, ...]]] = {
         field("item", "bytes"),
         field("wait_ms", "int32"),
         field("delay", "int64"),
+        field("number", "int64"),
     ),
     NativeKey.CLOSE_HANDLE: (_HANDLE,),
     NativeKey.STATISTICS: (field("is_standing_wanted", "bool"),),

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, Unpack, overload
 
 from warren.api.values import ColumnOptions, GroupOptions, MessageFields, PutManyOptions, PutOptions, When, Where
 from warren.clock import Clock, Duration, microseconds
-from warren.errors import GONE, BadInput, IsAQueue, NoSuchPartition, NoSuchTopic, SettingsDiffer
+from warren.errors import GONE, BadInput, IsAQueue, NoSuchPartition, NoSuchTopic, SettingsDiffer, WarrenError
 from warren.message import NO_CORR_OFFSET, Message, Origin, Place, TopicReceipt
 from warren.queue.broadcast import Broadcast
 from warren.queue.delay.delay import Delay
@@ -445,6 +445,13 @@ class Topic:
     def retire(self) -> None:
         """Removes the messages that the settings no longer keep."""
         self.store.check_writable()
+        if self.settings.retention_consumed:
+            for member in list(self._members):
+                # A worker that takes nothing does not say by itself what it has consumed. One that was deleted or
+                # cannot be read says nothing, and what it has not consumed is kept.
+                if isinstance(member, QueueGroup):
+                    with suppress(WarrenError, *GONE):
+                        member.report_consumed()
         for log in self.logs:
             retire(log, self.settings, self.clock.now_ns() // 1000)
 

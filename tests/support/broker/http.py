@@ -39,7 +39,7 @@ class Answered(NamedTuple):
         """Status and code of a problem document, which is one in every respect."""
         document = self.document
         assert self.headers["Content-Type"] == PROBLEM
-        assert set(document) == {"type", "title", "status", "detail", "code", "retryable"}
+        assert set(document) - {"partition", "number"} == {"type", "title", "status", "detail", "code", "retryable"}
         assert document["status"] == self.status
         return self.status, document["code"]
 

@@ -169,3 +169,19 @@ def test_a_pickle_in_the_log_of_a_queue_is_not_run_by_its_worker(store: warren.S
         store.queue("jobs").put(Trap(caught))
 
     assert not caught.exists()
+
+
+def test_an_item_that_is_given_back_is_the_oldest_again_or_the_last_one(store: warren.Store) -> None:
+    queue = store.queue("jobs", codec="bytes")
+    for item in (b"a", b"b", b"c"):
+        queue.put(item)
+
+    first = queue.take()
+    assert first == (b"a", 0)
+    assert queue.give_back(0) == 0
+    assert queue.take() == first
+    assert queue.take() == (b"b", 1)
+    assert queue.give_back(0) == 3
+    queue.task_done()
+
+    assert [queue.get_nowait() for _ in range(2)] == [b"c", b"a"]

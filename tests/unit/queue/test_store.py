@@ -594,6 +594,24 @@ def test_everything_that_was_acknowledged_goes(tmp_path: Path) -> None:
             assert [message.body for message in work.take(10)] == [b"next"]
 
 
+def test_what_an_open_worker_has_acknowledged_goes_while_it_takes_nothing(tmp_path: Path) -> None:
+    with quick_store(tmp_path) as store:
+        topic = store.topic("jobs", retention_consumed=True, durability="os")
+        log = topic.partition(0)
+        work = topic.group("workers", mode="queue")
+        topic.put_many([b"x"] * 10)
+        messages = work.take(10)
+
+        work.ack_many(messages[:9])
+        topic.retire()
+        firsts = [log.first]
+        work.ack(messages[9])
+        topic.retire()
+        firsts.append(log.first)
+
+        assert firsts == [9, 10]
+
+
 def test_a_stream_group_that_has_read_everything_continues_after_retired_messages(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("jobs", retention_consumed=True, durability="os")

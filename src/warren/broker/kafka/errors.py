@@ -20,6 +20,7 @@ from warren.errors import (
     NoSuchTopic,
     NumberRetired,
     QuotaExceeded,
+    Stopping,
     StorageError,
     StorageFull,
     StoreBusy,
@@ -130,6 +131,7 @@ _CODES: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], Code
     (SyncFailed, Code.STORAGE_ERROR),
     (StoreBusy, Code.COORDINATOR_NOT_AVAILABLE),
     (TooMany, Code.REQUEST_TIMED_OUT),
+    (Stopping, Code.REQUEST_TIMED_OUT),
     (StorageError, Code.STORAGE_ERROR),
     (BadInput, Code.INVALID_REQUEST),
     # The disk failed, or the process has no free descriptor. The client may try again.

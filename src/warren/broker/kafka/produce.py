@@ -15,6 +15,7 @@ from warren.broker.kafka.delays import is_split, put_delayed
 from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.guards import REFUSALS
 from warren.broker.kafka.partition_rows import TWICE, once_each, pieces_of
+from warren.broker.kafka.producers.ids import is_given_to
 from warren.broker.net.request import Answer, DeferredReply
 from warren.broker.security.asker import Asker
 from warren.broker.security.rights import Operation, ResourceKind
@@ -359,9 +360,21 @@ async def _put_large(
 def _put(
     call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
 ) -> StoreOutcome:
+    if not all(_may_number(call, batch) for batch in batches):
+        return _refused(partition, Code.UNKNOWN_PRODUCER_ID, "the producer id was not given to this user")
     if any(is_split(call, topic, batch) for batch in batches):
         return _put_later(call, request, topic, partition, batches)
     return _put_now(call, request, topic, partition, batches)
+
+
+def _may_number(call: Call, batch: RecordBatch) -> bool:
+    """Returns whether the user may send this batch by its producer id. Otherwise one user could send another's batches.
+
+    A transactional batch needs the right to its transactional id instead, which several users may have.
+    """
+    if not call.broker.settings.sasl or not batch.is_idempotent or batch.is_transactional:
+        return True
+    return is_given_to(batch.head.producer_id, call.peer.user)
 
 
 async def _put_later(

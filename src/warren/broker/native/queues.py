@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from queue import Empty, Full
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Mapping
+from queue import Full
+from typing import Final
 
 from warren.broker.native.call import Call
 from warren.broker.native.handler import awaited, checked_choice, session_of, wait_of
@@ -16,11 +18,13 @@ from warren.protocol.native_messages import OpenQueueRequest, OpenQueueResponse,
 from warren.queue.standalone.durable_queue import DurableQueue
 from warren.queue.state.settings import TOPIC_SETTINGS
 
-ACTIONS: Final = ("put", "get", "done", "join", "size")
+ACTIONS: Final = ("put", "get", "back", "skip", "done", "join", "size")
 LOOK_S: Final = 0.05
 """How often a request that waits for room, or in a join, polls the queue."""
-QueueReply = tuple[Any] | None
-"""A result, or None if there is none yet."""
+GOT_REMEMBERED: Final = 1024
+"""How many items, the latest ones, a client may give back: it does so as soon as it fails to read one."""
+QueueReply = tuple[bytes, int] | None
+"""An item and its number, or None if there is no result yet. Actions without an item give an empty one."""
 
 
 class HeldQueue(HeldObject):
@@ -32,6 +36,7 @@ class HeldQueue(HeldObject):
     def __init__(self, queue: DurableQueue[bytes]) -> None:
         self.queue = queue
         self._working = 0
+        self._got: deque[int] = deque(maxlen=GOT_REMEMBERED)
         self._mutex = threading.Lock()
 
     @property
@@ -43,16 +48,29 @@ class HeldQueue(HeldObject):
             self.queue.put_nowait(item, delay=delay)
         except Full:
             return None
-        return (b"",)
+        return (b"", 0)
 
     def get(self) -> QueueReply:
-        try:
-            item = self.queue.get_nowait()
-        except Empty:
+        taken = self.queue.take()
+        if taken is None:
             return None
         with self._mutex:
             self._working += 1
-        return (item,)
+            self._got.append(taken[1])
+        return taken
+
+    def give_back(self, number: int) -> QueueReply:
+        """Returns an item that the client cannot read. Raises BadInput if this client did not get it just now."""
+        with self._mutex:
+            if number not in self._got or not self._working:
+                raise BadInput(f"item {number} is none that this client got just now")
+            self._got.remove(number)
+            self._working -= 1
+        returned = self.queue.give_back(number)
+        return (b"", ANY if returned is None else returned)
+
+    def skip(self, number: int) -> QueueReply:
+        return (b"", 0) if self.queue.skip_number(number) else None
 
     def done(self) -> QueueReply:
         with self._mutex:
@@ -61,10 +79,10 @@ class HeldQueue(HeldObject):
                 raise BadInput("task_done() was called more often than items were got")
             self._working -= 1
         self.queue.task_done()
-        return (b"",)
+        return (b"", 0)
 
     def join(self) -> QueueReply:
-        return (b"",) if self.queue.join(0) else None
+        return (b"", 0) if self.queue.join(0) else None
 
     def leave(self) -> bool:
         return self._working > 0
@@ -101,16 +119,25 @@ async def _used(call: Call, request: UseQueueRequest, session: ClientSession, he
     if action == "size":
         return UseQueueResponse(is_done=True, count=await call.broker.in_thread(held.queue.qsize))
     delay = None if request.delay == ANY else request.delay / 1_000_000
-    work = {"put": lambda: held.put(request.item, delay), "get": held.get, "done": held.done, "join": held.join}[action]
+    works: Mapping[str, Callable[[], QueueReply]] = {
+        "put": lambda: held.put(request.item, delay),
+        "get": held.get,
+        "back": lambda: held.give_back(request.number),
+        "skip": lambda: held.skip(request.number),
+        "done": held.done,
+        "join": held.join,
+    }
+    work = works[action]
 
     async def attempt(is_rung: bool) -> QueueReply:
         return await call.broker.in_thread(work)
 
     logs = held.queue.topic.logs
     if action == "get":
-        item = await awaited(call, request, wait_of(request), lambda: logs, attempt, session)
+        taken = await awaited(call, request, wait_of(request), lambda: logs, attempt, session)
     else:
-        item = await awaited(call, request, wait_of(request), lambda: (), attempt, session, lambda: LOOK_S)
-    if action == "put" and item is not None:
+        taken = await awaited(call, request, wait_of(request), lambda: (), attempt, session, lambda: LOOK_S)
+    if action in ("put", "back") and taken is not None:
         call.broker.long_polls.ring(logs[0])
-    return UseQueueResponse(is_done=item is not None, item=item[0] if item else b"")
+    item, number = taken or (b"", 0)
+    return UseQueueResponse(is_done=taken is not None, item=item, count=number)

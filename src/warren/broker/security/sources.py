@@ -29,7 +29,7 @@ IF_MISSING: Final = "if that does not exist"
 IF_NAMED: Final = "if the request names one"
 IF_WANTED: Final = "if the request wants its name"
 IF_SET: Final = "if the request changes it"
-QUEUE_READS: Final = frozenset(("get", "done", "join"))
+QUEUE_READS: Final = frozenset(("get", "back", "skip", "done", "join"))
 """The actions on a queue of a user that gets its items."""
 
 
@@ -231,7 +231,9 @@ QUEUE: Final = _of(ResourceKind.TOPIC, "the topic", lambda asker, request: (requ
 QUEUE_OPENED: Final = QUEUE._replace(names=lambda asker, request: _missing(asker, (request.queue,)), when=IF_MADE)
 QUEUE_LETTERS: Final = set_letters(lambda asker, request: _own_settings_letters(asker, request.queue, request))
 QUEUE_PUT: Final = _queue_if("to put", lambda action: action == "put")
-QUEUE_GOT: Final = _queue_if("to get, to be done or to join", lambda action: action in QUEUE_READS)
+QUEUE_GOT: Final = _queue_if(
+    "to get, to give back, to skip, to be done or to join", lambda action: action in QUEUE_READS
+)
 QUEUE_SEEN: Final = _queue_if("for anything else", lambda action: action != "put" and action not in QUEUE_READS)
 HANDLE_GROUP: Final = _of(
     ResourceKind.GROUP, "the group", lambda asker, request: _name(held(asker, request.handle).group)

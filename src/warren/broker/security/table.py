@@ -239,6 +239,7 @@ HTTP: Final[Mapping[str, NeedsRow]] = MappingProxyType(
         f"POST {_GROUP}/take": _USES_PATH,
         f"POST {_GROUP}/ack": _USES_PATH,
         f"POST {_GROUP}/nack": _USES_PATH,
+        f"POST {_GROUP}/reject": _USES_PATH,
         f"POST {_GROUP}/extend": _USES_PATH,
         f"GET {_GROUP}/dead": _row(
             (READ, sources.PATH_TOPIC), (READ, sources.PATH_LETTERS), (DESCRIBE, sources.PATH_GROUP)

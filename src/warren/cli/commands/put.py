@@ -19,7 +19,7 @@ from warren.cli.running.bar import PutBar
 from warren.cli.running.bodies import Bodies
 from warren.cli.running.quantities import duration_s, time_us
 from warren.clock import SYSTEM_CLOCK
-from warren.errors import BadInput
+from warren.errors import BadInput, NoRight
 from warren.queue.state.settings import checked_name
 from warren.queue.topic import Topic
 from warren.storage.append.durability import Durability
@@ -101,9 +101,9 @@ def put(
         target.files("--durability")
     receipts = Receipts(topic, is_json=is_json, is_quiet=is_quiet)
     with target.open(creates=True, keeps=True) as opened:
-        if not is_quiet and not opened.has_topic(topic):
+        is_new, destination = _topic_to_put(opened, topic, durability)
+        if is_new and not is_quiet:
             Console(stderr=True, highlight=False).print(f"made the topic {topic} in {target}", soft_wrap=True)
-        destination = _topic_to_put(opened, topic, durability)
         bar = PutBar(source.size, SYSTEM_CLOCK, is_shown=not is_json or is_quiet or not sys.stdout.isatty())
         try:
             for batch in source.batches():
@@ -145,12 +145,18 @@ class SharedFields:
             receipts.add(topic.put_many(bodies, **columns))
 
 
-def _topic_to_put(store: AnyStore, name: str, durability: str | None) -> AnyTopic:
-    topic = store.topic(name)
+def _topic_to_put(store: AnyStore, name: str, durability: str | None) -> tuple[bool, AnyTopic]:
+    """Returns whether the topic is new, and the topic. Raises NoRight with all rights that the command needs."""
+    try:
+        is_new = not store.has_topic(name)
+        topic = store.topic(name)
+    except NoRight as error:
+        # Otherwise the user would learn of one right after the other, and ask an admin for each.
+        raise NoRight(error.user, "write", "topic", name, "create") from error
     if durability is not None and isinstance(topic, Topic):
         # For this process only: what other processes put is as durable as the topic says.
         topic.take_settings(dataclasses.replace(topic.settings, durability=durability))
-    return topic
+    return is_new, topic
 
 
 def _parsed_headers(texts: Sequence[str]) -> dict[str, bytes] | None:

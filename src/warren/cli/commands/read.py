@@ -92,6 +92,9 @@ def read(
         write = topic_writer(is_json=is_json, is_body=is_body)
         try:
             spans = spans_of(source, partition, start, since_us, until_us)
+            if all(span.start >= span.end for span in spans):
+                # So that a broker refuses a user without the right to read, whether there is something to read or not.
+                spans[0].log.read(spans[0].log.end, limit=1)
             batches = _batches(spans, last, tag_filter)
             if is_following:
                 places = places_behind(spans)

@@ -50,7 +50,7 @@ def list_users(is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> N
 
 @app.command()
 def delete(name: UserArgument, is_json: AsJson = False, store: StoreOption = STORE_DEFAULT) -> None:
-    """Delete a user. Open connections stay open."""
+    """Delete a user. A running broker closes the connections that the user has open."""
     _users(store).delete(name)
     _show({"user": name, "may_connect": False}, f"user {name} may no longer connect", is_json=is_json)
 

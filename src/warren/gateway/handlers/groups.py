@@ -7,7 +7,6 @@ import binascii
 import hmac
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from warren.broker.native.limits import NATIVE_LOOK_S
@@ -15,13 +14,13 @@ from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.status import group_document
 from warren.broker.services.turns import SCANNED_SIZE_MAX
-from warren.errors import BadInput, LeaseLost, TooLarge
-from warren.gateway.handlers.messages import LIMIT_DEFAULT, READ_FIELDS, TAKEN_FIELDS, UNBOUNDED, message_document
+from warren.errors import BadInput, TooLargeForHttp
+from warren.gateway.handlers.messages import LETTER_FIELDS, LIMIT_DEFAULT, TAKEN_FIELDS, UNBOUNDED, message_document
 from warren.gateway.handlers.topics import LISTED_MAX, topic_of
 from warren.gateway.http.limits import HTTP_ANSWER_SIZE_TARGET, HTTP_BODY_SIZE_MAX, HTTP_LIMIT_MAX, HTTP_WAIT_S_MAX
 from warren.gateway.http.schemas import NUMBER, NUMBER_MAX, Fields, Listed, Shape, Text, Value
 from warren.gateway.http.types import HttpReply, HttpRequest, json_reply
-from warren.limits import GROUP_NAME_SIZE_MAX, NAME_SIZE_MAX
+from warren.limits import GROUP_NAME_SIZE_MAX, NAME_SIZE_MAX, PARTITIONS_MAX
 from warren.message import NO_CORR_OFFSET, NO_HEADERS, Message
 from warren.queue.leases.lease_check import settle_each
 from warren.queue.leases.queue_group import QueueGroup
@@ -64,10 +63,14 @@ ACK: Final = Fields({"leases": _LEASES}, required=("leases",))
 NACK: Final = Fields(
     {"leases": _LEASES, "delay_s": Value(Seconds(0, LEASE_S_MAX)), "reason": Text(1000)}, required=("leases",)
 )
+REJECT: Final = Fields(
+    {"partition": Value(Count(0, PARTITIONS_MAX - 1)), "number": NUMBER, "reason": Text(1000)},
+    required=("partition", "number"),
+)
 EXTEND: Final = Fields({"leases": _LEASES, "seconds": Value(Seconds(0, LEASE_S_MAX))}, required=("leases", "seconds"))
 
 _LETTER: Final[Mapping[str, Shape]] = {
-    "message": READ_FIELDS,
+    "message": LETTER_FIELDS,
     "group": Text(UNBOUNDED),
     "reason": Text(UNBOUNDED),
     "attempts": NUMBER,
@@ -219,6 +222,13 @@ class Work:
             request.broker.long_polls.ring(log)
         return HttpReply(status=204)
 
+    async def reject(self, request: HttpRequest) -> HttpReply:
+        """Buries a message that no worker has, by its place. Raises LeaseLost if a worker has it, or it is done."""
+        body = request.body
+        place, reason = (body["partition"], body["number"]), body.get("reason", "")
+        await request.broker.in_thread(_with_group, request, lambda group: group.reject_waiting(*place, reason))
+        return HttpReply(status=204)
+
     async def extend(self, request: HttpRequest) -> HttpReply:
         """Extends leases to `seconds` from now. Raises LeaseLost if some are lost; the others are extended."""
         messages, seconds = self._leased(request), request.body["seconds"]
@@ -247,24 +257,25 @@ def _take(topic: Topic, name: str, limit: int, room: ScanRoom) -> list[Message]:
 
 
 def _fitting(group: QueueGroup, taken: Sequence[Message]) -> list[Message]:
-    """Returns the messages that a reply can hold. Gives the others back, for workers that use another protocol.
+    """Returns the messages before the first one that is too large for a reply. Gives back that one and the rest.
 
-    Raises TooLarge if no message is left.
+    Their attempts do not count, because no worker got them. Raises TooLargeForHttp if the first message is too large.
     """
-    over = [message for message in taken if len(message.body) > HTTP_BODY_SIZE_MAX]
-    for message in over:
-        group.nack(message, reason="too large for HTTP")
-    if over and len(over) == len(taken):
-        raise TooLarge(f"message {over[0].number} for a reply over HTTP: a body", len(over[0].body), HTTP_BODY_SIZE_MAX)
-    return [message for message in taken if len(message.body) <= HTTP_BODY_SIZE_MAX]
+    sizes = [len(message.body) for message in taken]
+    count = next((row for row, size in enumerate(sizes) if size > HTTP_BODY_SIZE_MAX), len(taken))
+    if count < len(taken):
+        group.give_back(taken[count:])
+    if taken and not count:
+        first = taken[0]
+        raise TooLargeForHttp(str(first.topic), group.name, first.partition, first.number, sizes[0], HTTP_BODY_SIZE_MAX)
+    return list(taken[:count])
 
 
 def _give_back(topic: Topic, name: str, messages: Sequence[Message]) -> None:
-    """Gives messages back whose client has gone, so that other workers can take them at once."""
-    with topic.group(name, mode="queue") as group:
-        for message in messages:
-            with suppress(LeaseLost):
-                group.nack(message, 0.0)
+    """Gives messages back whose client has gone, so that other workers can take them at once. No attempt counts."""
+    if messages:
+        with topic.group(name, mode="queue") as group:
+            group.give_back(messages)
 
 
 def _with_group(request: HttpRequest, work: Any) -> None:
@@ -284,12 +295,19 @@ def _dead(topic: Topic, group: str, query: Any) -> HttpReply:
     letters: list[dict[str, Any]] = []
     topic.group_settings(group)
     for letter in topic.dead_letters(group):
-        fields = letter._asdict() | {"message": message_document(letter.message)}
+        fields = letter._asdict() | {"message": _letter_document(letter.message)}
         letters.append({name: fields[name] for name in _LETTER})
         size += len(letter.message.body)
         if len(letters) >= limit or size >= HTTP_ANSWER_SIZE_TARGET:
             break
     return json_reply({"dead": letters})
+
+
+def _letter_document(message: Message) -> dict[str, Any]:
+    """Returns a dead letter as JSON, without its body if that is too large, so that the list has the others too."""
+    if len(message.body) <= HTTP_BODY_SIZE_MAX:
+        return message_document(message)
+    return message_document(message._replace(body=b"")) | {"body": None}
 
 
 async def redrive(request: HttpRequest) -> HttpReply:

@@ -69,6 +69,8 @@ _READ: Final[Mapping[str, Shape]] = {
 }
 READ_FIELDS: Final = Fields(_READ, required=tuple(_READ))
 """A message in the reply to a read."""
+LETTER_FIELDS: Final = Fields({**_READ, "body": Bytes(HTTP_BODY_SIZE_MAX, is_nullable=True)}, required=tuple(_READ))
+"""A message in the list of dead letters. Its body is null if it is too large for a reply."""
 TAKEN_FIELDS: Final = Fields(
     {**_READ, "attempt": Value(Count(1, NUMBER_MAX)), "lease": Text(256)}, required=(*_READ, "attempt", "lease")
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from warren.gateway.http.problems import PROBLEM
 from warren.gateway.http.routes import Route, Routes
-from warren.gateway.http.schemas import Fields, Text, Value
+from warren.gateway.http.schemas import NUMBER, Fields, Text, Value
 from warren.settings import Count, Flag
 
 VERSION: Final = "3.1.0"
@@ -22,6 +22,8 @@ PROBLEM_FIELDS: Final = Fields(
         "detail": Text(100_000),
         "code": Text(100),
         "retryable": Value(Flag()),
+        "partition": NUMBER,
+        "number": NUMBER,
     },
     required=("type", "title", "status", "detail", "code", "retryable"),
 )

@@ -31,6 +31,7 @@ from warren.errors import (
     StorageFull,
     StoreBusy,
     TooLarge,
+    TooLargeForHttp,
     TooMany,
     TooManyLogins,
     TopicExists,
@@ -92,7 +93,9 @@ def problem(error: WarrenError, detail: str) -> HttpReply:
     if error.retryable:
         wait_s = error.wait_s if isinstance(error, QuotaExceeded) else 1.0
         headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
-    return _problem(status_of(error), error.code, detail, headers, is_retryable=error.retryable)
+    # So that a client can reject the message without reading the sentence.
+    place = {"partition": error.partition, "number": error.number} if isinstance(error, TooLargeForHttp) else {}
+    return _problem(status_of(error), error.code, detail, headers, is_retryable=error.retryable, **place)
 
 
 def malformed(status: int, sentence: str) -> HttpReply:
@@ -105,7 +108,9 @@ def failure() -> HttpReply:
     return _problem(500, WarrenError.code, "the broker could not answer this request", {}, is_retryable=False)
 
 
-def _problem(status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool) -> HttpReply:
+def _problem(
+    status: int, code: str, detail: str, headers: Mapping[str, str], *, is_retryable: bool, **place: int
+) -> HttpReply:
     document = {
         "type": f"urn:warren:error:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -113,5 +118,6 @@ def _problem(status: int, code: str, detail: str, headers: Mapping[str, str], *,
         "detail": detail,
         "code": code,
         "retryable": is_retryable,
+        **place,
     }
     return HttpReply(status=status, body=json.dumps(document).encode() + b"\n", kind=PROBLEM, headers=headers)

@@ -15,7 +15,7 @@ from warren.message import Message
 from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failure, letters_name
 from warren.queue.leases.lease_check import MessageKey, still_leased
 from warren.queue.leases.lease_order import Lease
-from warren.queue.leases.lease_state import WAITING, Backoff, Leases, Span
+from warren.queue.leases.lease_state import FREED, WAITING, Backoff, Leases, Span
 from warren.queue.leases.renewal import LeasingTopic
 from warren.queue.leases.take import IN_FLIGHT_MAX, REASONS, Choice, MessageChooser
 from warren.queue.state import paths
@@ -67,6 +67,8 @@ class QueueGroup:
         self._chooser = MessageChooser(topic, name, settings, self._ledger, self._leases)
         self._look_s = 0.0
         self._floor_s = self._clock.steady_s() + FLOOR_S
+        self._floors: dict[int, int] = {}
+        """By partition, where the readers were moved last."""
         self._logs = topic.logs
         self._is_closed = False
         self._begin()
@@ -262,7 +264,7 @@ class QueueGroup:
                     delay_us = self._backoff.after_us(lease.attempt, message.partition, message.number)
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us() + delay_us})
         if is_last:
-            self._bury_held(message, lease, reason)
+            self._bury_held(message.partition, message.number, lease, reason)
 
     def reject(self, message: Message, reason: str = "") -> None:
         """Turns the message into a dead letter, with the reason. It is not handed out again.
@@ -273,7 +275,19 @@ class QueueGroup:
         with self._changing():
             self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
-        self._bury_held(message, lease, reason)
+        self._bury_held(message.partition, message.number, lease, reason)
+
+    def reject_waiting(self, partition: int, number: int, reason: str = "") -> None:
+        """Turns a message that was given back, and that no worker has, into a dead letter.
+
+        Raises LeaseLost if a worker has the message, or it is done or was not handed out yet.
+        """
+        reason = _checked_reason(reason)
+        with self._changing():
+            lease = self._leases.of(partition, number)
+        if lease is None or lease.kind not in (WAITING, FREED):
+            raise LeaseLost(self.topic.name, self.name, [(partition, number)])
+        self._bury_held(partition, number, lease, reason)
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Gives back messages that no worker got: they can be taken at once, and the attempt does not count.
@@ -285,9 +299,8 @@ class QueueGroup:
             if spans:
                 self._ledger.add("nack", {"spans": spans, "until": self._now_us(), "uncounted": 1})
 
-    def _bury_held(self, message: Message, lease: Lease, reason: str) -> None:
+    def _bury_held(self, partition: int, number: int, lease: Lease, reason: str) -> None:
         """Buries a message for the holder of its lease. Raises LeaseLost if another worker got it meanwhile."""
-        partition, number = message.partition, message.number
         with self._usable():
             buried = self._bury([Failure(partition, number, lease, reason or REASONS[WAITING], by_holder=True)])
         if not buried:
@@ -403,17 +416,26 @@ class QueueGroup:
             leases = chain.from_iterable(by_number.values() for by_number in self._leases.outstanding.values())
             return sum(bool(lease.owner) for lease in leases)
 
+    def report_consumed(self) -> None:
+        """Says to retention what the group has consumed so far. Does nothing if the group is closed."""
+        if not self._is_closed:
+            self._logs = self.topic.logs
+            self._move_readers()
+
     def _move_readers(self) -> None:
         """Moves the readers that say to retention what is consumed."""
         self._floor_s = self._clock.steady_s() + FLOOR_S
         with self._ledger.changing():
             floors = {partition: self._leases.floor(partition) for partition in self._leases.next}
+        if floors == self._floors:
+            return
         # The ledger must be on disk before retention may remove what was consumed.
         self._ledger.sync()
         for partition, log in enumerate(self._logs):
             reader = log.reader(self.name)
             reader.seek(floors.get(partition, 0))
             reader.commit()
+        self._floors = floors
 
     def close(self) -> None:
         """Takes no more messages. Those that were taken stay leased until their time runs out or the store is closed.

@@ -63,9 +63,9 @@ def codec_of(codec: Any) -> Codec:
     return checked
 
 
-def read_item(codec: Codec, queue: str, body: bytes) -> Any:
-    """Returns the item in `body`. Raises UnreadableItem, with the body, if the codec cannot read it."""
+def read_item(codec: Codec, queue: str, body: bytes, number: int) -> Any:
+    """Returns the item in `body`. Raises UnreadableItem, with body and number, if the codec cannot read it."""
     try:
         return codec.loads(body)
     except Exception as error:
-        raise UnreadableItem(queue, body, str(error)) from error
+        raise UnreadableItem(queue, body, str(error), number) from error

@@ -9,7 +9,7 @@ from queue import Empty, Full
 from typing import Final, Generic, TypeVar
 
 from warren.clock import Duration
-from warren.errors import GONE, BadInput, NoSuchTopic, NumberRetired, SettingsDiffer
+from warren.errors import GONE, BadInput, NoSuchTopic, NumberRetired, SettingsDiffer, UnreadableItem
 from warren.message import Message
 from warren.queue.delay.delay import DelayingTopic
 from warren.queue.standalone.codec import Codec, read_item
@@ -125,14 +125,14 @@ class DurableQueue(Generic[T]):
     def get(self, block: bool = True, timeout: Duration | None = None) -> T:
         """Removes the oldest item and returns it. If there is none, waits; raises Empty if none comes in time.
 
-        Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue.
+        Raises UnreadableItem if the codec cannot read the item. The item then stays in the queue; `skip` removes it.
         """
-        item = self._take()
+        item = self.take()
         if item is None:
             item = self._wait(Deadline(self._clock, block, timeout))
         return item[0]
 
-    def _wait(self, deadline: Deadline) -> tuple[T]:
+    def _wait(self, deadline: Deadline) -> tuple[T, int]:
         while True:
             left_s = deadline.left_s()
             if not left_s:
@@ -141,11 +141,12 @@ class DurableQueue(Generic[T]):
             with self._lock:
                 number = self._position()
             self._log.wait(number, left_s)
-            item = self._take()
+            item = self.take()
             if item is not None:
                 return item
 
-    def _take(self) -> tuple[T] | None:
+    def take(self) -> tuple[T, int] | None:
+        """Removes the oldest item and returns it and its number. Returns None if there is none."""
         with self._lock:
             number, ahead = self._position(), self._ahead
             # Other callers may have taken what was read ahead here.
@@ -157,11 +158,43 @@ class DurableQueue(Generic[T]):
                 if not ahead:
                     return None
             # Decoded before it is taken: an item that this codec cannot read stays for another opening of the queue.
-            item: T = read_item(self._codec, str(self.topic.name), ahead[-1].body)
+            item: T = read_item(self._codec, str(self.topic.name), ahead[-1].body, number)
             message = ahead.pop()
             self._reader.commit_to(message.number + 1, ahead[-1].offset if ahead else None)
             self._workers.begin()
-            return (item,)
+            return item, message.number
+
+    def skip(self, error: UnreadableItem) -> bool:
+        """Removes the item that the codec could not read, if it is still the oldest one. Returns whether it was."""
+        return self.skip_number(error.number)
+
+    def skip_number(self, number: int) -> bool:
+        """Removes the item with this number if it is the oldest one. Returns whether it was."""
+        with self._lock:
+            if self._position() != number or not self._read(number):
+                return False
+            self._reader.commit_to(number + 1)
+            return True
+
+    def give_back(self, number: int) -> int | None:
+        """Returns an item to the queue that a caller of `take` cannot use, and ends its task.
+
+        It is the oldest item again, unless another item was taken since then: in that case it is put at the end.
+        Returns its number, or None if its block was removed meanwhile.
+        """
+        with self._lock:
+            position, log = self._position(), self._log
+            try:
+                message = log.at(number)
+            except NumberRetired:
+                message = None
+            if message is not None:
+                if position == number + 1:
+                    self._reader.commit_to(number)
+                else:
+                    number = log.append(message.body).number
+        self.task_done()
+        return None if message is None else number
 
     def _read(self, number: int) -> list[Message]:
         try:

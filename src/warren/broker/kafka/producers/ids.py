@@ -1,7 +1,16 @@
-"""Ids of producers: each is handed out once in the life of a store, even if the broker dies."""
+"""Ids of producers: each is handed out once in the life of a store, to one user, even if the broker dies.
+
+An id is a count and a tag of the user that asked for it, 63 bits in all:
+
+    count (40 bits) | tag of count and user (23 bits)
+
+So the broker knows from an id alone, also after a restart, whether a user may send batches by it. This is needed
+because every consumer sees the ids of producers in the batches that it reads.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from typing import Final
 
@@ -14,6 +23,18 @@ PRODUCER_IDS_RESERVED: Final = 1000
 """How many producer ids are reserved on disk at once."""
 
 RESERVED: Final = "reserved"
+TAG_BITS: Final = 23
+
+
+def is_given_to(producer_id: int, user: str) -> bool:
+    """Returns whether this id may have been given to the user. An id of another user passes once in 2**23 times."""
+    count = producer_id >> TAG_BITS
+    return producer_id == _id(count, user)
+
+
+def _id(count: int, user: str) -> int:
+    digest = hashlib.blake2b(f"{count}/{user}".encode(errors="surrogatepass"), digest_size=4).digest()
+    return count << TAG_BITS | int.from_bytes(digest) >> (32 - TAG_BITS)
 
 
 class ProducerIds:
@@ -28,13 +49,13 @@ class ProducerIds:
         self._next = self._reserved = 0
         self._mutex = threading.Lock()
 
-    def take(self) -> int:
-        """Returns an id that no other producer has."""
+    def take(self, user: str = "") -> int:
+        """Returns an id for this user that no producer has had before."""
         with self._mutex:
             if self._next >= self._reserved:
                 self._reserve()
             self._next += 1
-            return self._next - 1
+            return _id(self._next - 1, user)
 
     def _reserve(self) -> None:
         path = paths.producer_ids_file(self._directory)

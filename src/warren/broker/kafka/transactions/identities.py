@@ -91,8 +91,9 @@ class Identities:
                 if count >= most:
                     raise TooLarge("number of transactional ids", count + 1, most)
             counts[owner] += 1
+        producer_id = self._ids.take(owner)
         identity = Identity(
-            transactional_id=transactional_id, producer_id=self._ids.take(), epoch=0, timeout_ms=timeout_ms, owner=owner
+            transactional_id=transactional_id, producer_id=producer_id, epoch=0, timeout_ms=timeout_ms, owner=owner
         )
         return self.keep(identity)
 
@@ -144,7 +145,7 @@ class Identities:
     def raised(self, identity: Identity, *, timeout_ms: int, previous_epoch: int) -> Identity:
         """Returns the same with the next epoch; with a new producer id if there is no next epoch."""
         if identity.epoch >= EPOCH_MAX:
-            raised = replace(identity, producer_id=self._ids.take(), epoch=0, previous_epoch=NO_EPOCH)
+            raised = replace(identity, producer_id=self._ids.take(identity.owner), epoch=0, previous_epoch=NO_EPOCH)
         else:
             raised = replace(identity, epoch=identity.epoch + 1, previous_epoch=previous_epoch)
         return replace(raised, timeout_ms=timeout_ms, transaction=0, is_open=False)

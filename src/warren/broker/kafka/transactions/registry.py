@@ -31,9 +31,9 @@ class TransactionalProducers:
         self._producers: dict[str, Transactional] = {}
         self._loading: dict[str, asyncio.Future[None]] = {}
 
-    async def take_id(self) -> int:
-        """Returns an id for a producer without transactions."""
-        return await self._broker.in_thread(self._ids.take)
+    async def take_id(self, user: str) -> int:
+        """Returns an id for a producer of this user that has no transactions."""
+        return await self._broker.in_thread(self._ids.take, user)
 
     async def find(self, transactional_id: str) -> Transactional | None:
         """Returns the producer of this id; None if the id was never used."""

@@ -52,7 +52,8 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
     transactional_id, timeout_ms = request.transactional_id, request.transaction_timeout_ms
     try:
         if transactional_id is None:
-            return InitProducerIdResponse(producer_id=await call.broker.transactions.take_id(), producer_epoch=0)
+            producer_id = await call.broker.transactions.take_id(_owner(call))
+            return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
         if not 0 < len(transactional_id.encode()) <= TRANSACTIONAL_ID_SIZE_MAX:
             return _no_producer(Code.INVALID_REQUEST)
         if not 0 < timeout_ms <= KAFKA_TRANSACTION_TIMEOUT_S_MAX * MS:

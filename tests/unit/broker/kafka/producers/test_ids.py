@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.simulated_disk import SimulatedFileSystem
-from warren.broker.kafka.producers.ids import PRODUCER_IDS_RESERVED, ProducerIds
+from warren.broker.kafka.producers.ids import PRODUCER_IDS_RESERVED, TAG_BITS, ProducerIds, is_given_to
 from warren.broker.kafka.transactions import identities as identities_module
 from warren.broker.kafka.transactions.identities import EPOCH_MAX, NO_EPOCH, Identities, Identity
 from warren.errors import CorruptSettings, StorageFull, TooLarge
@@ -53,7 +53,18 @@ def test_an_id_that_could_not_be_reserved_is_not_given_out(tmp_path: Path, monke
         with pytest.raises(StorageFull):
             counter.take()
 
-    assert counter.take() == ids(tmp_path).take() - PRODUCER_IDS_RESERVED
+    assert counter.take() >> TAG_BITS == (ids(tmp_path).take() >> TAG_BITS) - PRODUCER_IDS_RESERVED
+
+
+def test_a_producer_id_belongs_to_the_user_that_it_was_given_to(tmp_path: Path) -> None:
+    counter = ids(tmp_path)
+
+    given = {user: [counter.take(user) for _ in range(100)] for user in ("", "ann", "bob", "\udcff")}
+
+    for user, numbers in given.items():
+        assert all(is_given_to(number, user) and 0 <= number < 1 << 63 for number in numbers)
+        others = [number for other, theirs in given.items() if other != user for number in theirs]
+        assert not any(is_given_to(number, user) for number in [*others, -1, 0, 7])
 
 
 @pytest.mark.parametrize("text", ["{", '{"reserved": -1}', '{"reserved": "many"}'])
@@ -71,7 +82,9 @@ def test_the_producer_of_a_transactional_id_is_found_after_a_restart(tmp_path: P
     found = identities(tmp_path).find("a/b c\n")
 
     assert found == made
-    assert replace(made, used_ms=0) == Identity(transactional_id="a/b c\n", producer_id=0, epoch=0, timeout_ms=1000)
+    assert replace(made, used_ms=0, producer_id=0) == Identity(
+        transactional_id="a/b c\n", producer_id=0, epoch=0, timeout_ms=1000
+    )
     assert identities(tmp_path).find("another") is None
 
 

@@ -108,7 +108,7 @@ class NoRight(ServingError):
 
     code = "no_right"
 
-    def __init__(self, user: str, operation: str, kind: str, name: str, *more: str) -> None:
+    def __init__(self, user: str, operation: str, kind: str, name: str, more: Sequence[str] = ()) -> None:
         thing = f"{kind.replace('_', ' ')} {name!r}" if kind in FLAGS else f"the {kind}"
         operations = (operation, *more)
         flag = f"{FLAGS[kind]} {shlex.quote(name)}" if kind in FLAGS else f"--{kind}"

@@ -594,7 +594,7 @@ def test_everything_that_was_acknowledged_goes(tmp_path: Path) -> None:
             assert [message.body for message in work.take(10)] == [b"next"]
 
 
-def test_what_an_open_worker_has_acknowledged_goes_while_it_takes_nothing(tmp_path: Path) -> None:
+def test_messages_that_an_idle_worker_has_acknowledged_are_retired(tmp_path: Path) -> None:
     with quick_store(tmp_path) as store:
         topic = store.topic("jobs", retention_consumed=True, durability="os")
         log = topic.partition(0)

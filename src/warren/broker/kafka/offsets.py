@@ -249,18 +249,20 @@ def largest_at(log: Log) -> Steps[tuple[int, int] | None]:
 
 def _candidates(log: Log, number: int, end: int) -> Steps[list[tuple[int, StoredRun]]]:
     """Returns the records from `number` up to `end`, each with the largest time that its messages can have."""
-    found: list[tuple[int, StoredRun]] = []
+    candidates: list[tuple[int, StoredRun]] = []
     while number < end:
         yield
         for stored in log.stored(number, bytes_max=TIME_SIZE_MAX):
             if stored.number >= end:
-                return found
+                return candidates
             number = stored.number + stored.message_count
             if stored.batch is not None:
-                found.append((KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(stored.batch)).max_timestamp, stored))
+                candidates.append(
+                    (KafkaBatchHead._make(KAFKA_BATCH_HEAD.unpack_from(stored.batch)).max_timestamp, stored)
+                )
             elif (last := stored_at(log, number - 1)) is not None:
-                found.append((last[1], stored))
-    return found
+                candidates.append((last[1], stored))
+    return candidates
 
 
 def _largest_in(log: Log, stored: StoredRun) -> Steps[tuple[int, int] | None]:

@@ -152,7 +152,7 @@ def _topic_to_put(store: AnyStore, name: str, durability: str | None) -> tuple[b
         topic = store.topic(name)
     except NoRight as error:
         # Otherwise the user would learn of one right after the other, and ask an admin for each.
-        raise NoRight(error.user, "write", "topic", name, "create") from error
+        raise NoRight(error.user, "write", "topic", name, ["create"]) from error
     if durability is not None and isinstance(topic, Topic):
         # For this process only: what other processes put is as durable as the topic says.
         topic.take_settings(dataclasses.replace(topic.settings, durability=durability))

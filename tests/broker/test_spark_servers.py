@@ -18,7 +18,7 @@ from tests.support.spark.reads import NUMBERS, batch_reader, read_rows, rows_of,
 from tests.support.spark.writes import Query, bodies, waiting
 from warren.errors import BrokerUnreached, DataLost, LoginFailed, NotAStore, TopicLost
 from warren.spark.read.stream_reader import StreamReader
-from warren.spark.store_access.kept_open import process_brokers
+from warren.spark.store_access.store_cache import process_brokers
 
 BATCH = 30
 EVERYTHING = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, tag string"

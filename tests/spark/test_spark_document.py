@@ -13,9 +13,9 @@ from tests.tidy.documents import fenced, rows
 from tests.tidy.source import ROOT, SOURCE
 from warren.spark.columns.columns import MESSAGE_COLUMNS
 from warren.spark.read.options import READ_OPTIONS
-from warren.spark.store_access.store_options import STORE_OPTIONS
+from warren.spark.store_access.options import STORE_OPTIONS
+from warren.spark.write.options import WRITE_OPTIONS
 from warren.spark.write.sink_columns import ROLES
-from warren.spark.write.sink_options import WRITE_OPTIONS
 
 DOCUMENT: Final = (ROOT / "docs/spark.md").read_text()
 

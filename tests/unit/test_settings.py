@@ -39,8 +39,8 @@ from warren.settings import (
 )
 from warren.spark.pipelines.definition import SECTIONS
 from warren.spark.read.options import READ_OPTIONS
-from warren.spark.store_access.store_options import STORE_OPTIONS
-from warren.spark.write.sink_options import WRITE_OPTIONS
+from warren.spark.store_access.options import STORE_OPTIONS
+from warren.spark.write.options import WRITE_OPTIONS
 
 TABLES: Final[dict[str, Table]] = {
     "topic": TOPIC_SETTINGS,

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 
 import warren
 from warren.message import Message
-from warren.spark.store_access.kept_open import process_stores
+from warren.spark.store_access.store_cache import process_stores
 from warren.spark.write import staging
 from warren.spark.write.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
 from warren.spark.write.staging import WriteTask

@@ -12,7 +12,7 @@ from warren.errors import BadInput, NoSuchGroup, NoSuchTopic
 from warren.queue.leases.dead_letters import HEADER_PREFIX, dead_letter_topic
 from warren.spark.jobs.rewrite import narrowed
 from warren.spark.runtime.tasks import failures_explained
-from warren.spark.store_access.store_options import Named, named_options, opened
+from warren.spark.store_access.options import Named, named_options, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -31,8 +31,8 @@ class PipelineLocation:
 
     def access(self) -> StoreAccess:
         """Returns the access to the store. Raises BadOption if a key of the file cannot be used."""
+        from warren.spark.store_access.options import STORE_OPTIONS, access_of
         from warren.spark.store_access.raw_options import RawOptions
-        from warren.spark.store_access.store_options import STORE_OPTIONS, access_of
 
         return access_of(RawOptions.of(STORE_OPTIONS, self.options))
 

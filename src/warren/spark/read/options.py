@@ -16,8 +16,8 @@ from warren.settings import Count, Flag, ListOf, OneOf, Parsed, Setting, Text, r
 from warren.spark.read.bounds import EARLIEST, LATEST, Bound, offsets_bound, time_bound, times_bound
 from warren.spark.read.topic_choice import TopicChoice
 from warren.spark.store_access.access import StoreAccess
+from warren.spark.store_access.options import STORE_OPTIONS, access_of
 from warren.spark.store_access.raw_options import RawOptions, option_table
-from warren.spark.store_access.store_options import STORE_OPTIONS, access_of
 from warren.storage.format.tags import TagFilter
 
 ValueFormatName = Literal["binary", "json", "csv", "text"]

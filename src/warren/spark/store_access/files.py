@@ -19,7 +19,7 @@ from warren.queue.store import Store as QueueStore
 from warren.queue.stream import positions
 from warren.spark.columns.rebatch import SPARK_BATCH_ROWS_MIN
 from warren.spark.store_access.access import ReadableLog
-from warren.spark.store_access.kept_open import process_stores
+from warren.spark.store_access.store_cache import process_stores
 from warren.storage import Log
 from warren.storage.disk.filesystem import PICKING_FILE_SYSTEM, SYSTEM_FILE_SYSTEM
 from warren.transaction.store import Store

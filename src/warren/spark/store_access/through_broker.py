@@ -18,7 +18,7 @@ from warren.client.topic import RemoteTopic
 from warren.errors import BadInput, BadOption, BrokerUnreached, ConnectionLost, NoSuchPartition, NotAStore
 from warren.protocol.native_messages import OpenTopicResponse
 from warren.spark.columns.rebatch import SPARK_BATCH_ROWS_MIN
-from warren.spark.store_access.kept_open import process_brokers
+from warren.spark.store_access.store_cache import process_brokers
 from warren.tls import tls_context
 
 

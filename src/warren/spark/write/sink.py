@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 from warren import api
 from warren.errors import BadOption, BadRow, NotWrittenYet, WarrenError
+from warren.spark.write.options import WriteOptions
 from warren.spark.write.sink_columns import SinkColumns
-from warren.spark.write.sink_options import WriteOptions
 from warren.spark.write.staging import BatchName, WriteTask, stage
 from warren.transaction.states import State
 

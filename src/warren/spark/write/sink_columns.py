@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from warren.errors import BadColumn, BadOption, BadRow
 from warren.settings import hint
 from warren.spark.columns.json_writer import json_objects
-from warren.spark.write.sink_options import WriteOptions
+from warren.spark.write.options import WriteOptions
 
 ROLES: Final[Mapping[str, str]] = {
     "value": "string or binary",

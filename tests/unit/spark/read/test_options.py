@@ -11,10 +11,10 @@ from warren.errors import BadOption, MalformedFilter
 from warren.spark.read.bounds import EARLIEST, LATEST
 from warren.spark.read.options import ReadOptions
 from warren.spark.store_access.files import FileAccess
+from warren.spark.store_access.options import STORE_OPTIONS, access_of
 from warren.spark.store_access.raw_options import RawOptions
-from warren.spark.store_access.store_options import STORE_OPTIONS, access_of
 from warren.spark.store_access.through_broker import BrokerAccess
-from warren.spark.write.sink_options import WRITE_OPTIONS
+from warren.spark.write.options import WRITE_OPTIONS
 
 NOW_US = START_NS // 1000
 

@@ -15,7 +15,7 @@ import warren
 from tests.support.spark.writes import Query, bodies, found, stores_closed_after, waiting
 from warren.errors import BadOption, BadRow, CorruptRecord, NotAStore, NotWrittenYet, StorageFull
 from warren.spark.store_access.files import FileAccess
-from warren.spark.store_access.kept_open import process_stores
+from warren.spark.store_access.store_cache import process_stores
 from warren.spark.write.sink import batch_writer, stream_writer
 from warren.spark.write.staging import BatchName, WriteTask, joined
 from warren.storage import Log

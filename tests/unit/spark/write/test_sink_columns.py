@@ -19,7 +19,7 @@ from tests.support.examples import examples
 from tests.support.spark.writes import Query, bodies, found, stores_closed_after
 from warren.errors import BadColumn, BadOption
 from warren.spark.columns.json_writer import json_objects
-from warren.spark.store_access.kept_open import process_stores
+from warren.spark.store_access.store_cache import process_stores
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, UTC)
 

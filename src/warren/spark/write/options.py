@@ -11,8 +11,8 @@ from warren.limits import PARTITIONS_MAX
 from warren.queue.state.settings import checked_name
 from warren.settings import Count, ListOf, OneOf, Parsed, Setting, Text
 from warren.spark.store_access.access import StoreAccess
+from warren.spark.store_access.options import STORE_OPTIONS, access_of
 from warren.spark.store_access.raw_options import RawOptions, option_table
-from warren.spark.store_access.store_options import STORE_OPTIONS, access_of
 from warren.transaction.coordinator import APPLICATION_NAME_SIZE_MAX
 
 WriteFormat = Literal["binary", "text", "json"]

@@ -54,6 +54,8 @@ class Partition:
         self.reader, self.position = "", 0
         self.done, self.begun = 0, {0}
         self.is_held = False
+        self.done_before: dict[str, int] = {}
+        """By member: how far others had committed when its latest commit began."""
 
 
 def faults(events: Iterable[Event], ends: Sequence[int]) -> list[str]:
@@ -71,10 +73,13 @@ def faults(events: Iterable[Event], ends: Sequence[int]) -> list[str]:
             known.reader, known.position, known.is_held = event.member, event.end, True
         elif event.kind == "commit":
             known.begun.add(event.end)
+            known.done_before[event.member] = known.done
             known.is_held = known.is_held and known.reader != event.member
         else:
-            if event.end < known.done:
-                found.append(f"{event}: commits go back from {known.done}")
+            # A member may record the end of its commit late: the partition may have gone to another member, which
+            # committed further.
+            if event.end < (before := known.done_before[event.member]):
+                found.append(f"{event}: commits go back from {before}")
             known.done = max(known.done, event.end)
     for number, (known, end) in enumerate(zip(partitions, ends, strict=True)):
         if known.done != end:

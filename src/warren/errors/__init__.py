@@ -51,6 +51,7 @@ from warren.errors.remote import (
     UserWanted,
     WrongTransport,
 )
+from warren.errors.replication import Deposed, MalformedState, ReplicationError
 from warren.errors.root import (
     BadInput,
     BadName,
@@ -163,6 +164,7 @@ __all__ = [
     "CorruptRecord",
     "CorruptSettings",
     "DataLost",
+    "Deposed",
     "FellBehind",
     "GroupClosed",
     "GroupError",
@@ -180,6 +182,7 @@ __all__ = [
     "LoginFailed",
     "MalformedFilter",
     "MalformedRequest",
+    "MalformedState",
     "MalformedValue",
     "MessageTooLarge",
     "NoReply",
@@ -219,6 +222,7 @@ __all__ = [
     "RegistryFailed",
     "RegistryUnreached",
     "RemoteError",
+    "ReplicationError",
     "SequenceGap",
     "ServerDirectoryInUse",
     "ServerFailed",

@@ -116,7 +116,7 @@ class Master:
         self._check_at = now
         self._nodes: Mapping[int, str] | None = None
         self._links: dict[int, _Link] = {}
-        self._link_counts: dict[str, int] = {}
+        self._link_numbers: dict[str, int] = {}
         """The last link of each process that has joined."""
         self._early: list[JoinShard] = []
         """Slaves that asked to join before the list of epochs was on disk."""
@@ -277,10 +277,10 @@ class Master:
             return []
         identity, barriers = request.identity, self.barriers
         tails = barriers.tails
-        if self._link_counts.get(request.link.nonce, 0) >= request.link.count:
+        if self._link_numbers.get(request.link.nonce, 0) >= request.link.number:
             # A repetition by the network. Its answer would belong to no fetch, and the lease must not count from it.
             return []
-        self._link_counts[request.link.nonce] = request.link.count
+        self._link_numbers[request.link.nonce] = request.link.number
         agreed = cuts(request.epochs, self.epochs, request.tails, tails)
         ranges: list[tuple[str, int, int]] = []
         if agreed is not None:

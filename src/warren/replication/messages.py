@@ -13,10 +13,10 @@ from warren.replication.shard_state import Identity
 
 
 class LinkId(NamedTuple):
-    """One connection over which a slave fetches: the nonce of its process, and the count of its connections."""
+    """One connection over which a slave fetches: the nonce of its process, and a number that grows."""
 
     nonce: str
-    count: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

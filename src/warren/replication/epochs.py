@@ -47,10 +47,6 @@ class Epochs:
         assert entry.epoch > self.last
         return Epochs((*self.entries, entry)[-EPOCHS_MAX:])
 
-    def after(self, epoch: int) -> Epoch | None:
-        """Returns the entry that follows that of `epoch`; None if it is the last one."""
-        return next((entry for entry in self.entries if entry.epoch > epoch), None)
-
     def to_json(self) -> bytes:
         value = [
             {"epoch": entry.epoch, "master": entry.master, "began": entry.began, "tails": dict(entry.tails)}
@@ -94,10 +90,13 @@ def cuts(
 
 
 def _end(epochs: Epochs, common: int, log: str, tail: int) -> int:
-    """Returns where the epoch `common` ends in a log: where the next one begins, or the tail if there is none."""
-    following = epochs.after(common)
-    # A log that the next epoch's entry does not name was made later.
-    return tail if following is None else following.tails.get(log, 0)
+    """Returns where the epoch `common` ends in a log: the lowest tail of all epochs after it, or the tail of the log.
+
+    The next epoch alone does not say it. A replica may keep the entry of an epoch, lose that master before it has all
+    its records, and lead the epoch after that with a shorter log.
+    """
+    # A log that an entry does not name was made later.
+    return min((entry.tails.get(log, 0) for entry in epochs.entries if entry.epoch > common), default=tail)
 
 
 def _entry(value: Any) -> Epoch:

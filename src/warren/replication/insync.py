@@ -58,8 +58,10 @@ class InSync:
         if self._welcomed.pop(identity, None) is not None:
             self._count()
 
-    def is_welcomed(self, identity: Identity) -> bool:
-        return identity in self._welcomed
+    @property
+    def welcomed(self) -> list[Identity]:
+        """The replicas that are to be taken in."""
+        return list(self._welcomed)
 
     def wish(self, out: Collection[Identity], acked: Mapping[Identity, int]) -> frozenset[Identity] | None:
         """Returns the set that should be: without the members in `out`, with those that have reached their mark.

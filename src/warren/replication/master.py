@@ -321,7 +321,7 @@ class Master:
         identity, insync = link.identity, self.insync
         is_outside = identity.replica in self._replicas and identity not in insync.members
         is_near = not link.ranges and self.barriers.acked_by(identity) > 0 and self.barriers.is_near(identity)
-        if is_outside and is_near and not insync.is_welcomed(identity):
+        if is_outside and is_near and identity not in insync.welcomed:
             insync.welcome(identity, self.barriers.last)
 
     def _go_on(self, now: float, *, checks: bool = False) -> list[MasterAction]:
@@ -349,7 +349,7 @@ class Master:
         insync = self.insync
         if not insync.may_propose:
             return
-        welcomed = insync.others() - insync.members
+        welcomed = insync.welcomed
         if not checks and not welcomed and insync.is_settled:
             return
         out = self._out(now) if checks else []

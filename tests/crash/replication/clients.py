@@ -30,10 +30,10 @@ class Client:
         draw = random.random()
         if draw < 0.15:
             self._target = random.randrange(len(cluster.machines))
-        cluster.after(random.uniform(0.001, 0.01), None, self._arrive, self._request, cluster.now)
+        cluster.after(random.uniform(0.001, 0.01), None, self._arrive, self._request)
         cluster.after(TIMEOUT_S, None, self._next, self._request)
 
-    def _arrive(self, request: int, began: float) -> None:
+    def _arrive(self, request: int) -> None:
         process = self._cluster.machines[self._target].process
         if process is None or not process.is_alive:
             return
@@ -44,16 +44,16 @@ class Client:
             self._serve(process, request)
 
     def _serve(self, process: Process, request: int) -> None:
-        """The replica takes the request. What the read must see at least was fixed when the request was sent."""
+        """The replica takes the request. A read must see what was acknowledged before this moment."""
         cluster, random = self._cluster, self._cluster.random
         draw = random.random()
         answered = partial(self._answered, request)
-        if draw < 0.45:
-            is_taken = process.put(self._draw_log(process), random.getrandbits(48), answered)
-        elif draw < 0.6:
-            is_taken = process.change_file(random.choice(FILES), cluster.step_count, answered)
-        elif draw < 0.9:
+        if draw < cluster.read_share:
             is_taken = self._read_end(process, request)
+        elif draw < 0.75:
+            is_taken = process.put(self._draw_log(process), random.getrandbits(48), answered)
+        elif draw < 0.9:
+            is_taken = process.change_file(random.choice(FILES), cluster.step_count, answered)
         elif draw < 0.96:
             is_taken = False
             cluster.checker.shown(process.machine.disk, process.visible)

@@ -66,8 +66,9 @@ class Machine:
 class Cluster:
     """Everything that can happen is an event with a time; the seed decides the rest."""
 
-    def __init__(self, setup: Setup, random: Random) -> None:
+    def __init__(self, setup: Setup, random: Random, *, lost_chance: float = 0.1, read_share: float = 0.3) -> None:
         self.setup, self.random = setup, random
+        self.lost_chance, self.read_share = lost_chance, read_share
         self.now = 0.0
         self.counts: Counter[str] = Counter()
         self.is_faulty = True
@@ -201,9 +202,10 @@ class Cluster:
 
     def note_unreached(self, process: Process) -> None:
         replica = process.machine.replica
-        if not process.machine.is_cut_from_registry and self.registry.nodes.get(replica) == process.nonce:
-            if self.registry.unreached.get(replica) != process.unreached:
-                self.registry.note_unreached(replica, process.unreached)
+        is_connected = not process.machine.is_cut_from_registry
+        is_registered = self.registry.nodes.get(replica) == process.nonce
+        if is_connected and is_registered and self.registry.unreached.get(replica) != process.unreached:
+            self.registry.note_unreached(replica, process.unreached)
 
     def look(self, process: Process) -> None:
         """Lets a process read the registry soon. Reads that come together are one."""
@@ -235,10 +237,10 @@ class Cluster:
         is_of_master = process.master is not None
         due = self.now + REGISTRY_ANSWER_S
         draw = random.random() if self.is_faulty else 1.0
-        if process.machine.is_cut_from_registry or draw < 0.05:
+        if process.machine.is_cut_from_registry or draw < self.lost_chance / 2:
             self.at(due, process, process.outcome, Outcome.UNKNOWN, is_of_master)
             return
-        is_answer_lost = draw < 0.15
+        is_answer_lost = draw < self.lost_chance * 1.5
         delay = random.uniform(0.002, 0.02)
         if is_answer_lost:
             delay = random.choice((delay, random.uniform(0, 1.5)))
@@ -298,10 +300,10 @@ class Cluster:
     def _expire_if_silent(self, machine: Machine, process: Process) -> None:
         is_gone = not process.is_alive or machine.process is not process
         lost_at = machine.contact_lost_at
-        if is_gone or (lost_at is not None and self.now >= lost_at + SESSION_S - 1e-9):
-            if self.registry.nodes.get(machine.replica) == process.nonce:
-                self.counts["session expired"] += 1
-                self.registry.expire(machine.replica, process.nonce)
+        is_silent = is_gone or (lost_at is not None and self.now >= lost_at + SESSION_S - 1e-9)
+        if is_silent and self.registry.nodes.get(machine.replica) == process.nonce:
+            self.counts["session expired"] += 1
+            self.registry.expire(machine.replica, process.nonce)
 
     def _regain_contact(self, machine: Machine) -> None:
         process = machine.process

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.crash.replication.disk import EMPTY, Record
+from tests.crash.replication.disk import EMPTY
 from warren.replication import actions as act
 from warren.replication.changes import Change, FileContent, FileGone, FilePatch, Item, LogRange, NewLog, RemovedLog
 from warren.replication.election import Election
@@ -48,7 +48,7 @@ class Process:
         self._armed = NEVER
         self._reads: list[Callable[[], bool]] = []
         """Reads of ends that wait for the lease."""
-        # What an earlier process wrote and did not sync is synced before this one joins: a slave's tail counts as synced.
+        # What an earlier process wrote and did not sync is synced before this one joins, because its tail counts.
         self._sync_leftovers()
         self.identity = Identity(machine.replica, machine.disk.incarnation, machine.boot)
 
@@ -423,7 +423,9 @@ class Process:
         disk = self.machine.disk
         if isinstance(item, LogRange):
             records = disk.logs[item.log]
-            assert len(records) == item.first, f"{item.log} ends at {len(records)}, and the range begins at {item.first}"
+            assert len(records) == item.first, (
+                f"{item.log} ends at {len(records)}, and the range begins at {item.first}"
+            )
             for number, record in enumerate(cast_any(item.data), item.first):
                 records.append(record)
                 self.cluster.checker.laid(item.log, number, record)

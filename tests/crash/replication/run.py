@@ -1,10 +1,18 @@
-"""One run of the simulation from one seed: faults for a few seconds, then healing, then everything must be well."""
+"""One run of the simulation from one seed: faults for a few seconds, then healing, then everything must be well.
+
+`python -m tests.crash.replication.run [--seed N] [--runs N] [--seconds S]` goes on until it is stopped.
+"""
 
 from __future__ import annotations
 
+import argparse
+import secrets
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.crash.replication.clients import Client
 from tests.crash.replication.cluster import LOGS, Cluster, Machine, Setup
@@ -29,6 +37,24 @@ FAULTS: Final = {
 }
 
 
+class Profile(NamedTuple):
+    """What fails most in a run, so that rare moments are reached often enough."""
+
+    faults: Mapping[str, int] = {}
+    lost_chance: float = 0.1
+    """How often an answer of the registry is lost."""
+    read_share: float = 0.3
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "mixed": Profile(),
+    "registry": Profile({"cut from registry": 30, "kill": 30, "cut one way": 30}, lost_chance=0.4),
+    "reads": Profile({"cut from registry": 60, "pause": 30, "expire session": 20}, read_share=0.5),
+    "disks": Profile({"power cut": 40, "kill": 40, "swap disk": 20}),
+    "divergence": Profile({"kill": 60, "isolate": 40, "cut both ways": 30, "pause": 30}, read_share=0.1),
+}
+
+
 class RunFailed(AssertionError):
     """An invariant does not hold. The seed is all that is needed to see it again."""
 
@@ -36,7 +62,7 @@ class RunFailed(AssertionError):
         super().__init__(
             f"seed {seed}: {type(error).__name__}: {error}\n"
             f"{run.cluster.setup}, at {run.cluster.now:.3f} s, after {dict(run.cluster.counts)}\n"
-            f"run it again with: python -m tests.crash.replication.run --seed {seed} --runs 1"
+            f"run it again with: python -m tests.crash.replication.run --seed {seed} --profile {run.profile} --runs 1"
         )
         self.seed = seed
 
@@ -44,10 +70,15 @@ class RunFailed(AssertionError):
 class Run:
     """A shard, its clients and its faults, drawn from one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, profile: str | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.cluster = Cluster(draw_setup(self.random), self.random)
+        drawn = self.random.choice(list(PROFILES))
+        self.profile = profile or drawn
+        """A profile that is drawn can be named as well: the run is the same."""
+        faults, lost_chance, read_share = PROFILES[self.profile]
+        self._faults = {**FAULTS, **faults}
+        self.cluster = Cluster(draw_setup(self.random), self.random, lost_chance=lost_chance, read_share=read_share)
         self._victim = self.random.choice(self.cluster.machines)
         """The only machine that loses power, if acknowledgements are not on disk."""
         self._is_disk_swapped = False
@@ -107,9 +138,9 @@ class Run:
     def _fail(self) -> None:
         if not self.cluster.is_faulty:
             return
-        (name,) = self.random.choices(list(FAULTS), weights=list(FAULTS.values()))
-        machine = self._draw_machine()
-        self._carry_out(name, machine)
+        (name,) = self.random.choices(list(self._faults), weights=list(self._faults.values()))
+        seconds = self.random.choice((0.1, 0.4, 1.0, 2.5)) * self.random.uniform(0.5, 1.5)
+        FAILURES[name](self, self._draw_machine(), seconds)
 
     def _draw_machine(self) -> Machine:
         """Mostly the master's: its death is what the protocol is about."""
@@ -118,43 +149,48 @@ class Run:
             return machines[master]
         return self.random.choice(machines)
 
-    def _carry_out(self, name: str, machine: Machine) -> None:
-        cluster, random = self.cluster, self.random
-        seconds = random.choice((0.1, 0.4, 1.0, 2.5)) * random.uniform(0.5, 1.5)
-        others = [other.replica for other in cluster.machines if other is not machine]
-        me = machine.replica
-        match name:
-            case "kill":
-                if machine.process is not None:
-                    cluster.kill(machine.process)
-            case "power cut":
-                cluster.cut_power(machine if cluster.setup.is_power_safe else self._victim)
-            case "pause":
-                cluster.pause(machine, seconds)
-            case "cut one way":
-                other = random.choice(others)
-                self._cut([random.choice(((me, other), (other, me)))], seconds)
-            case "cut both ways":
-                other = random.choice(others)
-                self._cut([(me, other), (other, me)], seconds)
-            case "isolate":
-                self._cut([pair for other in others for pair in ((me, other), (other, me))], seconds)
-            case "cut from registry":
-                cluster.cut_from_registry(machine)
-                cluster.after(seconds, None, cluster.reconnect_to_registry, machine)
-            case "registry away":
-                for each in cluster.machines:
-                    cluster.cut_from_registry(each)
-                    cluster.after(seconds, None, cluster.reconnect_to_registry, each)
-            case "expire session":
-                cluster.expire_session(machine)
-            case "loss":
-                cluster.loss_chance = 0.2
-                cluster.after(seconds, None, self._stop_loss)
-            case "hand over":
-                self._hand_over()
-            case "swap disk":
-                self._swap_disk(machine)
+    def _kill(self, machine: Machine, seconds: float) -> None:
+        if machine.process is not None:
+            self.cluster.kill(machine.process)
+
+    def _cut_power(self, machine: Machine, seconds: float) -> None:
+        self.cluster.cut_power(machine if self.cluster.setup.is_power_safe else self._victim)
+
+    def _pause(self, machine: Machine, seconds: float) -> None:
+        self.cluster.pause(machine, seconds)
+
+    def _cut_one_way(self, machine: Machine, seconds: float) -> None:
+        me, other = machine.replica, self._draw_other(machine)
+        self._cut([self.random.choice(((me, other), (other, me)))], seconds)
+
+    def _cut_both_ways(self, machine: Machine, seconds: float) -> None:
+        me, other = machine.replica, self._draw_other(machine)
+        self._cut([(me, other), (other, me)], seconds)
+
+    def _isolate(self, machine: Machine, seconds: float) -> None:
+        me, others = machine.replica, self._others(machine)
+        self._cut([link for other in others for link in ((me, other), (other, me))], seconds)
+
+    def _cut_from_registry(self, machine: Machine, seconds: float) -> None:
+        self.cluster.cut_from_registry(machine)
+        self.cluster.after(seconds, None, self.cluster.reconnect_to_registry, machine)
+
+    def _stop_registry(self, machine: Machine, seconds: float) -> None:
+        for each in self.cluster.machines:
+            self._cut_from_registry(each, seconds)
+
+    def _expire_session(self, machine: Machine, seconds: float) -> None:
+        self.cluster.expire_session(machine)
+
+    def _lose_messages(self, machine: Machine, seconds: float) -> None:
+        self.cluster.loss_chance = 0.2
+        self.cluster.after(seconds, None, self._stop_loss)
+
+    def _others(self, machine: Machine) -> list[int]:
+        return [other.replica for other in self.cluster.machines if other is not machine]
+
+    def _draw_other(self, machine: Machine) -> int:
+        return self.random.choice(self._others(machine))
 
     def _cut(self, links: list[tuple[int, int]], seconds: float) -> None:
         cluster = self.cluster
@@ -170,19 +206,17 @@ class Run:
     def _stop_loss(self) -> None:
         self.cluster.loss_chance = 0.0
 
-    def _hand_over(self) -> None:
-        for machine in self.cluster.machines:
-            process = machine.process
-            if process is not None and process.is_alive and process.master is not None:
-                if machine.paused_until > self.cluster.now:
-                    continue
-                machine.now = self.cluster.now
-                target = self.random.choice(self.cluster.setup.replicas)
-                if process.master.hand_over_to(target, machine.steady()):
-                    self.cluster.counts["hand-over begun"] += 1
-                    process.perform(process.master.wake(machine.steady()))
+    def _hand_over(self, machine: Machine, seconds: float) -> None:
+        process = machine.process
+        is_running = process is not None and process.is_alive and machine.paused_until <= self.cluster.now
+        if process is None or not is_running or process.master is None:
+            return
+        machine.now = self.cluster.now
+        if process.master.hand_over_to(self._draw_other(machine), machine.steady()):
+            self.cluster.counts["hand-over begun"] += 1
+            process.perform(process.master.wake(machine.steady()))
 
-    def _swap_disk(self, machine: Machine) -> None:
+    def _swap_disk(self, machine: Machine, seconds: float) -> None:
         """A disk dies and is replaced by an empty one: once in a run, and only if the set always has another copy."""
         cluster = self.cluster
         if self._is_disk_swapped or cluster.setup.min_insync < 2 or not cluster.setup.is_power_safe:
@@ -192,6 +226,22 @@ class Run:
         if machine.process is not None:
             cluster.kill(machine.process, is_power_cut=True)
         machine.disk.start_from_nothing(cluster.new_incarnation())
+
+
+FAILURES: Final[Mapping[str, Callable[[Run, Machine, float], None]]] = {
+    "kill": Run._kill,
+    "power cut": Run._cut_power,
+    "pause": Run._pause,
+    "cut one way": Run._cut_one_way,
+    "cut both ways": Run._cut_both_ways,
+    "isolate": Run._isolate,
+    "cut from registry": Run._cut_from_registry,
+    "registry away": Run._stop_registry,
+    "expire session": Run._expire_session,
+    "loss": Run._lose_messages,
+    "hand over": Run._hand_over,
+    "swap disk": Run._swap_disk,
+}
 
 
 def draw_setup(random: Random) -> Setup:
@@ -205,3 +255,33 @@ def draw_setup(random: Random) -> Setup:
         is_power_safe=is_power_safe,
         round_size_max=random.choice((300, 16 << 20)),
     )
+
+
+def main() -> int:
+    """0 when stopped or out of time; 1 at the first broken promise, with the seed that shows it again."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.replication.run", description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(31), help="the first seed; the next ones follow")
+    parser.add_argument("--profile", choices=PROFILES, default=None, help="what fails most; drawn from the seed")
+    parser.add_argument("--runs", type=int, default=sys.maxsize, help="stop after so many runs")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
+    options = parser.parse_args()
+    started, counts = time.monotonic(), Counter[str]()
+    try:
+        for done, seed in enumerate(range(options.seed, options.seed + options.runs), 1):
+            counts += Run(seed, options.profile).run()
+            if time.monotonic() - started > options.seconds:
+                break
+            if done % 100 == 0:
+                sys.stdout.write(f"\rseed {seed}: {done:,} runs, {counts['promotion']:,} fail-overs ")
+                sys.stdout.flush()
+    except RunFailed as error:
+        sys.stdout.write(f"\n{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        pass
+    sys.stdout.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""Replication with one safeguard taken out, and in how many seeds that is noticed.
+
+`python -m tests.crash.replication.mutants` prints them. A mutant replaces one method of the core, or of the process
+that carries out its actions, as decision 8 does with the source of the engine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from tests.crash.replication.process import Process
+from tests.crash.replication.run import Run, RunFailed
+from warren.replication import actions as act
+from warren.replication import epochs, master
+from warren.replication.barrier import Barriers
+from warren.replication.changes import Item
+from warren.replication.election import Candidacy, Election
+from warren.replication.epochs import Epochs
+from warren.replication.insync import InSync
+from warren.replication.lease import ReadLease
+from warren.replication.master import Master
+from warren.replication.messages import FetchShard
+from warren.replication.shard_state import Identity, RegistryView, ShardState
+from warren.replication.slave import Link, LinkEvent, Slave
+
+SEEDS_MAX: Final = 2_000
+
+
+class Mutant(NamedTuple):
+    """A safeguard that is missing: what is replaced, and by what."""
+
+    name: str
+    owner: Any
+    attribute: str
+    replacement: Any
+    profile: str
+
+
+class Hunt(NamedTuple):
+    """The first seed that notices a mutant, counted from 1, and what it says; None if none does."""
+
+    seed_count: int | None
+    words: str
+
+
+def hunt(mutant: Mutant, seeds_max: int = SEEDS_MAX) -> Hunt:
+    """Runs seed after seed until the mutant is noticed."""
+    with bred(mutant):
+        for seed in range(seeds_max):
+            try:
+                Run(seed, mutant.profile).run()
+            except RunFailed as error:
+                return Hunt(seed + 1, str(error).partition("\n")[0][:160])
+    return Hunt(None, "")
+
+
+@contextmanager
+def bred(mutant: Mutant) -> Iterator[None]:
+    with patch.object(mutant.owner, mutant.attribute, mutant.replacement):
+        yield
+
+
+# The in-sync set.
+
+
+def _count_known_only(self: InSync) -> None:
+    self._counted = self.state.insync
+    self._others = self._counted - {self._me}
+
+
+def _count_proposal_only(self: InSync) -> None:
+    known = self._sent.state.insync if self._sent else self.state.insync
+    self._counted = known | self._welcomed.keys()
+    self._others = self._counted - {self._me}
+
+
+def _welcome_without_mark(self: InSync, identity: Identity, mark: int) -> None:
+    self._welcomed.setdefault(identity, 0)
+    self._count()
+
+
+settled: Final = InSync.settled
+
+
+def _settle_at_the_same_version(self: InSync, state: ShardState, version: int) -> None:
+    settled(self, state, version)
+    if version == self.version and not self._sent:
+        self._proposed = frozenset()
+        self._count()
+
+
+wish: Final = InSync.wish
+
+
+def _wish_without_minimum(
+    self: InSync, out: Sequence[Identity], acked: Mapping[Identity, int]
+) -> frozenset[Identity] | None:
+    self._min_insync = 1
+    return wish(self, out, acked)
+
+
+# The election.
+
+
+def _is_any_eligible(self: Election, view: RegistryView) -> bool:
+    return True
+
+
+def _is_eligible_with_any_disk(self: Election, view: RegistryView) -> bool:
+    member = view.state.identity_of(self.me.replica)
+    return member is not None and (member.boot == self.me.boot or self._is_power_safe)
+
+
+def _is_eligible_after_any_boot(self: Election, view: RegistryView) -> bool:
+    member = view.state.identity_of(self.me.replica)
+    return member is not None and member.incarnation == self.me.incarnation
+
+
+def _may_fetch_until_won(self: Election) -> bool:
+    return self.candidacy is not Candidacy.WON
+
+
+def _lease_over_at_once(self: Election, view: RegistryView) -> float:
+    return 0.0
+
+
+fetch: Final = Master._fetch
+
+
+def _fetch_lengthens_lease_from_its_arrival(
+    self: Master, link: Any, request: FetchShard, now: float
+) -> list[act.MasterAction]:
+    is_new = request.follows == link.number and not link.is_open
+    actions = fetch(self, link, request, now)
+    if is_new:
+        self.lease._promised[link.identity] = now
+    return actions
+
+
+# Epochs.
+
+
+def _cuts_without_epochs(
+    mine: Epochs, masters: Epochs, my_tails: Mapping[str, int], masters_tails: Mapping[str, int]
+) -> dict[str, int]:
+    return {log: min(tail, masters_tails[log]) for log, tail in my_tails.items() if log in masters_tails}
+
+
+def _end_by_next_epoch_only(epochs: Epochs, common: int, log: str, tail: int) -> int:
+    following = next((entry for entry in epochs.entries if entry.epoch > common), None)
+    return tail if following is None else following.tails.get(log, 0)
+
+
+def _send_join_cut_to_visible(self: Process, action: act.SendJoin) -> None:
+    disk = self.machine.disk
+    disk.cut({log: min(len(records), self.visible.get(log, 0)) for log, records in disk.logs.items()})
+    self.cluster.checker.check_members()
+    send_join(self, action)
+
+
+send_join: Final = Process._send_join
+disk_done: Final = Slave.disk_done
+
+
+def _disk_done_with_epochs_after_the_first_round(self: Slave, now: float) -> list[act.SlaveAction]:
+    if self.state is Link.CUTTING:
+        # Goes past the list of epochs, and comes back to it behind the first round.
+        self._go(LinkEvent.DISK_DONE)
+        self._go(LinkEvent.DISK_DONE)
+        return self._list("", now)
+    if self.state is Link.APPLYING and self._answered == 1 and self._joined is not None:
+        joined, self._joined = self._joined, None
+        return [act.KeepEpochs(joined.epochs)]
+    return disk_done(self, now)
+
+
+# Barriers and reads.
+
+
+newly_done: Final = Barriers._newly_done
+
+
+def _done_without_acks(self: Barriers) -> list[int]:
+    with patch.object(self, "_counted", frozenset):
+        return newly_done(self)
+
+
+epochs_kept: Final = Master.epochs_kept
+
+
+def _visible_before_first_barrier(self: Master, now: float) -> list[act.MasterAction]:
+    self._is_first_done = True
+    return epochs_kept(self, now)
+
+
+def _lease_always_held(self: ReadLease, now: float) -> bool:
+    return True
+
+
+# The process.
+
+
+def _sync_nothing(self: Process, items: Sequence[Item]) -> None:
+    pass
+
+
+def _compare_nothing(self: Process, action: act.CompareState) -> None:
+    assert self.slave is not None
+    self.perform(self.slave.state_compared([], [], self.machine.steady()))
+
+
+def _leave_unsynced(self: Process) -> None:
+    pass
+
+
+def _start_from_nothing_in_place(self: Process, action: act.StartFromNothing) -> None:
+    self.machine.disk.start_from_nothing(self.machine.disk.incarnation)
+    self.cluster.checker.check_members()
+    self.cluster.kill(self)
+
+
+MUTANTS: Final[Sequence[Mutant]] = (
+    Mutant("no union while the set grows", InSync, "_count", _count_known_only, "registry"),
+    Mutant("shrink before the compare-and-set is known", InSync, "_count", _count_proposal_only, "registry"),
+    Mutant("taken in before it has what was answered", InSync, "welcome", _welcome_without_mark, "mixed"),
+    Mutant(
+        "an unknown outcome is settled at the same version", InSync, "settled", _settle_at_the_same_version, "registry"
+    ),
+    Mutant("the set shrinks below its minimum", InSync, "wish", _wish_without_minimum, "mixed"),
+    Mutant("candidate outside the set", Election, "is_eligible", _is_any_eligible, "mixed"),
+    Mutant("incarnation not compared", Election, "is_eligible", _is_eligible_with_any_disk, "disks"),
+    Mutant("boot not compared", Election, "is_eligible", _is_eligible_after_any_boot, "disks"),
+    Mutant("a candidate goes on fetching", Election, "may_fetch", property(_may_fetch_until_won), "reads"),
+    Mutant("lease not waited for", Election, "_lease_over_at", _lease_over_at_once, "reads"),
+    Mutant(
+        "lease counted from the arrival of a fetch", Master, "_fetch", _fetch_lengthens_lease_from_its_arrival, "reads"
+    ),
+    Mutant("ends answered without a lease", ReadLease, "is_held", _lease_always_held, "reads"),
+    Mutant("cut by visible instead of epochs", Process, "_send_join", _send_join_cut_to_visible, "divergence"),
+    Mutant("cut by tails instead of epochs", master, "cuts", _cuts_without_epochs, "divergence"),
+    Mutant("an epoch ends where the next one begins", epochs, "_end", _end_by_next_epoch_only, "divergence"),
+    Mutant(
+        "epochs kept after the first record",
+        Slave,
+        "disk_done",
+        _disk_done_with_epochs_after_the_first_round,
+        "divergence",
+    ),
+    Mutant("acknowledged before the sync", Process, "_sync_round", _sync_nothing, "mixed"),
+    Mutant("published before the acknowledgements", Barriers, "_newly_done", _done_without_acks, "mixed"),
+    Mutant("visible lifted before barrier 1", Master, "epochs_kept", _visible_before_first_barrier, "mixed"),
+    Mutant("state digests skipped", Process, "_compare_state", _compare_nothing, "divergence"),
+    Mutant("a killed process leaves its writes unsynced", Process, "_sync_leftovers", _leave_unsynced, "disks"),
+)
+
+
+def main() -> int:
+    """0 if every mutant was noticed."""
+    survivors = 0
+    for mutant in MUTANTS:
+        found = hunt(mutant)
+        survivors += found.seed_count is None
+        outcome = f"noticed in seed {found.seed_count}" if found.seed_count else f"SURVIVED {SEEDS_MAX} seeds"
+        sys.stdout.write(f"{mutant.name}: {outcome}\n    {found.words}\n")
+        sys.stdout.flush()
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

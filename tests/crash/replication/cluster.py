@@ -36,7 +36,7 @@ class Setup:
     is_power_safe: bool
     """Whether every acknowledgement is on disk. If not, a machine that loses power cannot lead."""
     round_size_max: int
-    timing: Timing = TIMING
+    timing: Timing
 
 
 class Machine:
@@ -66,9 +66,19 @@ class Machine:
 class Cluster:
     """Everything that can happen is an event with a time; the seed decides the rest."""
 
-    def __init__(self, setup: Setup, random: Random, *, lost_chance: float = 0.1, read_share: float = 0.3) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        random: Random,
+        *,
+        lost_chance: float,
+        late_chance: float,
+        read_share: float,
+        kill_chance: float,
+    ) -> None:
         self.setup, self.random = setup, random
-        self.lost_chance, self.read_share = lost_chance, read_share
+        self.lost_chance, self.late_chance, self.read_share = lost_chance, late_chance, read_share
+        self.kill_chance = kill_chance
         self.now = 0.0
         self.counts: Counter[str] = Counter()
         self.is_faulty = True
@@ -78,7 +88,7 @@ class Cluster:
         self._incarnations = 0
         self._nonces = 0
         self._order = 0
-        self._events: list[tuple[float, int, Process | None, Callable[..., None], tuple[Any, ...]]] = []
+        self._events: list[tuple[float, int, Process | None, Callable[..., object], tuple[Any, ...]]] = []
         self.machines = [Machine(replica, self.new_incarnation(), random) for replica in setup.replicas]
         for machine in self.machines:
             machine.disk.logs = {log: [] for log in LOGS}
@@ -95,12 +105,12 @@ class Cluster:
 
     # Time.
 
-    def at(self, time: float, process: Process | None, function: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time: float, process: Process | None, function: Callable[..., object], *arguments: Any) -> None:
         """Calls `function` at a time; if it belongs to a process, only while that lives and is not paused."""
         self._order += 1
         heappush(self._events, (time, self._order, process, function, arguments))
 
-    def after(self, delay: float, process: Process | None, function: Callable[..., None], *arguments: Any) -> None:
+    def after(self, delay: float, process: Process | None, function: Callable[..., object], *arguments: Any) -> None:
         self.at(self.now + delay, process, function, *arguments)
 
     def run_until(self, end: float, is_enough: Callable[[], bool] | None = None) -> bool:
@@ -171,9 +181,9 @@ class Cluster:
         delay = random.uniform(0.001, 0.012)
         if self.is_faulty:
             draw = random.random()
-            if draw < 0.01:
+            if draw < self.late_chance:
                 delay += random.uniform(0, 1.5)
-            elif draw < 0.02:
+            elif draw < 2 * self.late_chance:
                 self.after(delay + random.uniform(0, 0.5), None, self._deliver, sender, receiver, message)
         self.after(delay, None, self._deliver, sender, receiver, message)
 

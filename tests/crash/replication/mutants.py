@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ from warren.replication.insync import InSync
 from warren.replication.lease import ReadLease
 from warren.replication.master import Master
 from warren.replication.messages import FetchShard
-from warren.replication.shard_state import Identity, RegistryView, ShardState
+from warren.replication.shard_state import Identity, RegistryView
 from warren.replication.slave import Link, LinkEvent, Slave
 
 SEEDS_MAX: Final = 2_000
@@ -38,6 +38,8 @@ class Mutant(NamedTuple):
     attribute: str
     replacement: Any
     profile: str
+    also: Sequence[tuple[Any, str, Any]] = ()
+    """What else must be replaced."""
 
 
 class Hunt(NamedTuple):
@@ -60,7 +62,9 @@ def hunt(mutant: Mutant, seeds_max: int = SEEDS_MAX) -> Hunt:
 
 @contextmanager
 def bred(mutant: Mutant) -> Iterator[None]:
-    with patch.object(mutant.owner, mutant.attribute, mutant.replacement):
+    with ExitStack() as patches:
+        for owner, attribute, replacement in ((mutant.owner, mutant.attribute, mutant.replacement), *mutant.also):
+            patches.enter_context(patch.object(owner, attribute, replacement))
         yield
 
 
@@ -81,16 +85,6 @@ def _count_proposal_only(self: InSync) -> None:
 def _welcome_without_mark(self: InSync, identity: Identity, mark: int) -> None:
     self._welcomed.setdefault(identity, 0)
     self._count()
-
-
-settled: Final = InSync.settled
-
-
-def _settle_at_the_same_version(self: InSync, state: ShardState, version: int) -> None:
-    settled(self, state, version)
-    if version == self.version and not self._sent:
-        self._proposed = frozenset()
-        self._count()
 
 
 wish: Final = InSync.wish
@@ -166,16 +160,22 @@ send_join: Final = Process._send_join
 disk_done: Final = Slave.disk_done
 
 
-def _disk_done_with_epochs_after_the_first_round(self: Slave, now: float) -> list[act.SlaveAction]:
+def _disk_done_without_epochs(self: Slave, now: float) -> list[act.SlaveAction]:
     if self.state is Link.CUTTING:
-        # Goes past the list of epochs, and comes back to it behind the first round.
         self._go(LinkEvent.DISK_DONE)
-        self._go(LinkEvent.DISK_DONE)
-        return self._list("", now)
-    if self.state is Link.APPLYING and self._answered == 1 and self._joined is not None:
-        joined, self._joined = self._joined, None
-        return [act.KeepEpochs(joined.epochs)]
     return disk_done(self, now)
+
+
+acknowledge: Final = Slave._acknowledge
+
+
+def _acknowledge_with_epochs(self: Slave, now: float) -> list[act.SlaveAction]:
+    """Keeps the list of epochs behind the first round."""
+    if self._joined is None:
+        return acknowledge(self, now)
+    joined, self._joined = self._joined, None
+    self.state = Link.APPLYING
+    return [act.KeepEpochs(joined.epochs)]
 
 
 # Barriers and reads.
@@ -227,9 +227,6 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant("no union while the set grows", InSync, "_count", _count_known_only, "registry"),
     Mutant("shrink before the compare-and-set is known", InSync, "_count", _count_proposal_only, "registry"),
     Mutant("taken in before it has what was answered", InSync, "welcome", _welcome_without_mark, "mixed"),
-    Mutant(
-        "an unknown outcome is settled at the same version", InSync, "settled", _settle_at_the_same_version, "registry"
-    ),
     Mutant("the set shrinks below its minimum", InSync, "wish", _wish_without_minimum, "mixed"),
     Mutant("candidate outside the set", Election, "is_eligible", _is_any_eligible, "mixed"),
     Mutant("incarnation not compared", Election, "is_eligible", _is_eligible_with_any_disk, "disks"),
@@ -237,7 +234,11 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant("a candidate goes on fetching", Election, "may_fetch", property(_may_fetch_until_won), "reads"),
     Mutant("lease not waited for", Election, "_lease_over_at", _lease_over_at_once, "reads"),
     Mutant(
-        "lease counted from the arrival of a fetch", Master, "_fetch", _fetch_lengthens_lease_from_its_arrival, "reads"
+        "lease counted from the arrival of a fetch",
+        Master,
+        "_fetch",
+        _fetch_lengthens_lease_from_its_arrival,
+        "late messages",
     ),
     Mutant("ends answered without a lease", ReadLease, "is_held", _lease_always_held, "reads"),
     Mutant("cut by visible instead of epochs", Process, "_send_join", _send_join_cut_to_visible, "divergence"),
@@ -247,8 +248,9 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "epochs kept after the first record",
         Slave,
         "disk_done",
-        _disk_done_with_epochs_after_the_first_round,
+        _disk_done_without_epochs,
         "divergence",
+        [(Slave, "_acknowledge", _acknowledge_with_epochs)],
     ),
     Mutant("acknowledged before the sync", Process, "_sync_round", _sync_nothing, "mixed"),
     Mutant("published before the acknowledgements", Barriers, "_newly_done", _done_without_acks, "mixed"),
@@ -258,10 +260,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
 )
 
 
-def main() -> int:
+def main(names: Sequence[str]) -> int:
     """0 if every mutant was noticed."""
     survivors = 0
     for mutant in MUTANTS:
+        if names and not any(mutant.name.startswith(name) for name in names):
+            continue
         found = hunt(mutant)
         survivors += found.seed_count is None
         outcome = f"noticed in seed {found.seed_count}" if found.seed_count else f"SURVIVED {SEEDS_MAX} seeds"
@@ -271,4 +275,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

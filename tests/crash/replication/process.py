@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 NEVER: Final = 1e300
 REQUESTS: Final = (JoinShard, ListState, FetchState, FetchShard)
-KILL_CHANCE: Final = 0.0015
-"""How often a process dies between two actions."""
 WRITE_S: Final = (0.001, 0.03)
 
 
@@ -76,7 +74,7 @@ class Process:
         for action in actions:
             if not self.is_alive:
                 return
-            if cluster.is_faulty and cluster.random.random() < KILL_CHANCE:
+            if cluster.is_faulty and cluster.random.random() < cluster.kill_chance:
                 cluster.kill(self)
                 return
             PERFORMERS[type(action)](self, action)
@@ -397,7 +395,7 @@ class Process:
     def _compare_state(self, action: act.CompareState) -> None:
         assert self.slave is not None
         files = self.machine.disk.files
-        wanted = [path for path, digest in action.digests.items() if files.get(path) != digest]
+        wanted = [path for path, digest in action.digests.items() if cast_bytes(files.get(path)) != digest]
         gone = [path for path in files if path not in action.digests]
         self.perform(self.slave.state_compared(wanted, gone, self.machine.steady()))
 

@@ -11,11 +11,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
 from tests.crash.replication.clients import Client
-from tests.crash.replication.cluster import LOGS, Cluster, Machine, Setup
+from tests.crash.replication.cluster import LOGS, TIMING, Cluster, Machine, Setup
 from warren.replication.mastership import Promotion
 
 FAULT_S: Final = (2.0, 4.5)
@@ -31,6 +32,7 @@ FAULTS: Final = {
     "cut from registry": 14,
     "registry away": 4,
     "expire session": 8,
+    "expire unseen": 6,
     "loss": 6,
     "hand over": 8,
     "swap disk": 3,
@@ -44,14 +46,21 @@ class Profile(NamedTuple):
     lost_chance: float = 0.1
     """How often an answer of the registry is lost."""
     read_share: float = 0.3
+    lease_s: float = 0.5
+    late_chance: float = 0.01
+    """How often a message comes late, and how often it comes twice."""
+    kill_chance: float = 0.0015
+    """How often a process dies between two actions."""
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
     "mixed": Profile(),
     "registry": Profile({"cut from registry": 30, "kill": 30, "cut one way": 30}, lost_chance=0.4),
-    "reads": Profile({"cut from registry": 60, "pause": 30, "expire session": 20}, read_share=0.5),
+    # A master that lives on and does not know that its session is over, and a lease that lasts longer than a promotion.
+    "reads": Profile({"expire unseen": 150, "pause": 30}, read_share=0.5, lease_s=1.0),
+    "late messages": Profile({"expire unseen": 150}, read_share=0.5, late_chance=0.08),
     "disks": Profile({"power cut": 40, "kill": 40, "swap disk": 20}),
-    "divergence": Profile({"kill": 60, "isolate": 40, "cut both ways": 30, "pause": 30}, read_share=0.1),
+    "divergence": Profile({"kill": 30, "isolate": 40, "cut both ways": 30}, read_share=0.1, kill_chance=0.012),
 }
 
 
@@ -76,9 +85,16 @@ class Run:
         drawn = self.random.choice(list(PROFILES))
         self.profile = profile or drawn
         """A profile that is drawn can be named as well: the run is the same."""
-        faults, lost_chance, read_share = PROFILES[self.profile]
-        self._faults = {**FAULTS, **faults}
-        self.cluster = Cluster(draw_setup(self.random), self.random, lost_chance=lost_chance, read_share=read_share)
+        chances = PROFILES[self.profile]
+        self._faults = {**FAULTS, **chances.faults}
+        self.cluster = Cluster(
+            draw_setup(self.random, chances.lease_s),
+            self.random,
+            lost_chance=chances.lost_chance,
+            late_chance=chances.late_chance,
+            read_share=chances.read_share,
+            kill_chance=chances.kill_chance,
+        )
         self._victim = self.random.choice(self.cluster.machines)
         """The only machine that loses power, if acknowledgements are not on disk."""
         self._is_disk_swapped = False
@@ -182,6 +198,10 @@ class Run:
     def _expire_session(self, machine: Machine, seconds: float) -> None:
         self.cluster.expire_session(machine)
 
+    def _expire_unseen(self, machine: Machine, seconds: float) -> None:
+        self._cut_from_registry(machine, seconds)
+        self.cluster.expire_session(machine)
+
     def _lose_messages(self, machine: Machine, seconds: float) -> None:
         self.cluster.loss_chance = 0.2
         self.cluster.after(seconds, None, self._stop_loss)
@@ -238,13 +258,14 @@ FAILURES: Final[Mapping[str, Callable[[Run, Machine, float], None]]] = {
     "cut from registry": Run._cut_from_registry,
     "registry away": Run._stop_registry,
     "expire session": Run._expire_session,
+    "expire unseen": Run._expire_unseen,
     "loss": Run._lose_messages,
     "hand over": Run._hand_over,
     "swap disk": Run._swap_disk,
 }
 
 
-def draw_setup(random: Random) -> Setup:
+def draw_setup(random: Random, lease_s: float) -> Setup:
     """Mostly three replicas, of which two are enough, with everything on disk."""
     is_power_safe = random.random() < 0.75
     count = random.choice((2, 3, 3, 3, 3, 4)) if is_power_safe else 3
@@ -254,6 +275,7 @@ def draw_setup(random: Random) -> Setup:
         min_insync=min(min_insync, count),
         is_power_safe=is_power_safe,
         round_size_max=random.choice((300, 16 << 20)),
+        timing=replace(TIMING, lease_s=lease_s),
     )
 
 

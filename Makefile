@@ -66,8 +66,8 @@ bench-broker: $(VENV)/.bench ## measure the broker over loopback, beside Redis a
 bench-spark: $(VENV)/.dev ## measure reading and writing by Spark, against Spark's own formats
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 
-crash: $(VENV)/.dev ## cut the power on simulated disks until stopped
-	$(BIN)/python -m tests.crash.forever $(ARGS)
+crash: $(VENV)/.dev ## cut the power on simulated disks, and let simulated masters fail over, until stopped
+	$(BIN)/python -m tests.crash.forever --replication $(ARGS)
 
 soak: $(VENV)/.dev ## kill processes in a mixed run, then brokers for an hour, and check the histories; ARGS=--broker: brokers alone, with --hostile under attack
 	$(BIN)/python -m tests.soak $(ARGS)

@@ -1,4 +1,7 @@
-"""Cuts the power on simulated disks until stopped: `python -m tests.crash.forever [--seed N] [--seconds S]`."""
+"""Cuts the power on simulated disks until stopped: `python -m tests.crash.forever [--seed N] [--seconds S]`.
+
+After each life of a log some runs of the replication simulation follow, with seeds of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ import sys
 import time
 
 from tests.crash.life import Life, LifeFailed
+from tests.crash.replication.run import Run, RunFailed
 
 CUTS_PER_LIFE = 50
+RUNS_PER_LIFE = 20
+"""About as long as a life takes."""
 
 
 def main() -> int:
@@ -20,16 +26,17 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
     parser.add_argument("--lives", type=int, default=sys.maxsize, help="stop after so many lives of a log")
+    parser.add_argument("--replication", action="store_true", help="simulate replication between the lives")
     options = parser.parse_args()
     try:
-        return _run(options.seed, options.seconds, options.lives)
+        return _run(options.seed, options.seconds, options.lives, replicates=options.replication)
     except KeyboardInterrupt:
         _say("\n")
         return 0
 
 
-def _run(first_seed: int, seconds: float, lives: int) -> int:
-    started, cuts = time.monotonic(), 0
+def _run(first_seed: int, seconds: float, lives: int, *, replicates: bool) -> int:
+    started, cuts, failovers = time.monotonic(), 0, 0
     for seed in range(first_seed, first_seed + lives):
         elapsed = time.monotonic() - started
         if elapsed > seconds:
@@ -37,12 +44,15 @@ def _run(first_seed: int, seconds: float, lives: int) -> int:
         life = Life(seed)
         try:
             life.run(CUTS_PER_LIFE)
-        except LifeFailed as error:
+            if replicates:
+                seeds = range(seed * RUNS_PER_LIFE, (seed + 1) * RUNS_PER_LIFE)
+                failovers += sum(Run(each).run()["promotion"] for each in seeds)
+        except (LifeFailed, RunFailed) as error:
             _say(f"\n{error}\n")
             return 1
         cuts += life.world.loss_count
         elapsed = time.monotonic() - started
-        _say(f"\rseed {seed}: {cuts:,} power cuts, {cuts / elapsed:,.0f} a second ")
+        _say(f"\rseed {seed}: {cuts:,} power cuts, {cuts / elapsed:,.0f} a second, {failovers:,} fail-overs ")
     _say("\n")
     return 0
 

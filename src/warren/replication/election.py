@@ -174,7 +174,7 @@ class Election:
 
     def _sign(self, view: RegistryView) -> Sign:
         state = view.state
-        if state.master == self.me.replica and state.nonce == self.nonce:
+        if state.master == self.me.replica and state.nonce == self.nonce and self.me in state.insync:
             self.won = self.won or Proposal(state, view.version)
             return Sign.NAMED
         if self.candidacy is Candidacy.UNSURE and self._asked and view.version <= self._asked.version:

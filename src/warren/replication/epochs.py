@@ -37,6 +37,15 @@ class Epochs:
 
     entries: tuple[Epoch, ...] = ()
 
+    @staticmethod
+    def founded(began: str) -> Epochs:
+        """Returns the list of a new store: epoch 0, in which it was empty.
+
+        All replicas of a shard share this entry. Without it, a member that has seen only the first epoch, and a master
+        of the second one that has not, would have none in common, and the member would give up its copy.
+        """
+        return Epochs((Epoch(epoch=0, master=0, began=began, tails={}),))
+
     @property
     def last(self) -> int:
         """The latest epoch; 0 if there is none."""
@@ -80,8 +89,8 @@ def cuts(
     numbers = {entry.epoch for entry in masters.entries}
     common = next((entry.epoch for entry in reversed(mine.entries) if entry.epoch in numbers), None)
     if common is None:
-        is_empty = not mine.entries and not any(my_tails.values())
-        return dict.fromkeys(my_tails.keys() & masters_tails.keys(), 0) if is_empty else None
+        is_empty = mine.last == 0 and not any(my_tails.values())
+        return {log: 0 for log in my_tails if log in masters_tails} if is_empty else None
     return {
         log: min(tail, _end(mine, common, log, tail), _end(masters, common, log, masters_tails[log]))
         for log, tail in my_tails.items()

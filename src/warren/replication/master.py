@@ -235,16 +235,16 @@ class Master:
         return actions + self._go_on(now, checks=True)
 
     def hand_over_to(self, replica: int, now: float) -> bool:
-        """Begins to hand over to a living member of the set. Returns whether it does.
+        """Begins to hand over to a member of the set that fetches. Returns whether it does.
 
         If the barriers are not done within `lag_s`, the master stays in office.
         """
-        successor = self.insync.state.identity_of(replica)
-        nodes = self._nodes or {}
-        if self.promotion is not Promotion.SERVING or successor in (None, self.me) or replica not in nodes:
+        link = self._links.get(replica)
+        if self.promotion is not Promotion.SERVING or link is None or link.identity not in self.insync.members:
             return False
         self.hand_over = HAND_OVER[self.hand_over, HandOverEvent.WANTED]
-        self._successor, self._successor_nonce = successor, nodes[replica]
+        # The process is named that has joined as this identity. A later process of the replica may have another disk.
+        self._successor, self._successor_nonce = link.identity, link.link.nonce
         self._hand_over_until = now + self._timing.lag_s
         return True
 
@@ -373,7 +373,7 @@ class Master:
         members = self.insync.members - {self.me}
         gone = [member for member in members if nodes is not None and member.replica not in nodes]
         silent = [member for member in members if member not in gone and self._is_lagging(member, now)]
-        return sorted(gone) + sorted(silent, key=self._heard_at)
+        return sorted(gone) + sorted(silent, key=lambda member: (self._heard_at(member), member))
 
     def _is_lagging(self, member: Identity, now: float) -> bool:
         since = self.barriers.unacked_since(member)

@@ -22,10 +22,10 @@ class ReplicaDisk:
         self.incarnation = incarnation
         self.logs: dict[str, list[Record]] = {}
         self.files: dict[str, Slots] = {}
-        self.epochs = Epochs()
+        self.epochs = Epochs.founded("")
         self.synced: dict[str, int] = {}
         self._synced_files: dict[str, Slots] = {}
-        self._synced_epochs = Epochs()
+        self._synced_epochs = self.epochs
         self._before_cut: dict[str, list[Record]] = {}
         """Logs that were cut or removed since the last sync of all: they may come back whole."""
 
@@ -87,7 +87,7 @@ class ReplicaDisk:
         for log, before in self._before_cut.items():
             if random.random() < 0.5:
                 self.logs[log] = before
-        for path in {*self.files, *self._synced_files}:
+        for path in sorted({*self.files, *self._synced_files}):
             old, new = self._synced_files.get(path, EMPTY), self.files.get(path, EMPTY)
             self.files[path] = (random.choice((old[0], new[0])), random.choice((old[1], new[1])))
         if random.random() < 0.5:

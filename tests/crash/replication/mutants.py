@@ -27,7 +27,7 @@ from warren.replication.messages import FetchShard
 from warren.replication.shard_state import Identity, RegistryView
 from warren.replication.slave import Link, LinkEvent, Slave
 
-SEEDS_MAX: Final = 2_000
+SEEDS_MAX: Final = 3_000
 
 
 class Mutant(NamedTuple):
@@ -215,12 +215,6 @@ def _compare_nothing(self: Process, action: act.CompareState) -> None:
 
 def _leave_unsynced(self: Process) -> None:
     pass
-
-
-def _start_from_nothing_in_place(self: Process, action: act.StartFromNothing) -> None:
-    self.machine.disk.start_from_nothing(self.machine.disk.incarnation)
-    self.cluster.checker.check_members()
-    self.cluster.kill(self)
 
 
 MUTANTS: Final[Sequence[Mutant]] = (

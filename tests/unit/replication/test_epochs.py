@@ -83,6 +83,16 @@ def test_a_malformed_file_is_refused_with_the_reason(data: bytes, reason: str) -
         pytest.param(epochs_of((1, 0)), epochs_of((2, 0)), 5, 5, None, id="no epoch in common"),
         pytest.param(Epochs(), epochs_of((2, 0)), 5, 5, None, id="records without an epoch"),
         pytest.param(Epochs(), epochs_of((2, 0)), 0, 5, 0, id="an empty store has nothing to lose"),
+        pytest.param(Epochs.founded(""), epochs_of((2, 0)), 0, 5, 0, id="a new store has nothing to lose"),
+        pytest.param(Epochs.founded(""), epochs_of((2, 0)), 5, 5, None, id="records of epoch 0"),
+        pytest.param(
+            Epochs.founded("").begun(epochs_of((1, 0)).entries[0]),
+            Epochs.founded("").begun(epochs_of((2, 0)).entries[0]),
+            4,
+            5,
+            0,
+            id="masters of the first two epochs that did not meet",
+        ),
     ],
 )
 def test_a_slave_cuts_where_it_agrees_with_the_master(

@@ -7,9 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView
-from warren.replication.timing import Timing
-
-NEVER: Final = 1e300
+from warren.replication.timing import NEVER, Timing
 
 
 class Candidacy(Enum):

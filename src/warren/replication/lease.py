@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warren.replication.shard_state import Identity
-from warren.replication.timing import Timing
+from warren.replication.timing import NEVER, Timing
 
 
 class ReadLease:
@@ -39,4 +39,4 @@ class ReadLease:
     def ends_at(self) -> float:
         """Returns when the lease ends; infinity if the master is alone in the set."""
         promised = self._promised
-        return min((promised.get(member, -1e300) for member in self._others()), default=1e300) + self._held_s
+        return min((promised.get(member, -NEVER) for member in self._others()), default=NEVER) + self._held_s

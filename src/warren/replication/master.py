@@ -46,9 +46,8 @@ from warren.replication.messages import (
     SlaveRequest,
 )
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView
-from warren.replication.timing import Timing
+from warren.replication.timing import NEVER, Timing
 
-NEVER: Final = 1e300
 CHECKS_PER_LAG: Final = 4
 """A master looks so often within `lag_s` for members that lag."""
 

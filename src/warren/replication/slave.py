@@ -24,7 +24,7 @@ from warren.replication.actions import (
     WriteState,
 )
 from warren.replication.changes import CommittedEnds
-from warren.replication.election import NEVER, Election
+from warren.replication.election import Election
 from warren.replication.messages import (
     FetchShard,
     FetchState,
@@ -38,7 +38,7 @@ from warren.replication.messages import (
     StateListed,
 )
 from warren.replication.shard_state import Outcome, RegistryView
-from warren.replication.timing import Timing
+from warren.replication.timing import NEVER, Timing
 
 ROUND_SIZE_MAX: Final = 16 << 20
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+NEVER: Final = 1e300
+"""A time that does not come."""
 RATE_ALLOWANCE: Final = 0.02
 """So much faster may one steady clock run than another. Nothing that was acknowledged depends on it: only reads do."""
 

@@ -24,11 +24,11 @@ from warren.replication.messages import (
 )
 from warren.replication.shard_state import Identity, Outcome
 from warren.replication.slave import Slave
+from warren.replication.timing import NEVER
 
 if TYPE_CHECKING:
     from tests.crash.replication.cluster import Cluster, Machine
 
-NEVER: Final = 1e300
 REQUESTS: Final = (JoinShard, ListState, FetchState, FetchShard)
 WRITE_S: Final = (0.001, 0.03)
 

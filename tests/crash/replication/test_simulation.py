@@ -28,7 +28,6 @@ OFTEN: Final = {
     "process ended": 200,
     "hand-over begun": 30,
     "disk swapped": 20,
-    "start from nothing": 10,
 }
 """How often each of these happens at least in a batch: without it the runs would prove little."""
 

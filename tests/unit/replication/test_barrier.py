@@ -144,7 +144,12 @@ def test_a_thread_waits_until_its_barrier_is_done() -> None:
     shard = Shard(ONE)
     number = shard.note(FileContent("f", b"x"))
     finished: list[bool] = []
-    thread = Thread(target=lambda: (shard.barriers.wait(number), finished.append(True)))
+
+    def wait() -> None:
+        shard.barriers.wait(number)
+        finished.append(True)
+
+    thread = Thread(target=wait)
     thread.start()
 
     shard.barriers.synced(number)

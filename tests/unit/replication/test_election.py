@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from warren.replication.election import NEVER, TRANSITIONS, Candidacy, Election, Sign
+from warren.replication.election import TRANSITIONS, Candidacy, Election, Sign
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView, ShardState
-from warren.replication.timing import Timing
+from warren.replication.timing import NEVER, Timing
 
 ZERO, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))
 TIMING = Timing(lease_s=1.0, turn_s=0.3)

@@ -14,6 +14,10 @@ TWO = Identity(2, "disk 2", "boot")
 ONE_NEW = Identity(1, "disk 9", "boot")
 
 
+def members(*identities: Identity) -> frozenset[Identity]:
+    return frozenset(identities)
+
+
 def state_of(*members: Identity, epoch: int = 3) -> ShardState:
     return ShardState(epoch=epoch, master=0, insync=frozenset(members), nonce="n")
 
@@ -25,51 +29,51 @@ def insync_of(*members: Identity, min_insync: int = 2) -> InSync:
 def test_the_master_itself_is_not_among_the_others() -> None:
     insync = insync_of(ONE)
 
-    assert insync.counted() == {ME, ONE}
-    assert insync.others() == {ONE}
+    assert insync.counted() == members(ME, ONE)
+    assert insync.others() == members(ONE)
 
 
 def test_the_union_counts_while_the_set_changes() -> None:
     insync = insync_of(ONE)
     insync.welcome(TWO, 5)
 
-    proposal = insync.propose(frozenset({ME, TWO}))
+    proposal = insync.propose(members(ME, TWO))
 
     assert proposal is not None
     assert (proposal.version, proposal.state) == (7, state_of(ME, TWO))
-    assert insync.counted() == {ME, ONE, TWO}
-    assert insync.propose(frozenset({ME, ONE})) is None
+    assert insync.counted() == members(ME, ONE, TWO)
+    assert insync.propose(members(ME, ONE)) is None
 
 
 def test_a_change_that_is_done_counts_alone() -> None:
     insync = insync_of(ONE, TWO)
-    insync.propose(frozenset({ME, ONE}))
+    insync.propose(members(ME, ONE))
 
     must_read = insync.answered(Outcome.DONE)
 
     assert not must_read
-    assert (insync.counted(), insync.version) == ({ME, ONE}, 8)
+    assert (insync.counted(), insync.version) == (members(ME, ONE), 8)
     assert insync.is_settled
 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.REFUSED])
 def test_the_union_counts_until_a_higher_version_is_read(outcome: Outcome) -> None:
     insync = insync_of(ONE)
-    insync.propose(frozenset({ME, ONE, TWO}))
+    insync.propose(members(ME, ONE, TWO))
 
     assert insync.answered(outcome)
-    assert insync.propose(frozenset({ME, ONE})) is None
+    assert insync.propose(members(ME, ONE)) is None
     insync.settled(state_of(ME, ONE), 7)
-    assert insync.counted() == {ME, ONE, TWO}
+    assert insync.counted() == members(ME, ONE, TWO)
     assert not insync.is_settled
-    assert insync.propose(frozenset({ME, ONE})) is not None
+    assert insync.propose(members(ME, ONE)) is not None
     insync.settled(state_of(ME, ONE), 8)
-    assert insync.counted() == {ME, ONE}
+    assert insync.counted() == members(ME, ONE)
 
 
 def test_an_outcome_that_comes_after_a_higher_version_changes_nothing() -> None:
     insync = insync_of(ONE, TWO)
-    insync.propose(frozenset({ME, ONE}))
+    insync.propose(members(ME, ONE))
 
     insync.settled(state_of(ME, ONE), 8)
     assert not insync.may_propose
@@ -77,17 +81,17 @@ def test_an_outcome_that_comes_after_a_higher_version_changes_nothing() -> None:
 
     assert not must_read
     assert insync.may_propose
-    assert (insync.version, insync.members) == (8, {ME, ONE})
+    assert (insync.version, insync.members) == (8, members(ME, ONE))
 
 
 def test_a_view_that_is_older_than_the_proposal_does_not_end_it() -> None:
     insync = insync_of(ONE, TWO)
-    insync.propose(frozenset({ME, ONE}))
+    insync.propose(members(ME, ONE))
 
     insync.settled(state_of(ME, ONE, TWO), 7)
 
     assert not insync.may_propose
-    assert insync.counted() == {ME, ONE, TWO}
+    assert insync.counted() == members(ME, ONE, TWO)
 
 
 def test_a_higher_epoch_deposes() -> None:
@@ -100,15 +104,15 @@ def test_a_higher_epoch_deposes() -> None:
 def test_no_proposal_is_below_the_minimum() -> None:
     insync = insync_of(ONE)
 
-    assert insync.propose(frozenset({ME})) is None
+    assert insync.propose(members(ME)) is None
     assert insync.wish([ONE], {}) is None
 
 
 def test_members_leave_in_their_order_down_to_the_minimum() -> None:
     insync = insync_of(ONE, TWO)
 
-    assert insync.wish([TWO, ONE], {}) == {ME, ONE}
-    assert insync_of(ONE, TWO, min_insync=1).wish([TWO, ONE], {}) == {ME}
+    assert insync.wish([TWO, ONE], {}) == members(ME, ONE)
+    assert insync_of(ONE, TWO, min_insync=1).wish([TWO, ONE], {}) == members(ME)
 
 
 def test_the_master_never_leaves_by_its_own_wish() -> None:
@@ -122,7 +126,7 @@ def test_a_replica_that_is_welcomed_counts_at_once_and_comes_in_at_its_mark() ->
 
     assert TWO in insync.others()
     assert insync.wish([], {TWO: 4}) is None
-    assert insync.wish([], {TWO: 5}) == {ME, ONE, TWO}
+    assert insync.wish([], {TWO: 5}) == members(ME, ONE, TWO)
 
 
 def test_the_mark_of_a_replica_that_is_welcomed_twice_stays() -> None:
@@ -141,7 +145,7 @@ def test_a_replica_that_is_dismissed_no_longer_counts_but_a_member_does() -> Non
     insync.dismiss(TWO)
     insync.dismiss(ONE)
 
-    assert insync.others() == {ONE}
+    assert insync.others() == members(ONE)
 
 
 def test_another_disk_takes_the_place_of_the_old_one_and_both_count_meanwhile() -> None:
@@ -150,9 +154,9 @@ def test_another_disk_takes_the_place_of_the_old_one_and_both_count_meanwhile() 
 
     wished = insync.wish([], {ONE_NEW: 5})
 
-    assert wished == {ME, ONE_NEW}
+    assert wished == members(ME, ONE_NEW)
     insync.propose(wished)
-    assert insync.others() == {ONE, ONE_NEW}
+    assert insync.others() == members(ONE, ONE_NEW)
     insync.answered(Outcome.DONE)
-    assert insync.others() == {ONE_NEW}
+    assert insync.others() == members(ONE_NEW)
     assert insync.welcomed == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TypeVar
 
@@ -66,7 +66,7 @@ def slave_at(link: Link) -> Slave:
     slave = Slave(election, TIMING, now=0.0, size_max=100)
     joined = ShardJoined(epoch=8, link=LINK, epochs=EPOCHS, first={}, cuts={"a": 3}, barrier=4)
     listed = StateListed(epoch=8, link=LINK, after="", digests={"f": b"1"}, is_complete=True)
-    steps = (
+    steps: tuple[tuple[Link, Callable[[], object]], ...] = (
         (Link.JOINING, lambda: slave.see(view_of(), 10.0)),
         (Link.CUTTING, lambda: slave.received(joined, 10.0)),
         (Link.KEEPING_EPOCHS, lambda: slave.disk_done(10.0)),
@@ -225,10 +225,10 @@ def test_a_slave_whose_connection_is_lost_joins_again() -> None:
     slave = slave_at(Link.FETCHING)
 
     slave.connection_lost(LinkId("mine", 9), 11.0)
-    assert slave.state is Link.FETCHING
+    before = slave.state
     slave.connection_lost(LINK, 11.0)
 
-    assert slave.state is Link.IDLE
+    assert (before, slave.state) == (Link.FETCHING, Link.IDLE)
 
 
 def test_a_slave_without_a_common_epoch_starts_from_nothing() -> None:

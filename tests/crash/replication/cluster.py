@@ -37,6 +37,8 @@ class Setup:
     """Whether every acknowledgement is on disk. If not, a machine that loses power cannot lead."""
     round_size_max: int
     timing: Timing
+    epochs_max: int
+    """So many epochs a replica remembers. With few of them some replicas have none in common."""
 
 
 class Machine:

@@ -217,6 +217,12 @@ def _leave_unsynced(self: Process) -> None:
     pass
 
 
+def _start_from_nothing_in_place(self: Process, action: act.StartFromNothing) -> None:
+    self.machine.disk.start_from_nothing(self.machine.disk.incarnation)
+    self.cluster.checker.check_members()
+    self.cluster.kill(self)
+
+
 MUTANTS: Final[Sequence[Mutant]] = (
     Mutant("no union while the set grows", InSync, "_count", _count_known_only, "registry"),
     Mutant("shrink before the compare-and-set is known", InSync, "_count", _count_proposal_only, "registry"),
@@ -245,6 +251,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
         _disk_done_without_epochs,
         "divergence",
         [(Slave, "_acknowledge", _acknowledge_with_epochs)],
+    ),
+    Mutant(
+        "an emptied disk keeps its incarnation",
+        Process,
+        "_start_from_nothing",
+        _start_from_nothing_in_place,
+        "divergence",
     ),
     Mutant("acknowledged before the sync", Process, "_sync_round", _sync_nothing, "mixed"),
     Mutant("published before the acknowledgements", Barriers, "_newly_done", _done_without_acks, "mixed"),

@@ -10,6 +10,7 @@ from tests.crash.replication.disk import EMPTY
 from warren.replication import actions as act
 from warren.replication.changes import Change, FileContent, FileGone, FilePatch, Item, LogRange, NewLog, RemovedLog
 from warren.replication.election import Election
+from warren.replication.epochs import Epochs
 from warren.replication.master import Master
 from warren.replication.messages import (
     FetchShard,
@@ -473,7 +474,7 @@ class Process:
         self.master = Master(
             self.identity,
             action.won,
-            disk.epochs,
+            Epochs(disk.epochs.entries[1 - setup.epochs_max :]),
             disk.tails(),
             {},
             self.visible,

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from tests.crash.replication.clients import Client
 from tests.crash.replication.cluster import LOGS, TIMING, Cluster, Machine, Setup
+from warren.replication.epochs import EPOCHS_MAX
 from warren.replication.mastership import Promotion
 
 FAULT_S: Final = (2.0, 4.5)
@@ -239,7 +240,9 @@ class Run:
     def _swap_disk(self, machine: Machine, seconds: float) -> None:
         """A disk dies and is replaced by an empty one: once in a run, and only if the set always has another copy."""
         cluster = self.cluster
-        if self._is_disk_swapped or cluster.setup.min_insync < 2 or not cluster.setup.is_power_safe:
+        setup = cluster.setup
+        has_copies = setup.min_insync > 1 and setup.is_power_safe and setup.epochs_max == EPOCHS_MAX
+        if self._is_disk_swapped or not has_copies:
             return
         self._is_disk_swapped = True
         cluster.counts["disk swapped"] += 1
@@ -276,6 +279,7 @@ def draw_setup(random: Random, lease_s: float) -> Setup:
         is_power_safe=is_power_safe,
         round_size_max=random.choice((300, 16 << 20)),
         timing=replace(TIMING, lease_s=lease_s),
+        epochs_max=2 if is_power_safe and random.random() < 0.15 else EPOCHS_MAX,
     )
 
 

@@ -27,7 +27,8 @@ OFTEN: Final = {
     "pause": 200,
     "process ended": 200,
     "hand-over begun": 30,
-    "disk swapped": 20,
+    "disk swapped": 10,
+    "start from nothing": 1,
 }
 """How often each of these happens at least in a batch: without it the runs would prove little."""
 

@@ -36,6 +36,14 @@ class Round(NamedTuple):
     is_behind: bool = False
 
 
+class Position(NamedTuple):
+    """The logs with all changes up to `last`: their ends as they are laid, and where they begin if not at 0."""
+
+    last: int
+    tails: Mapping[str, int]
+    first: Mapping[str, int]
+
+
 class _Noted(NamedTuple):
     """A change that is kept for slaves, and the master's steady time at which it got its number."""
 
@@ -219,6 +227,16 @@ class Barriers:
             if number > self.last:
                 return None
             return self._kept[max(number - self._kept_first, 0)].at
+
+    def position(self) -> Position:
+        """Returns the last barrier with the logs as they are then."""
+        with self._changed:
+            return Position(self.last, dict(self.tails), dict(self.first))
+
+    def ends(self) -> dict[str, int]:
+        """Returns the committed ends of all logs."""
+        with self._changed:
+            return self.committed.copy()
 
     def commit(self, ends: Mapping[str, int]) -> None:
         """Everything below these ends is on the whole set."""

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView
-from warren.replication.timing import NEVER, Timing
+from warren.replication.time_limits import NEVER, TimeLimits
 
 
 class Candidacy(Enum):
@@ -90,7 +90,7 @@ class Election:
         self,
         me: Identity,
         nonce: str,
-        timing: Timing,
+        timing: TimeLimits,
         preference: Sequence[int],
         min_insync: int,
         *,

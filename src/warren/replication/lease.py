@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warren.replication.shard_state import Identity
-from warren.replication.timing import NEVER, Timing
+from warren.replication.time_limits import NEVER, TimeLimits
 
 
 class ReadLease:
@@ -18,7 +18,7 @@ class ReadLease:
     Committed messages may be shown without the lease. Ends, and answers that there is nothing, need it.
     """
 
-    def __init__(self, timing: Timing, others: Callable[[], frozenset[Identity]]) -> None:
+    def __init__(self, timing: TimeLimits, others: Callable[[], frozenset[Identity]]) -> None:
         self._held_s = timing.lease_held_s
         self._others = others
         self._answered: dict[Identity, float] = {}

@@ -46,7 +46,7 @@ from warren.replication.messages import (
     SlaveRequest,
 )
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView
-from warren.replication.timing import NEVER, Timing
+from warren.replication.time_limits import NEVER, TimeLimits
 
 CHECKS_PER_LAG: Final = 4
 """A master looks so often within `lag_s` for members that lag."""
@@ -101,7 +101,7 @@ class Master:
         visible: Mapping[str, int],
         replicas: Sequence[int],
         min_insync: int,
-        timing: Timing,
+        timing: TimeLimits,
         *,
         began: str,
         now: float,
@@ -274,29 +274,29 @@ class Master:
         if self.promotion is Promotion.KEEPING_EPOCHS:
             self._early.append(request)
             return []
-        identity, barriers = request.identity, self.barriers
-        tails = barriers.tails
         if self._link_numbers.get(request.link.nonce, 0) >= request.link.number:
             # A repetition by the network. Its answer would belong to no fetch, and the lease must not count from it.
             return []
         self._link_numbers[request.link.nonce] = request.link.number
+        identity = request.identity
+        last, tails, first = self.barriers.position()
         agreed = cuts(request.epochs, self.epochs, request.tails, tails)
         ranges: list[tuple[str, int, int]] = []
         if agreed is not None:
-            # A slave whose log ends before the master's begins gets the log from there on.
-            wanted = {log: max(agreed.get(log, 0), barriers.first.get(log, 0)) for log in tails}
-            ranges = [(log, start, tails[log]) for log, start in wanted.items() if start < tails[log]]
-            self._links[identity.replica] = _Link(request, barriers.last, ranges, now)
-            barriers.start(identity, barriers.last)
-            self.lease.answered(identity, now)
             agreed = {log: agreed.get(log, 0) for log in tails}
+            # A slave whose log ends before the master's begins gets the log from there on.
+            starts = {log: max(end, first.get(log, 0)) for log, end in agreed.items()}
+            ranges = [(log, start, tails[log]) for log, start in starts.items() if start < tails[log]]
+            self._links[identity.replica] = _Link(request, last, ranges, now)
+            self.barriers.start(identity, last)
+            self.lease.answered(identity, now)
         joined = ShardJoined(
             epoch=self.epoch,
             link=request.link,
             epochs=self.epochs,
-            first=dict(barriers.first),
+            first=first,
             cuts=agreed,
-            barrier=0 if agreed is None or ranges else barriers.last,
+            barrier=0 if agreed is None or ranges else last,
         )
         return [SendAnswer(identity.replica, joined)]
 
@@ -330,7 +330,7 @@ class Master:
             is_open = self.promotion is Promotion.OPENED
             self._promote(PromotionEvent.FIRST_BARRIER_DONE)
             self.barriers.commit(self.epochs.entries[-1].tails)
-            actions.append(LiftVisible(dict(self.barriers.committed)))
+            actions.append(LiftVisible(self.barriers.ends()))
             actions += [Serve()] if is_open else []
         if checks:
             self._check_at = now + self._timing.lag_s / CHECKS_PER_LAG
@@ -413,7 +413,7 @@ class Master:
             refused = ShardRefused(epoch=self.epoch, link=link.link, reason=Refusal.JOIN_AGAIN)
             yield SendAnswer(identity.replica, refused)
             return
-        committed = self.barriers.committed
+        committed = self.barriers.ends()
         is_shown = link.shown == committed
         if round is None and now < min(link.parked_until, link.due):
             if not is_shown and link.due == NEVER:
@@ -422,7 +422,7 @@ class Master:
         items: list[Item] = list(round.changes) if round is not None else []
         if not is_shown:
             items.append(CommittedEnds({log: end for log, end in committed.items() if link.shown.get(log) != end}))
-            link.shown = dict(committed)
+            link.shown = committed
         # A slave that has fetched all ranges has reached the barrier at which it joined.
         barrier = round.barrier if round is not None else self.barriers.sent_to(identity)
         answer = ShardFetched(epoch=self.epoch, link=link.link, number=link.number + 1, barrier=barrier, items=items)

@@ -38,7 +38,7 @@ from warren.replication.messages import (
     StateListed,
 )
 from warren.replication.shard_state import Outcome, RegistryView
-from warren.replication.timing import NEVER, Timing
+from warren.replication.time_limits import NEVER, TimeLimits
 
 ROUND_SIZE_MAX: Final = 16 << 20
 
@@ -124,7 +124,7 @@ class Slave:
     and never while its election is under way. Its logs, cut where it joined, are beginnings of the master's logs.
     """
 
-    def __init__(self, election: Election, timing: Timing, *, now: float, size_max: int = ROUND_SIZE_MAX) -> None:
+    def __init__(self, election: Election, timing: TimeLimits, *, now: float, size_max: int = ROUND_SIZE_MAX) -> None:
         self._election, self._timing = election, timing
         self._size_max = size_max
         self._leader: tuple[int, str] = (-1, "")
@@ -209,18 +209,18 @@ class Slave:
             actions.append(ClearUnreached())
         return actions + self._take(answer, now)
 
-    def state_compared(self, wanted: Sequence[str], gone: Sequence[str], now: float) -> list[SlaveAction]:
-        """The state files `wanted` differ from the master's or are missing; it does not have those in `gone`."""
+    def state_compared(self, different: Sequence[str], gone: Sequence[str], now: float) -> list[SlaveAction]:
+        """The state files `different` differ from the master's or are missing; it does not have those in `gone`."""
         if self.state is not Link.COMPARING:
             return []
-        if not wanted and not gone:
+        if not different and not gone:
             self._go(LinkEvent.EQUAL)
             return self._fetch(now)
         self._go(LinkEvent.DIFFERENT)
-        self._wanted = list(wanted)
+        self._wanted = list(different)
         self._contents = dict.fromkeys(gone)
         return self._ask(
-            FetchState(identity=self._election.me, link=self._open_link, epoch=self._epoch, paths=wanted), now
+            FetchState(identity=self._election.me, link=self._open_link, epoch=self._epoch, paths=different), now
         )
 
     def disk_done(self, now: float) -> list[SlaveAction]:

@@ -14,9 +14,9 @@ from tests.crash.replication.disk import ReplicaDisk
 from tests.crash.replication.process import Process
 from tests.crash.replication.registry import SimulatedRegistry
 from warren.replication.shard_state import Identity, Outcome, Proposal
-from warren.replication.timing import Timing
+from warren.replication.time_limits import TimeLimits
 
-TIMING: Final = Timing(
+TIMING: Final = TimeLimits(
     lease_s=0.5, lag_s=0.8, answer_s=0.3, retry_s=0.1, turn_s=0.12, unreached_s=0.9, ends_s=0.03, refuse_s=0.5
 )
 """Shorter than in life, and in the same proportions, so that more happens in a run."""
@@ -36,7 +36,7 @@ class Setup:
     is_power_safe: bool
     """Whether every acknowledgement is on disk. If not, a machine that loses power cannot lead."""
     round_size_max: int
-    timing: Timing
+    timing: TimeLimits
     epochs_max: int
     """So many epochs a replica remembers. With few of them some replicas have none in common."""
 

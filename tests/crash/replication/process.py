@@ -25,7 +25,7 @@ from warren.replication.messages import (
 )
 from warren.replication.shard_state import Identity, Outcome
 from warren.replication.slave import Slave
-from warren.replication.timing import NEVER
+from warren.replication.time_limits import NEVER
 
 if TYPE_CHECKING:
     from tests.crash.replication.cluster import Cluster, Machine

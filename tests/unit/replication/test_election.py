@@ -8,10 +8,10 @@ import pytest
 
 from warren.replication.election import TRANSITIONS, Candidacy, Election, Sign
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView, ShardState
-from warren.replication.timing import NEVER, Timing
+from warren.replication.time_limits import NEVER, TimeLimits
 
 ZERO, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))
-TIMING = Timing(lease_s=1.0, turn_s=0.3)
+TIMING = TimeLimits(lease_s=1.0, turn_s=0.3)
 
 
 def election_of(me: Identity = ONE, *, is_power_safe: bool = False, now: float = 0.0) -> Election:

@@ -6,13 +6,13 @@ import pytest
 
 from warren.replication.lease import ReadLease
 from warren.replication.shard_state import Identity
-from warren.replication.timing import RATE_ALLOWANCE, Timing
+from warren.replication.time_limits import RATE_ALLOWANCE, TimeLimits
 
 ONE, TWO = (Identity(replica, "disk", "boot") for replica in (1, 2))
 
 
 def lease_of(*others: Identity) -> ReadLease:
-    return ReadLease(Timing(lease_s=1.0), lambda: frozenset(others))
+    return ReadLease(TimeLimits(lease_s=1.0), lambda: frozenset(others))
 
 
 def test_a_master_that_is_alone_always_holds_the_lease() -> None:
@@ -58,7 +58,7 @@ def test_an_answer_alone_does_not_lengthen_the_lease() -> None:
 
 
 def test_the_lease_ends_before_a_slave_leads_whatever_their_rates_within_the_allowance() -> None:
-    timing = Timing(lease_s=1.0)
+    timing = TimeLimits(lease_s=1.0)
     fast_slave, slow_master = 1 + RATE_ALLOWANCE / 2, 1 - RATE_ALLOWANCE / 2
 
     assert timing.lease_held_s / slow_master < timing.lease_s / fast_slave

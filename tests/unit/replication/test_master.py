@@ -38,10 +38,10 @@ from warren.replication.messages import (
     ShardRefused,
 )
 from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView, ShardState
-from warren.replication.timing import Timing
+from warren.replication.time_limits import TimeLimits
 
 ME, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))
-TIMING = Timing(lease_s=1.0, lag_s=2.0, ends_s=0.01)
+TIMING = TimeLimits(lease_s=1.0, lag_s=2.0, ends_s=0.01)
 OLD = Epochs((Epoch(epoch=7, master=1, began="", tails={"a": 0}),))
 Kind = TypeVar("Kind")
 

@@ -42,10 +42,10 @@ from warren.replication.messages import (
 )
 from warren.replication.shard_state import Identity, Outcome, RegistryView, ShardState
 from warren.replication.slave import TRANSITIONS, Link, LinkEvent, Slave
-from warren.replication.timing import Timing
+from warren.replication.time_limits import TimeLimits
 
 ZERO, ME = (Identity(replica, f"disk {replica}", "boot") for replica in range(2))
-TIMING = Timing(lease_s=1.0, answer_s=1.0, retry_s=0.1, unreached_s=3.0)
+TIMING = TimeLimits(lease_s=1.0, answer_s=1.0, retry_s=0.1, unreached_s=3.0)
 EPOCHS = Epochs((Epoch(epoch=8, master=0, began="", tails={"a": 3}),))
 LINK = LinkId("mine", 1)
 RANGE = LogRange("a", 0, 3, 3, 4, 1, b"x")

@@ -12,7 +12,7 @@ RATE_ALLOWANCE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class TimeLimits:
     """Lengths of time, in seconds of a replica's own steady clock. They are the same on all replicas of a shard."""
 
     lease_s: float = 1.0

@@ -170,8 +170,8 @@ acknowledge: Final = Slave._acknowledge
 
 
 def _acknowledge_with_epochs(self: Slave, now: float) -> list[act.SlaveAction]:
-    """Keeps the list of epochs behind the first round."""
-    if self._joined is None:
+    """Keeps the list of epochs behind the first rounds."""
+    if self._joined is None or self._answered < 3:
         return acknowledge(self, now)
     joined, self._joined = self._joined, None
     self.state = Link.APPLYING
@@ -245,7 +245,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant("cut by tails instead of epochs", master, "cuts", _cuts_without_epochs, "divergence"),
     Mutant("an epoch ends where the next one begins", epochs, "_end", _end_by_next_epoch_only, "divergence"),
     Mutant(
-        "epochs kept after the first record",
+        "epochs kept after the first records",
         Slave,
         "disk_done",
         _disk_done_without_epochs,

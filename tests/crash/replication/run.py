@@ -10,7 +10,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
@@ -52,6 +52,8 @@ class Profile(NamedTuple):
     """How often a message comes late, and how often it comes twice."""
     kill_chance: float = 0.0015
     """How often a process dies between two actions."""
+    replicas: Sequence[int] = (2, 3, 3, 3, 3, 4)
+    """How many replicas a shard has, drawn from these."""
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
@@ -59,7 +61,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "registry": Profile({"cut from registry": 30, "kill": 30, "cut one way": 30}, lost_chance=0.4),
     # A master that lives on and does not know that its session is over, and a lease that lasts longer than a promotion.
     "reads": Profile({"expire unseen": 150, "pause": 30}, read_share=0.5, lease_s=1.0),
-    "late messages": Profile({"expire unseen": 150}, read_share=0.5, late_chance=0.08),
+    "late messages": Profile({"expire unseen": 150}, read_share=0.5, late_chance=0.2, replicas=(2,)),
     "disks": Profile({"power cut": 40, "kill": 40, "swap disk": 20}),
     "divergence": Profile({"kill": 30, "isolate": 40, "cut both ways": 30}, read_share=0.1, kill_chance=0.012),
 }
@@ -89,7 +91,7 @@ class Run:
         chances = PROFILES[self.profile]
         self._faults = {**FAULTS, **chances.faults}
         self.cluster = Cluster(
-            draw_setup(self.random, chances.lease_s),
+            draw_setup(self.random, chances),
             self.random,
             lost_chance=chances.lost_chance,
             late_chance=chances.late_chance,
@@ -268,17 +270,17 @@ FAILURES: Final[Mapping[str, Callable[[Run, Machine, float], None]]] = {
 }
 
 
-def draw_setup(random: Random, lease_s: float) -> Setup:
+def draw_setup(random: Random, chances: Profile) -> Setup:
     """Mostly three replicas, of which two are enough, with everything on disk."""
     is_power_safe = random.random() < 0.75
-    count = random.choice((2, 3, 3, 3, 3, 4)) if is_power_safe else 3
+    count = random.choice(chances.replicas) if is_power_safe else 3
     min_insync = random.choice((1, 2)) if is_power_safe else 2
     return Setup(
         replicas=range(count),
         min_insync=min(min_insync, count),
         is_power_safe=is_power_safe,
         round_size_max=random.choice((300, 16 << 20)),
-        timing=replace(TIMING, lease_s=lease_s),
+        timing=replace(TIMING, lease_s=chances.lease_s),
         epochs_max=2 if is_power_safe and random.random() < 0.15 else EPOCHS_MAX,
     )
 

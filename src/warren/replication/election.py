@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView
 from warren.replication.time_limits import NEVER, TimeLimits
 
 
@@ -104,7 +104,7 @@ class Election:
         self._is_power_safe = is_power_safe
         self._fetch_sent = now
         """An earlier process of this replica may have fetched until this one began."""
-        self._asked: Proposal | None = None
+        self._proposal: Proposal | None = None
         self._deadline = NEVER
         self.view: RegistryView | None = None
         self.won: Proposal | None = None
@@ -148,16 +148,16 @@ class Election:
             self._deadline = now + self._delay(view)
         if self.candidacy is Candidacy.WAITING_TURN and now >= self._deadline:
             self._go(Sign.TURN_COME)
-            self._asked = Proposal(view.state.led_by(self.me, self.nonce), view.version)
-            return self._asked
+            self._proposal = Proposal(view.state.led_by(self.me, self.nonce), view.version)
+            return self._proposal
         return None
 
-    def answered(self, outcome: Outcome) -> None:
+    def answered(self, outcome: ProposalOutcome) -> None:
         """Takes the outcome of the compare-and-set. If it is not DONE, the registry has to be read again."""
         self._go(Sign[outcome.name])
-        if outcome is Outcome.DONE and self.won is None:
-            assert self._asked is not None
-            self.won = Proposal(self._asked.state, self._asked.version + 1)
+        if outcome is ProposalOutcome.DONE and self.won is None:
+            assert self._proposal is not None
+            self.won = Proposal(self._proposal.state, self._proposal.version + 1)
 
     def is_eligible(self, view: RegistryView) -> bool:
         """Whether this replica is the one that stands in the set."""
@@ -175,7 +175,7 @@ class Election:
         if state.master == self.me.replica and state.nonce == self.nonce and self.me in state.insync:
             self.won = self.won or Proposal(state, view.version)
             return Sign.NAMED
-        if self.candidacy is Candidacy.UNSURE and self._asked and view.version <= self._asked.version:
+        if self.candidacy is Candidacy.UNSURE and self._proposal and view.version <= self._proposal.version:
             return Sign.SAME
         return Sign.LOST if self.is_master_lost(view) and self.is_eligible(view) else Sign.KEPT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from warren.errors import Deposed
-from warren.replication.shard_state import Identity, Outcome, Proposal, ShardState
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, ShardState
 
 
 class InSync:
@@ -100,12 +100,12 @@ class InSync:
         """Whether no outcome and no read is waited for."""
         return not self._sent and not self._must_read
 
-    def answered(self, outcome: Outcome) -> bool:
+    def answered(self, outcome: ProposalOutcome) -> bool:
         """Takes the outcome of the proposal. Returns whether the state must be read before anything else."""
         sent, self._sent = self._sent, None
         if sent is None or sent.version < self.version:
             return False
-        if outcome is Outcome.DONE:
+        if outcome is ProposalOutcome.DONE:
             self._adopt(sent.state, sent.version + 1)
             return False
         self._must_read = True

@@ -45,7 +45,7 @@ from warren.replication.messages import (
     ShardRefused,
     SlaveRequest,
 )
-from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView
 from warren.replication.time_limits import NEVER, TimeLimits
 
 CHECKS_PER_LAG: Final = 4
@@ -223,7 +223,7 @@ class Master:
         self.barriers.recount()
         return self._go_on(now, checks=True)
 
-    def outcome(self, outcome: Outcome, now: float) -> list[MasterAction]:
+    def outcome(self, outcome: ProposalOutcome, now: float) -> list[MasterAction]:
         """The registry has answered a proposal."""
         if self.hand_over is HandOver.PROPOSED:
             self.hand_over = HAND_OVER[self.hand_over, HandOverEvent.ANSWERED]
@@ -367,7 +367,7 @@ class Master:
             yield Propose(proposal, needs_own_node=False)
 
     def _out(self, now: float) -> list[Identity]:
-        """Returns the members that should leave the set: those whose process is gone first, then by their silence."""
+        """Returns the members that should leave the set: first if their process is gone, then by their silence."""
         nodes = self._nodes
         members = self.insync.members - {self.me}
         gone = [member for member in members if nodes is not None and member.replica not in nodes]

@@ -13,7 +13,7 @@ from warren.errors import MalformedState
 WHAT: Final = "state of the shard"
 
 
-class Outcome(Enum):
+class ProposalOutcome(Enum):
     """The outcome of a compare-and-set. UNKNOWN: the answer was lost; it may have happened, or may still happen."""
 
     DONE = "done"

@@ -37,7 +37,7 @@ from warren.replication.messages import (
     StateFetched,
     StateListed,
 )
-from warren.replication.shard_state import Outcome, RegistryView
+from warren.replication.shard_state import ProposalOutcome, RegistryView
 from warren.replication.time_limits import NEVER, TimeLimits
 
 ROUND_SIZE_MAX: Final = 16 << 20
@@ -137,7 +137,7 @@ class Slave:
         self._round: ShardFetched | None = None
         self._joined: ShardJoined | None = None
         self._digests: dict[str, bytes] = {}
-        self._wanted: list[str] = []
+        self._paths: list[str] = []
         self._contents: dict[str, bytes | None] = {}
         self._retry_at = now
         self._answer_due = NEVER
@@ -168,10 +168,10 @@ class Slave:
             self._lose(now, retry_s=0)
         return self._go_on(now)
 
-    def outcome(self, outcome: Outcome, now: float) -> list[SlaveAction]:
+    def outcome(self, outcome: ProposalOutcome, now: float) -> list[SlaveAction]:
         """The registry has answered the compare-and-set of the election."""
         self._election.answered(outcome)
-        actions: list[SlaveAction] = [] if outcome is Outcome.DONE else [ReadRegistry()]
+        actions: list[SlaveAction] = [] if outcome is ProposalOutcome.DONE else [ReadRegistry()]
         return actions + self._go_on(now)
 
     def timer(self, now: float) -> list[SlaveAction]:
@@ -217,7 +217,7 @@ class Slave:
             self._go(LinkEvent.EQUAL)
             return self._fetch(now)
         self._go(LinkEvent.DIFFERENT)
-        self._wanted = list(different)
+        self._paths = list(different)
         self._contents = dict.fromkeys(gone)
         return self._ask(
             FetchState(identity=self._election.me, link=self._open_link, epoch=self._epoch, paths=different), now
@@ -282,7 +282,7 @@ class Slave:
             return [CompareState(self._digests)]
         if isinstance(answer, StateFetched):
             self._contents |= answer.contents
-            left = [path for path in self._wanted if path not in self._contents]
+            left = [path for path in self._paths if path not in self._contents]
             if left and answer.contents:
                 request = FetchState(identity=self._election.me, link=self._open_link, epoch=self._epoch, paths=left)
                 return self._ask(request, now)

@@ -13,7 +13,7 @@ from tests.crash.replication.checker import Checker
 from tests.crash.replication.disk import ReplicaDisk
 from tests.crash.replication.process import Process
 from tests.crash.replication.registry import SimulatedRegistry
-from warren.replication.shard_state import Identity, Outcome, Proposal
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal
 from warren.replication.time_limits import TimeLimits
 
 TIMING: Final = TimeLimits(
@@ -250,21 +250,21 @@ class Cluster:
         due = self.now + REGISTRY_ANSWER_S
         draw = random.random() if self.is_faulty else 1.0
         if process.machine.is_cut_from_registry or draw < self.lost_chance / 2:
-            self.at(due, process, process.outcome, Outcome.UNKNOWN, is_of_master)
+            self.at(due, process, process.outcome, ProposalOutcome.UNKNOWN, is_of_master)
             return
         is_answer_lost = draw < self.lost_chance * 1.5
         delay = random.uniform(0.002, 0.02)
         if is_answer_lost:
             delay = random.choice((delay, random.uniform(0, 1.5)))
-            self.at(due, process, process.outcome, Outcome.UNKNOWN, is_of_master)
+            self.at(due, process, process.outcome, ProposalOutcome.UNKNOWN, is_of_master)
             self.after(delay, None, self._write, proposal, own_node)
         else:
             self.after(delay, None, self._write_and_answer, process, proposal, own_node, is_of_master)
 
-    def _write(self, proposal: Proposal, own_node: tuple[int, str] | None) -> Outcome:
+    def _write(self, proposal: Proposal, own_node: tuple[int, str] | None) -> ProposalOutcome:
         before = self.registry.state
         outcome = self.registry.write(proposal, own_node)
-        if outcome is Outcome.DONE:
+        if outcome is ProposalOutcome.DONE:
             self._count_change(len(before.insync), len(proposal.state.insync))
             self.checker.proposal_applied(self.setup.min_insync)
         return outcome
@@ -274,7 +274,7 @@ class Cluster:
     ) -> None:
         outcome = self._write(proposal, own_node)
         if process.machine.is_cut_from_registry:
-            outcome = Outcome.UNKNOWN
+            outcome = ProposalOutcome.UNKNOWN
         self.after(self.random.uniform(0.002, 0.02), process, process.outcome, outcome, is_of_master)
 
     def _count_change(self, before: int, after: int) -> None:

@@ -23,7 +23,7 @@ from warren.replication.messages import (
     StateFetched,
     StateListed,
 )
-from warren.replication.shard_state import Identity, Outcome
+from warren.replication.shard_state import Identity, ProposalOutcome
 from warren.replication.slave import Slave
 from warren.replication.time_limits import NEVER
 
@@ -110,7 +110,7 @@ class Process:
         self.perform(role.see(self.cluster.registry.view(), self.machine.steady()))
         self._retry_reads()
 
-    def outcome(self, outcome: Outcome, is_of_master: bool) -> None:
+    def outcome(self, outcome: ProposalOutcome, is_of_master: bool) -> None:
         now = self.machine.steady()
         self.cluster.counts[f"outcome {outcome.value}"] += 1
         if self.master is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView, ShardState
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView, ShardState
 
 
 class SimulatedRegistry:
@@ -27,13 +27,13 @@ class SimulatedRegistry:
             dead=self.dead,
         )
 
-    def write(self, proposal: Proposal, own_node: tuple[int, str] | None) -> Outcome:
+    def write(self, proposal: Proposal, own_node: tuple[int, str] | None) -> ProposalOutcome:
         """Applies a compare-and-set, together with a check of a node if one is named."""
         if proposal.version != self.version or (own_node and self.nodes.get(own_node[0]) != own_node[1]):
-            return Outcome.REFUSED
+            return ProposalOutcome.REFUSED
         self.state, self.version = proposal.state, self.version + 1
         self._changed()
-        return Outcome.DONE
+        return ProposalOutcome.DONE
 
     def register(self, replica: int, nonce: str) -> None:
         self.nodes[replica] = nonce

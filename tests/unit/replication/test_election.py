@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from warren.replication.election import TRANSITIONS, Candidacy, Election, Sign
-from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView, ShardState
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView, ShardState
 from warren.replication.time_limits import NEVER, TimeLimits
 
 ZERO, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))
@@ -180,7 +180,7 @@ def test_the_compare_and_set_keeps_the_set_and_names_this_process() -> None:
 def test_a_winner_leads_in_the_state_that_it_asked_for() -> None:
     election, proposal = candidate()
 
-    election.answered(Outcome.DONE)
+    election.answered(ProposalOutcome.DONE)
 
     assert election.candidacy is Candidacy.WON
     assert election.won == Proposal(proposal.state, 6)
@@ -189,7 +189,7 @@ def test_a_winner_leads_in_the_state_that_it_asked_for() -> None:
 def test_a_refused_candidate_waits_for_a_new_view() -> None:
     election, _ = candidate()
 
-    election.answered(Outcome.REFUSED)
+    election.answered(ProposalOutcome.REFUSED)
 
     assert election.timer(100.0) is None
     assert not election.may_fetch
@@ -199,7 +199,7 @@ def test_a_refused_candidate_waits_for_a_new_view() -> None:
 
 def test_an_unknown_outcome_that_was_done_is_found_by_the_nonce() -> None:
     election, proposal = candidate()
-    election.answered(Outcome.UNKNOWN)
+    election.answered(ProposalOutcome.UNKNOWN)
     view = RegistryView(state=proposal.state, version=6, nodes={1: "mine"}, unreached={})
 
     election.see(view, 30.0)
@@ -209,7 +209,7 @@ def test_an_unknown_outcome_that_was_done_is_found_by_the_nonce() -> None:
 
 def test_an_unknown_outcome_at_the_same_version_is_asked_again_and_never_fetches() -> None:
     election, first = candidate()
-    election.answered(Outcome.UNKNOWN)
+    election.answered(ProposalOutcome.UNKNOWN)
 
     election.see(view_of(nodes=(0, 1, 2)), 30.0)
     again = election.timer(30.0)
@@ -220,7 +220,7 @@ def test_an_unknown_outcome_at_the_same_version_is_asked_again_and_never_fetches
 
 def test_an_unknown_outcome_at_a_higher_version_is_over() -> None:
     election, _ = candidate()
-    election.answered(Outcome.UNKNOWN)
+    election.answered(ProposalOutcome.UNKNOWN)
 
     election.see(view_of(version=6, epoch=9, master=2), 30.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from warren.errors import Deposed
 from warren.replication.insync import InSync
-from warren.replication.shard_state import Identity, Outcome, ShardState
+from warren.replication.shard_state import Identity, ProposalOutcome, ShardState
 
 ME = Identity(0, "disk 0", "boot")
 ONE = Identity(1, "disk 1", "boot")
@@ -49,15 +49,15 @@ def test_a_change_that_is_done_counts_alone() -> None:
     insync = insync_of(ONE, TWO)
     insync.propose(members(ME, ONE))
 
-    must_read = insync.answered(Outcome.DONE)
+    must_read = insync.answered(ProposalOutcome.DONE)
 
     assert not must_read
     assert (insync.counted(), insync.version) == (members(ME, ONE), 8)
     assert insync.is_settled
 
 
-@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.REFUSED])
-def test_the_union_counts_until_a_higher_version_is_read(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [ProposalOutcome.UNKNOWN, ProposalOutcome.REFUSED])
+def test_the_union_counts_until_a_higher_version_is_read(outcome: ProposalOutcome) -> None:
     insync = insync_of(ONE)
     insync.propose(members(ME, ONE, TWO))
 
@@ -77,7 +77,7 @@ def test_an_outcome_that_comes_after_a_higher_version_changes_nothing() -> None:
 
     insync.settled(state_of(ME, ONE), 8)
     assert not insync.may_propose
-    must_read = insync.answered(Outcome.UNKNOWN)
+    must_read = insync.answered(ProposalOutcome.UNKNOWN)
 
     assert not must_read
     assert insync.may_propose
@@ -157,6 +157,6 @@ def test_another_disk_takes_the_place_of_the_old_one_and_both_count_meanwhile() 
     assert wished == members(ME, ONE_NEW)
     insync.propose(wished)
     assert insync.others() == members(ONE, ONE_NEW)
-    insync.answered(Outcome.DONE)
+    insync.answered(ProposalOutcome.DONE)
     assert insync.others() == members(ONE_NEW)
     assert insync.welcomed == []

@@ -37,7 +37,7 @@ from warren.replication.messages import (
     ShardJoined,
     ShardRefused,
 )
-from warren.replication.shard_state import Identity, Outcome, Proposal, RegistryView, ShardState
+from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView, ShardState
 from warren.replication.time_limits import TimeLimits
 
 ME, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))
@@ -306,7 +306,7 @@ def test_a_member_whose_process_is_gone_leaves_the_set_at_once() -> None:
 
     assert propose.proposal.state.insync == {ME, ONE}
     assert master.insync.others() == {ONE, TWO}
-    master.outcome(Outcome.DONE, 0.2)
+    master.outcome(ProposalOutcome.DONE, 0.2)
     assert master.insync.others() == {ONE}
 
 
@@ -319,7 +319,7 @@ def test_a_member_that_lags_leaves_the_set_and_barriers_go_on() -> None:
     early = of_kind(Propose, master.timer(1.9))
     (late,) = of_kind(Propose, master.timer(2.5))
     before = master.barriers.is_done(number)
-    master.outcome(Outcome.DONE, 2.6)
+    master.outcome(ProposalOutcome.DONE, 2.6)
 
     assert early == []
     assert late.proposal.state.insync == {ME, ONE}
@@ -378,7 +378,7 @@ def test_an_unknown_outcome_is_read_and_then_asked_again_in_any_case() -> None:
     join(master, TWO)
     fetch(master, TWO, follows=0, acked=1)
 
-    unknown = master.outcome(Outcome.UNKNOWN, 0.1)
+    unknown = master.outcome(ProposalOutcome.UNKNOWN, 0.1)
     again = master.see(view_of(master), 0.2)
 
     assert of_kind(ReadRegistry, unknown)
@@ -410,7 +410,7 @@ def test_a_hand_over_waits_for_the_last_barrier_and_stops_reads_before_it_asks()
     assert (propose.proposal.state.master, propose.proposal.state.epoch) == (2, 9)
     assert propose.proposal.state.nonce == "process 2"
     assert not master.may_tell_ends(0.1)
-    assert of_kind(EndProcess, master.outcome(Outcome.UNKNOWN, 0.2))
+    assert of_kind(EndProcess, master.outcome(ProposalOutcome.UNKNOWN, 0.2))
 
 
 def test_a_hand_over_that_takes_too_long_is_given_up() -> None:

@@ -40,7 +40,7 @@ from warren.replication.messages import (
     StateFetched,
     StateListed,
 )
-from warren.replication.shard_state import Identity, Outcome, RegistryView, ShardState
+from warren.replication.shard_state import Identity, ProposalOutcome, RegistryView, ShardState
 from warren.replication.slave import TRANSITIONS, Link, LinkEvent, Slave
 from warren.replication.time_limits import TimeLimits
 
@@ -258,7 +258,7 @@ def test_a_winner_leads_only_after_its_disk_has_finished() -> None:
     slave.see(view_of(is_alive=False), 10.5)
     slave.timer(12.0)
 
-    won = slave.outcome(Outcome.DONE, 12.1)
+    won = slave.outcome(ProposalOutcome.DONE, 12.1)
     (promote,) = slave.disk_done(12.2)
 
     assert won == []
@@ -271,7 +271,7 @@ def test_a_refused_candidate_reads_the_registry() -> None:
     slave.see(view_of(is_alive=False), 10.5)
     slave.timer(12.0)
 
-    assert slave.outcome(Outcome.REFUSED, 12.1) == [ReadRegistry()]
+    assert slave.outcome(ProposalOutcome.REFUSED, 12.1) == [ReadRegistry()]
 
 
 def test_a_new_master_is_joined_at_once() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, RegistryView
 from warren.replication.time_limits import NEVER, TimeLimits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from warren.errors import Deposed
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, ShardState
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, ShardState
 
 
 class InSync:

@@ -45,7 +45,7 @@ from warren.replication.messages import (
     ShardRefused,
     SlaveRequest,
 )
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, RegistryView
 from warren.replication.time_limits import NEVER, TimeLimits
 
 CHECKS_PER_LAG: Final = 4

@@ -13,7 +13,7 @@ from tests.crash.replication.checker import Checker
 from tests.crash.replication.disk import ReplicaDisk
 from tests.crash.replication.process import Process
 from tests.crash.replication.registry import SimulatedRegistry
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome
 from warren.replication.time_limits import TimeLimits
 
 TIMING: Final = TimeLimits(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView, ShardState
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, RegistryView, ShardState
 
 
 class SimulatedRegistry:

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from warren.replication.election import TRANSITIONS, Candidacy, Election, Sign
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView, ShardState
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, RegistryView, ShardState
 from warren.replication.time_limits import NEVER, TimeLimits
 
 ZERO, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))

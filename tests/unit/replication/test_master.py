@@ -37,7 +37,7 @@ from warren.replication.messages import (
     ShardJoined,
     ShardRefused,
 )
-from warren.replication.shard_state import Identity, ProposalOutcome, Proposal, RegistryView, ShardState
+from warren.replication.shard_state import Identity, Proposal, ProposalOutcome, RegistryView, ShardState
 from warren.replication.time_limits import TimeLimits
 
 ME, ONE, TWO = (Identity(replica, f"disk {replica}", "boot") for replica in range(3))

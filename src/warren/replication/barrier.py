@@ -23,6 +23,9 @@ CHANGES_MAX: Final = 65_536
 BYTES_MAX: Final = 64 << 20
 """So many changes, and bytes of them, are kept for slaves that have not fetched them yet."""
 
+DROPPED_PART: Final = 16
+"""At a limit, this part of the kept changes is forgotten at once."""
+
 
 class Round(NamedTuple):
     """The answer to a fetch: `changes` in order, and the barrier that a slave has reached when it has them all.
@@ -262,15 +265,17 @@ class Barriers:
 
     def _keep(self, noted: _Noted) -> None:
         """Keeps a change for slaves, and forgets the oldest ones over the limits. The newest one always stays."""
-        self._kept.append(noted)
+        kept = self._kept
+        kept.append(noted)
         self._kept_size += kept_size_of(noted.change)
-        count = len(self._kept)
-        dropped = max(count - self._changes_max, 0)
-        size = self._kept_size - sum(kept_size_of(each.change) for each in self._kept[:dropped])
-        while size > self._bytes_max and dropped < count - 1:
-            size -= kept_size_of(self._kept[dropped].change)
+        count, size = len(kept), self._kept_size
+        dropped = 0
+        while dropped < count - 1 and (count - dropped > self._changes_max or size > self._bytes_max):
+            size -= kept_size_of(kept[dropped].change)
             dropped += 1
         if dropped:
-            del self._kept[:dropped]
+            # Some more go with them, because each removal from the front moves the whole list.
+            dropped = max(dropped, count // DROPPED_PART)
+            self._kept_size -= sum(kept_size_of(each.change) for each in kept[:dropped])
+            del kept[:dropped]
             self._kept_first += dropped
-            self._kept_size = size

@@ -220,6 +220,20 @@ def test_a_slave_that_is_too_far_behind_has_to_join_again(changes_max: int, byte
     assert shard.barriers.is_near(ONE)
 
 
+def test_memory_is_bounded_however_many_changes_are_noted() -> None:
+    shard = Shard(ONE, changes_max=64)
+    for number in range(1000):
+        shard.note(range_of("a", number, number + 1))
+
+    kept = len(shard.barriers._kept)
+
+    assert 64 - 64 // 16 <= kept <= 64
+    shard.barriers.start(ONE, 1000 - kept)
+    round = shard.barriers.round(ONE, 1 << 20)
+    assert round is not None
+    assert (round.is_behind, round.barrier, len(round.changes)) == (False, 1000, kept)
+
+
 def test_the_data_of_a_range_does_not_count_as_kept_memory() -> None:
     change = range_of("a", 0, 1, size=1000)
 

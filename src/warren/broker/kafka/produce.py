@@ -412,7 +412,8 @@ def _put_idempotent(
 ) -> PartitionStored | Coroutine[Any, Any, PartitionStored]:
     """Puts the batch of an idempotent producer once, although it may come twice. Calls `pack` if it is new."""
     known = call.broker.producers.find(log)
-    if known is None or not log.is_quick:
+    size = KAFKA_LENGTH_END + head.batch_length + PAYLOAD_HEAD.size
+    if known is None or not call.broker.append_queue.is_quick(log, size):
         return _put_once(call, log, partition, head, pack)
     outcome = known.put_now(head, lambda: call.broker.append_queue.put_now(log, [pack()]).start)
     if outcome is None:

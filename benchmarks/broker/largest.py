@@ -17,13 +17,14 @@ from warren.gateway.server import HTTP_ELEMENTS_MAX
 from warren.limits import PARTITIONS_MAX
 from warren.protocol.api_keys import APIS, Api, ApiKey
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
-from warren.protocol.limits import FRAME_SIZE_MAX, KAFKA_BATCH_COUNT_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.limits import KAFKA_BATCH_COUNT_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native.records import pack, wire_record
 from warren.protocol.native_schemas import NATIVE_MESSAGES, NATIVE_RECORDS_MAX, NativeKey
 from warren.protocol.primitives import FIXED_FORMATS, REQUEST_ELEMENTS_MAX
 from warren.protocol.schema_codec import CONTROL_SIZE_MAX
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, MessageSchema, kafka_message
 from warren.storage.format.columns import Batch
+from warren.storage.format.limits import BLOCK_SIZE_DEFAULT
 
 WIDE: Final = "wide"
 TAGGED: Final = "tagged"
@@ -187,7 +188,7 @@ def _produce(partitions: int) -> Iterator[tuple[str, Any]]:
     yield "partitions", _produced(wide)
     yield "one that unpacks to much", _produced({SMALL.format(2): {0: bomb()}})
     yield "one of many messages", _produced({SMALL.format(3): {0: crowd()}})
-    large = batch_of([(None, os.urandom(FRAME_SIZE_MAX - (1 << 20)), ())])
+    large = batch_of([(None, os.urandom(BLOCK_SIZE_DEFAULT - (1 << 20)), ())])
     yield "one that is large", _produced({SMALL.format(4): {0: large}})
 
 

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.gateway.http.counts import Counts
 from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 from warren.gateway.route_table import routes_of
 from warren.gateway.server import HTTP_ELEMENTS_MAX
+from warren.limits import PARTITIONS_MAX
 from warren.protocol.api_keys import APIS, Api, ApiKey
 from warren.protocol.kafka_schemas import GROUP_MESSAGES, SASL_MESSAGES
-from warren.protocol.limits import FETCH_PARTITIONS_MAX, PRODUCE_PARTITIONS_MAX, REQUEST_ARRAY_COUNT_MAX
+from warren.protocol.limits import KAFKA_BATCH_COUNT_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native.records import pack, wire_record
 from warren.protocol.native_schemas import NATIVE_MESSAGES, NATIVE_RECORDS_MAX, NativeKey
 from warren.protocol.primitives import FIXED_FORMATS, REQUEST_ELEMENTS_MAX
 from warren.protocol.schema_codec import CONTROL_SIZE_MAX
 from warren.protocol.schemas import DEFAULTS, STRUCT, Field, MessageSchema, kafka_message
 from warren.storage.format.columns import Batch
+from warren.storage.format.limits import BLOCK_SIZE_DEFAULT
 
 WIDE: Final = "wide"
 TAGGED: Final = "tagged"
 BOMB: Final = "bomb"
+CROWD: Final = "crowd"
 SMALL: Final = "small-{}"
-STREAM, WORK, TRANSACTION, PRODUCER, QUEUE = range(1, 6)
+STREAM, WORK, TRANSACTION, PRODUCER, QUEUE, BOMB_STREAM, BOMB_WORK, CROWD_STREAM, CROWD_WORK = range(1, 10)
 """Handles that are open in the session of the requests."""
+TAGGED_COUNT: Final = 64
 FETCH_SIZE: Final = 50 << 20
 LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+ZSTD: Final = 4
+"""The number of the compression in the attributes of Kafka's batches."""
+BOMB_SIZE: Final = 120 << 20
+"""What a compressed batch of the largest kind unpacks to: a little less than the default of message_size_max."""
+CROWD_COUNT: Final = KAFKA_BATCH_COUNT_MAX - 1
+NAMED: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+"""The last version of a request that names its topics. Later ones have ids, which differ from store to store."""
 
 FIXED_FIELDS: Final[Mapping[str, Any]] = {
     "allow_auto_topic_creation": False,
@@ -68,6 +83,10 @@ FIXED_FIELDS: Final[Mapping[str, Any]] = {
 """Values that have to make sense for the request to be carried out."""
 
 
+Special = Callable[[int], Iterator[tuple[str, Any]]]
+"""Makes the requests of one key that are large in a way of their own, given the number of partitions."""
+
+
 class Asked(NamedTuple):
     """One request over Kafka's framing. `what` says how it is large."""
 
@@ -83,13 +102,34 @@ def described(api: Api) -> MessageSchema:
     return NATIVE_MESSAGES.get(name) or GROUP_MESSAGES.get(name) or SASL_MESSAGES.get(name) or kafka_message(name)
 
 
-def requests() -> Iterator[Asked]:
-    """The largest requests of every API key: with many rows, and with few rows of many partitions each."""
+def bomb() -> bytes:
+    """A batch of one message, small as it is sent, that unpacks to BOMB_SIZE."""
+    return batch_of([(None, bytes(BOMB_SIZE), [])], compression=ZSTD)
+
+
+def crowd() -> bytes:
+    """A batch of as many messages as a batch may have, that unpacks to about BOMB_SIZE."""
+    row = None, b"x" * (BOMB_SIZE // CROWD_COUNT - 12), ()
+    return batch_of(itertools.repeat(row, CROWD_COUNT), compression=ZSTD)
+
+
+def wide_topics(partitions: int) -> dict[str, int]:
+    """The names of topics that have this many partitions together, each with as many as a topic may have."""
+    counts = [min(PARTITIONS_MAX, partitions - start) for start in range(0, partitions, PARTITIONS_MAX)]
+    return {WIDE if not place else f"{WIDE}-{place}": count for place, count in enumerate(counts)}
+
+
+def requests(partitions: int) -> Iterator[Asked]:
+    """The largest requests of every API key: with many rows, with few rows of many partitions each, and with much work.
+
+    `partitions` is how many partitions the topics of `wide_topics` have.
+    """
     for api in APIS.values():
-        special = SPECIAL.get(api.key)
+        special, version = SPECIAL.get(api.key), NAMED.get(api.key, api.last)
         if special is not None:
-            for what, values in special():
-                yield Asked(api, api.last, what, encode_request(api.key, api.last, values))
+            for what, values in special(partitions):
+                yield Asked(api, version, what, encode_request(api.key, version, values))
+        if special is not None and api.key not in ROWS_TOO:
             continue
         shapes = {
             "rows": (REQUEST_ARRAY_COUNT_MAX, max(1, REQUEST_ELEMENTS_MAX // REQUEST_ARRAY_COUNT_MAX)),
@@ -141,30 +181,78 @@ def _text(name: str, place: int) -> str:
 # --- Requests that are large in a way of their own ---
 
 
-def _produce() -> Iterator[tuple[str, Any]]:
-    parts = [{"index": number, "records": None} for number in range(PRODUCE_PARTITIONS_MAX)]
-    yield "partitions", {"acks": -1, "topic_data": [{"topic_id": bytes(16), "partition_data": parts}]}
+def _produce(partitions: int) -> Iterator[tuple[str, Any]]:
+    tiny = batch_of([(None, b"x", ())])
+    wide = {name: dict.fromkeys(range(count), tiny) for name, count in wide_topics(partitions).items()}
+    yield "partitions that are empty", _produced(wide)
+    yield "partitions", _produced(wide)
+    yield "one that unpacks to much", _produced({SMALL.format(2): {0: bomb()}})
+    yield "one of many messages", _produced({SMALL.format(3): {0: crowd()}})
+    large = batch_of([(None, os.urandom(BLOCK_SIZE_DEFAULT - (1 << 20)), ())])
+    yield "one that is large", _produced({SMALL.format(4): {0: large}})
 
 
-def _fetch() -> Iterator[tuple[str, Any]]:
-    parts = [{"partition": number, "partition_max_bytes": FETCH_SIZE} for number in range(FETCH_PARTITIONS_MAX)]
-    yield "partitions", {"max_bytes": FETCH_SIZE, "topics": [{"topic_id": bytes(16), "partitions": parts}]}
+def _produced(topics: Mapping[str, Mapping[int, bytes]]) -> dict[str, Any]:
+    data = [
+        {"name": name, "partition_data": [{"index": number, "records": batch} for number, batch in parts.items()]}
+        for name, parts in topics.items()
+    ]
+    return {"acks": -1, "timeout_ms": 30_000, "topic_data": data}
 
 
-def _read() -> Iterator[tuple[str, Any]]:
+def _fetch(partitions: int) -> Iterator[tuple[str, Any]]:
+    yield "partitions", _fetched(wide_topics(partitions))
+    for what, name in (("one that unpacks to much", BOMB), ("one of many messages", CROWD), ("large ones", TAGGED)):
+        yield what, _fetched({name: 1})
+
+
+def _fetched(topics: Mapping[str, int]) -> dict[str, Any]:
+    rows = [
+        {
+            "topic": name,
+            "partitions": [{"partition": number, "partition_max_bytes": FETCH_SIZE} for number in range(count)],
+        }
+        for name, count in topics.items()
+    ]
+    return {"max_bytes": FETCH_SIZE, "session_epoch": -1, "topics": rows}
+
+
+def _list_offsets(partitions: int) -> Iterator[tuple[str, Any]]:
+    for what, names in (
+        ("largest time of many messages", {CROWD: 1}),
+        ("largest time of one that unpacks to much", {BOMB: 1}),
+        ("largest time of partitions", wide_topics(partitions)),
+    ):
+        asked = {
+            name: [{"partition_index": number, "timestamp": MAX_TIMESTAMP} for number in range(count)]
+            for name, count in names.items()
+        }
+        yield what, {"topics": [{"name": name, "partitions": parts} for name, parts in asked.items()]}
+
+
+def _read(_: int) -> Iterator[tuple[str, Any]]:
     limits = {"limit": 65_536, "bytes_max": 0, "wait_ms": 0}
     yield "a tag that no message has", {"topic": TAGGED, "positions": [_at(0)], "tag": "none", **limits}
     yield "many messages", {"topic": WIDE, "positions": [_at(0)], **limits}
-    yield "one that unpacks to much", {"topic": BOMB, "positions": [_at(0)], **limits}
-    positions = [_at(partition) for partition in range(100)]
-    yield "backwards", {"topic": TAGGED, "positions": positions[:1], "is_backwards": True, **limits}
+    yield "partitions", {"topic": WIDE, "positions": [_at(number) for number in range(PARTITIONS_MAX)], **limits}
+    for what, name in (("one that unpacks to much", BOMB), ("one of many messages", CROWD)):
+        yield what, {"topic": name, "positions": [_at(0)], **limits}
+        yield f"{what}, backwards", {"topic": name, "positions": [_at(1)], "is_backwards": True, **limits}
+        yield f"{what}, a tag that none has", {"topic": name, "positions": [_at(0)], "tag": "none", **limits}
+    yield "backwards", {"topic": TAGGED, "positions": [_at(TAGGED_COUNT)], "is_backwards": True, **limits}
 
 
 def _at(partition: int) -> dict[str, int]:
     return {"partition": partition, "number": 0}
 
 
-def _append() -> Iterator[tuple[str, Any]]:
+def _scan(_: int) -> Iterator[tuple[str, Any]]:
+    yield "a tag that no message has", {"topic": TAGGED, "end": -1, "tag": "none"}
+    for what, name in (("one that unpacks to much", BOMB), ("one of many messages", CROWD)):
+        yield what, {"topic": name, "end": -1}
+
+
+def _append(_: int) -> Iterator[tuple[str, Any]]:
     (packed,) = pack(Batch([b"x" * 100]))
     records = [wire_record(0, packed)] * NATIVE_RECORDS_MAX
     yield "records", {"topic": SMALL.format(0), "marker": b"m", "records": records}
@@ -172,38 +260,53 @@ def _append() -> Iterator[tuple[str, Any]]:
     yield "messages", {"topic": SMALL.format(0), "marker": b"n", "records": many}
 
 
-def _park() -> Iterator[tuple[str, Any]]:
+def _park(_: int) -> Iterator[tuple[str, Any]]:
     (packed,) = pack(Batch([b"x"]))
     due = {"due": 3_600_000_000, "is_delay": True, "partition": 0}
     yield "records", {"topic": SMALL.format(1), **due, "records": [wire_record(0, packed)] * 1000}
 
 
-def _handled(key: NativeKey, handle: int, **values: Any) -> Iterator[tuple[str, Any]]:
+def _handled(key: NativeKey, handle: int, **values: Any) -> Special:
+    """The request `key` for one handle."""
     places = {name: list(range(65_536)) for name in ("partitions", "numbers", "attempts")}
     wants_places = key in (NativeKey.SETTLE, NativeKey.REDRIVE)
-    yield "handle", {"handle": handle, **({"places": places} if wants_places else {}), **values}
+    asked = {"handle": handle, **({"places": places} if wants_places else {}), **values}
+    return lambda _: iter([("handle", asked)])
 
 
-SPECIAL: Final[Mapping[int, Any]] = {
+def _of_groups(filtered: int, of_bomb: int, of_crowd: int) -> Special:
+    """A request for the next messages of a group with a filter, and of those whose batches unpack to much."""
+    handles = {
+        "a tag that no message has": filtered,
+        "one that unpacks to much": of_bomb,
+        "one of many messages": of_crowd,
+    }
+    return lambda _: ((what, {"handle": handle, "limit": 65_536}) for what, handle in handles.items())
+
+
+SPECIAL: Final[Mapping[int, Special]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     NativeKey.READ: _read,
     NativeKey.APPEND: _append,
     NativeKey.PARK: _park,
     # The topics that other requests need stay.
-    ApiKey.DELETE_TOPICS: lambda: iter([("rows", {"topics": [{"name": f"u{n}"} for n in range(10_000)]})]),
-    NativeKey.DELETE_TOPIC: lambda: iter([("", {"topic": "unknown"})]),
+    ApiKey.DELETE_TOPICS: lambda _: iter([("rows", {"topics": [{"name": f"u{n}"} for n in range(10_000)]})]),
+    NativeKey.DELETE_TOPIC: lambda _: iter([("", {"topic": "unknown"})]),
     # A session is open already: another one would leave its handles behind.
-    NativeKey.OPEN_SESSION: lambda: iter(()),
-    NativeKey.SCAN: lambda: iter([("a tag that no message has", {"topic": TAGGED, "end": -1, "tag": "none"})]),
-    NativeKey.READ_GROUP: lambda: _handled(NativeKey.READ_GROUP, STREAM, limit=65_536),
-    NativeKey.TAKE: lambda: _handled(NativeKey.TAKE, WORK, limit=65_536),
-    NativeKey.SETTLE: lambda: _handled(NativeKey.SETTLE, WORK, action="ack"),
-    NativeKey.REDRIVE: lambda: _handled(NativeKey.REDRIVE, WORK, limit=1000),
-    NativeKey.COMMIT_GROUP: lambda: _handled(NativeKey.COMMIT_GROUP, STREAM, positions=None),
-    NativeKey.SEEK_GROUP: lambda: _handled(NativeKey.SEEK_GROUP, STREAM, to="start", partition=-1),
-    NativeKey.DESCRIBE_GROUP: lambda: _handled(NativeKey.DESCRIBE_GROUP, WORK),
+    NativeKey.OPEN_SESSION: lambda _: iter(()),
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    NativeKey.SCAN: _scan,
+    NativeKey.READ_GROUP: _of_groups(STREAM, BOMB_STREAM, CROWD_STREAM),
+    NativeKey.TAKE: _of_groups(WORK, BOMB_WORK, CROWD_WORK),
+    NativeKey.SETTLE: _handled(NativeKey.SETTLE, WORK, action="ack"),
+    NativeKey.REDRIVE: _handled(NativeKey.REDRIVE, WORK, limit=1000),
+    NativeKey.COMMIT_GROUP: _handled(NativeKey.COMMIT_GROUP, STREAM, positions=None),
+    NativeKey.SEEK_GROUP: _handled(NativeKey.SEEK_GROUP, STREAM, to="start", partition=-1),
+    NativeKey.DESCRIBE_GROUP: _handled(NativeKey.DESCRIBE_GROUP, WORK),
 }
+ROWS_TOO: Final = frozenset((ApiKey.LIST_OFFSETS,))
+"""Keys with requests of their own that are also sent with many rows."""
 
 
 # --- HTTP ---
@@ -231,6 +334,9 @@ def http_requests() -> Iterator[HttpAsked]:
             path = path.replace(WIDE, "unknown")
         if route.path.endswith("/messages") and route.method == "GET":
             path = path.replace(WIDE, TAGGED) + "?tag=none&partition=0"
+            for name in (BOMB, CROWD):
+                of_name = path.replace(TAGGED, name).partition("?")[0] + "?partition=0"
+                yield HttpAsked(route.method, of_name, f"{route.method} {route.path} {name}", None)
         if route.body is None:
             yield HttpAsked(route.method, path, f"{route.method} {route.path}", None)
             continue

@@ -1,7 +1,8 @@
 """Pauses: for how long another client waits while a broker answers the largest request of each kind.
 
 `python -m benchmarks.broker.pauses [--only NAME] [--json PATH] [--partitions N]`. A witness in a process of its own
-asks for ApiVersions every few milliseconds. Beside each request stands the longest it waited meanwhile.
+asks for ApiVersions every few milliseconds. Beside each request stands the longest it waited meanwhile. The exit code
+is 1 if it waited for more than 100 ms.
 """
 
 from __future__ import annotations
@@ -32,16 +33,20 @@ from benchmarks.broker.servers import HOST, WARREN
 from tests.support.message_values import encode_request
 from warren.protocol.api_keys import APIS, ApiKey
 from warren.protocol.headers import Request, request_frame
+from warren.protocol.limits import FETCH_PARTITIONS_MAX, PRODUCE_PARTITIONS_MAX
 from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
+from warren.storage.format.kafka_batch import pack_kafka
 
 WITNESS_EVERY_S: Final = 0.005
 ANSWER_S_MAX: Final = 60.0
 QUIET_S: Final = 1.0
 """How long the witness asks while nothing else does, for comparison."""
 PAUSE_S_MAX: Final = 0.1
+"""The longest wait of the witness with which the command ends well."""
+PARTITIONS: Final = min(PRODUCE_PARTITIONS_MAX, FETCH_PARTITIONS_MAX)
+"""As many as one request may name."""
 SMALL_TOPICS: Final = 200
-TAGGED_COUNT: Final = 64
 SESSION: Final = bytes(range(16))
 
 
@@ -129,15 +134,18 @@ def waits_of(pipe: Connection) -> list[float]:
 
 
 def prepare(path: Path, partitions: int) -> None:
-    """A store with many topics, a topic of many partitions, one to filter and one whose message unpacks to much."""
+    """A store with many topics, topics of many partitions, one to filter and two whose batches unpack to much."""
     with warren.open(path, durability="os") as store:
-        wide = store.topic(largest.WIDE, partitions)
+        for name, count in largest.wide_topics(partitions).items():
+            store.topic(name, count)
+        wide = store.topic(largest.WIDE)
         wide.put_many([b"x" * 100] * 100_000, partition=0)
         wide.group("stream").close()
         tagged = store.topic(largest.TAGGED, compression="none")
-        for _ in range(TAGGED_COUNT):
+        for _ in range(largest.TAGGED_COUNT):
             tagged.put(bytes(1 << 20), tag="other")
-        store.topic(largest.BOMB, compression="zstd").put(bytes(60 << 20))
+        for name, batch in ((largest.BOMB, largest.bomb()), (largest.CROWD, largest.crowd())):
+            store.topic(name).partition(0).append_packed([pack_kafka(batch)])
         for number in range(SMALL_TOPICS):
             store.topic(largest.SMALL.format(number))
 
@@ -172,6 +180,12 @@ def open_session(port: int) -> Wire:
     group = {"topic": largest.TAGGED, "settings": [{"name": "tag", "value": '"none"'}]}
     ask(NativeKey.OPEN_GROUP, handle=largest.STREAM, group="filtered", mode="stream", **group)
     ask(NativeKey.OPEN_GROUP, handle=largest.WORK, group="filtered-work", mode="queue", **group)
+    for topic, stream, work in (
+        (largest.BOMB, largest.BOMB_STREAM, largest.BOMB_WORK),
+        (largest.CROWD, largest.CROWD_STREAM, largest.CROWD_WORK),
+    ):
+        ask(NativeKey.OPEN_GROUP, handle=stream, topic=topic, group="stream", mode="stream")
+        ask(NativeKey.OPEN_GROUP, handle=work, topic=topic, group="work", mode="queue")
     ask(NativeKey.BEGIN_TRANSACTION, handle=largest.TRANSACTION, timeout=60.0, prepared_timeout=-1.0)
     ask(NativeKey.OPEN_PRODUCER, handle=largest.PRODUCER, producer="pauses")
     ask(NativeKey.OPEN_QUEUE, handle=largest.QUEUE, queue="queue", maxsize=0)
@@ -189,8 +203,8 @@ def measured(pipe: Connection, name: str, what: str, size: int, ask: Any) -> Row
     return Row(name, what, size, answer_size, seconds, waits[-1] * 1000, waits[len(waits) // 2] * 1000)
 
 
-def kafka_rows(port: int, pipe: Connection, only: str) -> Iterator[Row]:
-    for asked in largest.requests():
+def kafka_rows(port: int, pipe: Connection, only: str, partitions: int) -> Iterator[Row]:
+    for asked in largest.requests(partitions):
         if not asked.api.name.lower().startswith(only.lower()):
             continue
         wire = open_session(port) if asked.api.key >= NativeKey.OPEN_SESSION else Wire(port)
@@ -243,7 +257,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.broker.pauses", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="NAME", help="only requests whose name starts so: Metadata")
     parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="where every figure goes")
-    parser.add_argument("--partitions", type=int, default=300, help="of the topic with many")
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="of the topics with many: %(default)s")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 150)
     with tempfile.TemporaryDirectory() as folder:
@@ -252,13 +266,14 @@ def main() -> int:
         with served(path) as (port, http_port), witnessed(port) as pipe:
             sleep(QUIET_S)
             quiet_ms = max(waits_of(pipe)) * 1000
-            rows = [*kafka_rows(port, pipe, arguments.only), *http_rows(http_port, pipe, arguments.only)]
+            rows = list(kafka_rows(port, pipe, arguments.only, arguments.partitions))
+            rows += http_rows(http_port, pipe, arguments.only)
             longest_s = statistics(http_port)["loop"]["longest_pause_s"]
     console.print(shown(rows, quiet_ms, longest_s))
     if arguments.json is not None:
         found = {"quiet_ms": quiet_ms, "longest_pause_s": longest_s, "rows": [asdict(row) for row in rows]}
         arguments.json.write_text(json.dumps(found, indent=1))
-    return 0
+    return int(any(row.longest_ms > PAUSE_S_MAX * 1000 for row in rows))
 
 
 if __name__ == "__main__":

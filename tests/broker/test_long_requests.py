@@ -16,6 +16,7 @@ from tests.support.broker.calls import Caller
 from tests.support.broker.running import PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import Fields
+from warren.broker.kafka import produce
 from warren.broker.kafka.errors import Code
 from warren.broker.kafka.fetch import LOOP_BUILT_MAX
 from warren.broker.kafka.groups.limits import SHARE_TAKEN_MAX
@@ -29,6 +30,8 @@ from warren.protocol.limits import PRODUCE_BATCHES_MAX, REQUEST_ARRAY_COUNT_MAX
 from warren.protocol.native_schemas import NativeKey
 from warren.protocol.schema_codec import read_request
 from warren.queue.topic import Topic
+from warren.storage.format.kafka_batch import pack_kafka
+from warren.storage.format.record import Packed
 
 MANY = 5 * LOOP_ROWS_AT_ONCE
 NAMES = [f"topic-{number:05}-{'x' * 60}" for number in range(MANY)]
@@ -292,6 +295,33 @@ def test_a_partition_that_a_produce_names_twice_is_refused_and_nothing_of_it_sto
 
     logs = broker.broker.store.topic("orders").logs
     assert (logs[0].end, logs[1].end) == (0, 1)
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_a_large_batch_is_copied_by_another_thread_than_the_event_loops(
+    broker: RunningBroker, producer_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def noted(*arguments: Any, **named: Any) -> Packed:
+        threads.append(threading.current_thread().name)
+        return pack_kafka(*arguments, **named)
+
+    monkeypatch.setattr(produce, "pack_kafka", noted)
+    epoch, numbering = producer_id >= 0, {"producer_id": producer_id}
+    body = bytes(produce.LOOP_COPIED_SIZE_MAX + 1)
+    large, small = (
+        batch_of([(None, each, [])], producer_epoch=epoch - 1, base_sequence=place if epoch else -1, **numbering)
+        for place, each in enumerate((body, b"small"))
+    )
+
+    with Caller(broker) as caller:
+        answers = [produced(caller, [{"index": 0, "records": records}]) for records in (large, small)]
+
+    assert answers == [{0: (0, 0)}, {0: (0, 1)}]
+    assert [message.body for message in broker.broker.store.topic("orders").partition(0).read(0)] == [body, b"small"]
+    assert threads[0].startswith("warren-aside")
+    assert not threads[1].startswith("warren-aside")
 
 
 def test_a_partition_takes_no_more_batches_in_one_produce_than_the_limit(broker: RunningBroker) -> None:

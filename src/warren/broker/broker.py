@@ -18,7 +18,7 @@ from warren.broker.native.append_tries import Appends
 from warren.broker.native.poll_sharing import PollSharing
 from warren.broker.native.sessions import ClientSession, Sessions
 from warren.broker.native.transaction_memory import TransactionMemory
-from warren.broker.net.places import ConnectionPlaces
+from warren.broker.net.places import ConnectionPlaces, Full, Reservation
 from warren.broker.net.progress import ProgressWatch
 from warren.broker.quotas.allotment import Allotment
 from warren.broker.quotas.file import QuotasFile
@@ -131,21 +131,47 @@ class Broker:
             await asyncio.sleep(QUOTAS_LOOK_S)
             self.quotas.refresh()
 
-    def admit(self, connection: Connection) -> bool:
-        """Returns whether the connection gets a place. Logs why if it does not."""
+    def reserve(self, host: str, close: Callable[[], None]) -> Reservation | None:
+        """Keeps a place for a connection whose TLS handshake begins. Returns None, and logs why, if there is none."""
+
+        def drop() -> None:
+            self.metrics.connections_dropped += 1
+            close()
+
+        if self.is_stopping or self._is_over_quota(host, host):
+            return None
+        reservation = self.connections.reserve(host, drop)
+        if isinstance(reservation, Full):
+            self._refuse(host, reservation)
+            return None
+        return reservation
+
+    def admit(self, connection: Connection, reservation: Reservation | None = None) -> bool:
+        """Returns whether the connection gets a place, that of its reservation if it has one. Logs why if not."""
         if self.is_stopping:
             return False
-        if self.quotas.is_set and not self.quotas.admits(connection.peer.host):
-            self.metrics.connections_refused += 1
-            LOGGER.warning("connection of %s refused: it opens more than its quota allows", connection.peer)
+        host = connection.peer.host
+        if reservation is not None:
+            # Nothing comes in between, so the place is free for this connection. The quota has counted it already.
+            reservation.leave()
+        elif self._is_over_quota(host, connection.peer):
             return False
-        full = self.connections.admit(connection, connection.peer.host)
+        full = self.connections.admit(connection, host)
         if full is not None:
-            self.metrics.connections_refused += 1
-            LOGGER.warning("connection of %s refused: %s", connection.peer, full)
+            self._refuse(connection.peer, full)
             return False
         self.metrics.connections += 1
         return True
+
+    def _is_over_quota(self, host: str, whom: object) -> bool:
+        if not self.quotas.is_set or self.quotas.admits(host):
+            return False
+        self._refuse(whom, "it opens more than its quota allows")
+        return True
+
+    def _refuse(self, whom: object, why: object) -> None:
+        self.metrics.connections_refused += 1
+        LOGGER.warning("connection of %s refused: %s", whom, why)
 
     def forget(self, connection: Connection) -> None:
         """Forgets a connection that has ended."""

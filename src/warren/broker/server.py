@@ -23,7 +23,8 @@ from warren.broker.net.connection import Connection
 from warren.broker.net.malloc import MemoryTrimmer, keep_memory
 from warren.broker.net.places import BROKER_BACKLOG, is_loopback
 from warren.broker.net.tasks import BackgroundTasks
-from warren.broker.security.tls import TLS_HANDSHAKE_S_MAX, tls_context
+from warren.broker.net.tls_listener import TlsListener, bound_sockets
+from warren.broker.security.tls import tls_context
 from warren.broker.settings import BrokerLimits, BrokerSettings
 from warren.errors import CannotListen, OpenToAll, StoreServed, WarrenError
 from warren.queue.state import paths
@@ -189,18 +190,12 @@ def _served_alone(store: Store) -> Iterator[None]:
         lock.close()
 
 
-async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-    handshake_s = None if tls is None else TLS_HANDSHAKE_S_MAX
+async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server | TlsListener:
+    loop, factory = asyncio.get_running_loop(), partial(Connection, broker, partial(answer, broker))
     try:
-        return await loop.create_server(
-            partial(Connection, broker, partial(answer, broker)),
-            host,
-            port,
-            ssl=tls,
-            backlog=BROKER_BACKLOG,
-            ssl_handshake_timeout=handshake_s,
-        )
+        if tls is None:
+            return await loop.create_server(factory, host, port, backlog=BROKER_BACKLOG)
+        return TlsListener(await bound_sockets(host, port), tls, broker.reserve, factory, broker.tasks)
     except OSError as error:
         number = error.errno or 0
         reason = os.strerror(number) if number > 0 else error.strerror or str(error)
@@ -209,7 +204,7 @@ async def _listen(broker: Broker, host: str, port: int, tls: ssl.SSLContext | No
 
 async def _serve(
     broker: Broker,
-    listener: asyncio.Server,
+    listener: asyncio.Server | TlsListener,
     stopping: asyncio.Event,
     side_server: SideServer,
     started: Callable[[Broker], None],

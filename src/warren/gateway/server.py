@@ -10,12 +10,13 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from warren.broker.configuration import Configuration
-from warren.broker.net.places import BROKER_BACKLOG, ConnectionPlaces, Full, is_loopback
-from warren.broker.security.tls import TLS_HANDSHAKE_S_MAX
+from warren.broker.net.places import BROKER_BACKLOG, ConnectionPlaces, Full, Reservation, is_loopback
+from warren.broker.net.tls_listener import TlsListener, bound_sockets
 from warren.broker.server import SideServer
 from warren.errors import BadInput, CannotListen, NotAcceptedKind, Stopping, TooMany, WarrenError
 from warren.gateway.http.auth import Access
@@ -59,7 +60,7 @@ def side_port(
     @asynccontextmanager
     async def serving(broker: Broker) -> AsyncIterator[None]:
         gateway = Gateway(broker, is_local=is_local, is_secret=tls is not None)
-        server = await _listen(gateway, host, port, tls)
+        server = await _listen(gateway, host, port, tls, broker.tasks)
         address = server.sockets[0].getsockname()[:2]
         LOGGER.info("HTTP on %s:%d", *address)
         on_listening(*address)
@@ -78,12 +79,13 @@ def http_side_server(configuration: Configuration, tls: ssl.SSLContext | None) -
     return side_port(host, port, tls, is_local=is_loopback(host))
 
 
-async def _listen(gateway: Gateway, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
-    handshake_s = None if tls is None else TLS_HANDSHAKE_S_MAX
+async def _listen(
+    gateway: Gateway, host: str, port: int, tls: ssl.SSLContext | None, tasks: asyncio.TaskGroup
+) -> asyncio.Server | TlsListener:
     try:
-        return await asyncio.start_server(
-            gateway.connected, host, port, ssl=tls, backlog=BROKER_BACKLOG, ssl_handshake_timeout=handshake_s
-        )
+        if tls is None:
+            return await asyncio.start_server(gateway.connected, host, port, backlog=BROKER_BACKLOG)
+        return TlsListener(await bound_sockets(host, port), tls, gateway.reserve, gateway.protocol, tasks)
     except OSError as error:
         number = error.errno or 0
         raise CannotListen(host, port, os.strerror(number) if number > 0 else str(error)) from error
@@ -107,8 +109,31 @@ class Gateway:
         )
         self._spare_places: ConnectionPlaces[HttpConnection] = ConnectionPlaces(HTTP_SPARE_CONNECTIONS_MAX, self._drop)
 
-    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves a new connection.
+    def reserve(self, host: str, close: Callable[[], None]) -> Reservation | None:
+        """Keeps a place, or a spare one, for a connection whose TLS handshake begins. Returns None if there is none."""
+
+        def drop() -> None:
+            self._broker.metrics.connections_dropped += 1
+            close()
+
+        kept = self._places.reserve(host, drop)
+        if isinstance(kept, Full):
+            spare = self._spare_places.reserve(host, drop)
+            if isinstance(spare, Full):
+                self._refuse(host, kept)
+                return None
+            return spare
+        return kept
+
+    def protocol(self, reservation: Reservation) -> asyncio.StreamReaderProtocol:
+        """Returns the protocol of a connection that is served once its TLS handshake is done."""
+        connected = partial(self.connected, reservation=reservation)
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), connected)
+
+    def connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reservation: Reservation | None = None
+    ) -> None:
+        """Serves a new connection, which takes the place of its reservation.
 
         If all places are taken by requests under way, it gets a spare place, which serves only health and metrics.
         """
@@ -117,16 +142,21 @@ class Gateway:
         access = Access(self._broker, close, is_local=self._is_local, is_secret=self._is_secret)
         session = HttpSession(self, access)
         connection = HttpConnection(reader, writer, session, self._broker.budget)
+        if reservation is not None:
+            reservation.leave()
         # Admitted here and not in the task, because many connections may come before the first task runs.
         places, session.full = self._places, self._places.admit(connection, host)
         if session.full is not None:
             places = self._spare_places
             if places.admit(connection, host) is not None:
-                LOGGER.warning("connection over HTTP of %s refused: %s", host, session.full)
-                self._broker.metrics.connections_refused += 1
+                self._refuse(host, session.full)
                 writer.transport.abort()
                 return
         self._broker.tasks.create_task(self._serve(connection, places, access))
+
+    def _refuse(self, host: str, full: Full) -> None:
+        self._broker.metrics.connections_refused += 1
+        LOGGER.warning("connection over HTTP of %s refused: %s", host, full)
 
     def _drop(self, connection: HttpConnection) -> None:
         """Closes a connection that gave its place to another one."""

@@ -211,6 +211,15 @@ class Log:
         """
         return self._appender.settle(puts) if self._has_batches else self._appender.settle_repacked(puts)
 
+    def has_room(self, size: int) -> bool:
+        """Returns whether a record with `size` bytes of payload fits the last block as it is.
+
+        If it does not, an append has to make a block, and sync it, or to enlarge or reopen its file. Other threads and
+        processes may take the room in between, so this tells how long an append is likely to take, and not more.
+        """
+        writer = self._commit.writer
+        return writer.position + size + writer.room_taken <= writer.room_end
+
     @property
     def record_size_max(self) -> int:
         """The size of the largest record that fits a block, in bytes."""

@@ -59,6 +59,8 @@ from warren.storage.format.record import Packed, check_size
 LOGGER: Final = logging.getLogger("warren.broker")
 NO_ACKS: Final = 0
 ACKS: Final = (-1, NO_ACKS, 1)
+LOOP_COPIED_SIZE_MAX: Final = 4 << 20
+"""The most bytes of batches that the event loop copies. Copying 64 MiB into new memory takes a tenth of a second."""
 FAILURES: Final = (WarrenError, OSError)
 """The errors with which a put may end. An OSError is one of the system, for example if no descriptor is left."""
 
@@ -397,11 +399,25 @@ def _put_now(
     log = topic.partition(partition)
     if [batch for batch in batches if batch.is_idempotent or batch.is_transactional]:
         return _put_numbered(call, request, topic, partition, batches)
-    records = [pack_kafka(batch.data, head=batch.head) for batch in batches]
-    numbers = call.broker.append_queue.put(log, records)
+    if sum(len(batch.data) for batch in batches) > LOOP_COPIED_SIZE_MAX:
+        return _put_copied(call, log, partition, batches)
+    numbers = call.broker.append_queue.put(log, _packed(batches))
     if isinstance(numbers, range):
         return PartitionStored(partition, 0, numbers.start, -1, log.first)
     return Appending(partition, log, numbers)
+
+
+async def _put_copied(call: Call, log: Log, partition: int, batches: Sequence[RecordBatch]) -> PartitionStored:
+    """Puts batches that a thread copies, because they are large."""
+    try:
+        (numbers,) = await call.broker.append_queue.put_all([(log, await call.broker.aside(_packed, batches))])
+    except FAILURES as error:
+        return _refusal(call, partition, error)
+    return PartitionStored(partition, 0, numbers.start, -1, log.first)
+
+
+def _packed(batches: Sequence[RecordBatch]) -> list[Packed]:
+    return [pack_kafka(batch.data, head=batch.head) for batch in batches]
 
 
 # --- Batches of producers that number them ---
@@ -425,7 +441,8 @@ def _put_idempotent(
 ) -> PartitionStored | Coroutine[Any, Any, PartitionStored]:
     """Puts the batch of an idempotent producer once, although it may come twice. Calls `pack` if it is new."""
     known = call.broker.producers.find(log)
-    if known is None or not log.is_quick:
+    size = KAFKA_LENGTH_END + head.batch_length + PAYLOAD_HEAD.size
+    if known is None or size > LOOP_COPIED_SIZE_MAX or not call.broker.append_queue.is_quick(log, size):
         return _put_once(call, log, partition, head, pack)
     outcome = known.put_now(head, lambda: call.broker.append_queue.put_now(log, [pack()]).start)
     if outcome is None:
@@ -438,7 +455,8 @@ async def _put_once(
     call: Call, log: Log, partition: int, head: KafkaBatchHead, pack: Callable[[], Packed]
 ) -> PartitionStored:
     async def put() -> int:
-        (numbers,) = await call.broker.append_queue.put_all([(log, [pack()])])
+        packed = await call.broker.aside(pack) if head.batch_length > LOOP_COPIED_SIZE_MAX else pack()
+        (numbers,) = await call.broker.append_queue.put_all([(log, [packed])])
         return numbers.start
 
     try:

@@ -23,7 +23,7 @@ from warren.protocol.native_schemas import NativeKey
 from warren.protocol.throttle import throttled
 
 if TYPE_CHECKING:
-    from warren.broker.net.places import ConnectionPlaces
+    from warren.broker.net.places import ConnectionPlaces, Reservation
     from warren.broker.security.users import KeptPassword
 
 AUTHENTICATION_S_MAX: Final = 30.0
@@ -59,8 +59,8 @@ class ConnectionHost(Services, Protocol):
     @property
     def connections(self) -> ConnectionPlaces[Connection]: ...
 
-    def admit(self, connection: Connection) -> bool:
-        """Returns whether there is room for one more connection."""
+    def admit(self, connection: Connection, reservation: Reservation | None = None) -> bool:
+        """Returns whether there is room for one more connection, which takes the place of its reservation."""
 
     def forget(self, connection: Connection) -> None:
         """Lets go of a connection that has ended."""
@@ -76,8 +76,13 @@ class Connection(asyncio.BufferedProtocol):
     time.
     """
 
-    def __init__(self, broker: ConnectionHost, answer: Callable[[Peer, Request], Reply]) -> None:
-        self._broker, self._answer = broker, answer
+    def __init__(
+        self,
+        broker: ConnectionHost,
+        answer: Callable[[Peer, Request], Reply],
+        reservation: Reservation | None = None,
+    ) -> None:
+        self._broker, self._answer, self._reservation = broker, answer, reservation
         is_known = not broker.settings.sasl
         size_max = broker.limits.frame_size_max if is_known else AUTHENTICATION_SIZE_MAX
         self._frames = FrameReader(size_max, admit=self._admit)
@@ -109,8 +114,9 @@ class Connection(asyncio.BufferedProtocol):
             self.peer.welcome = self._welcome
             self._patience = asyncio.get_running_loop().call_later(FIRST_BYTE_S_MAX, self.abort)
         self._transport.set_write_buffer_limits(high=self._broker.limits.unsent_size_max)
-        if not self._broker.admit(self):
+        if not self._broker.admit(self, self._reservation):
             self._transport.abort()
+        self._reservation = None
 
     def _welcome(self, password: KeptPassword) -> None:
         """Notes that the client has logged in: it keeps its place, and no longer has the limits of a stranger."""

@@ -38,6 +38,14 @@ class OpenConnections(Protocol):
     def __iter__(self) -> Iterator[OpenConnection]: ...
 
 
+class Reservation:
+    """The place of a connection whose TLS handshake is under way. `leave` frees it; a second call does nothing."""
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.close = close
+        self.leave: Callable[[], None] = lambda: None
+
+
 class ConnectionPlaces(Generic[T]):
     """The connections that are open. For the event loop's thread alone.
 
@@ -48,7 +56,7 @@ class ConnectionPlaces(Generic[T]):
 
     Invariant: there are never more than `count_max` connections, nor more than `unsettled_max` unsettled ones, nor more
     from one address than its limit. This machine itself has a limit only if `of_address` names it, because all clients
-    behind a proxy on this machine come from one address.
+    behind a proxy on this machine come from one address. A reservation counts as an unsettled connection.
     """
 
     def __init__(
@@ -64,18 +72,31 @@ class ConnectionPlaces(Generic[T]):
         self._unsettled_max = count_max if unsettled_max is None else unsettled_max
         self._per_address_max = per_address_max
         self._of_address = of_address or {}
-        self._hosts: dict[T, str] = {}
+        self._hosts: dict[T | Reservation, str] = {}
         self._counts: dict[str, int] = {}
-        self._unsettled: dict[str, dict[T, None]] = {}
+        self._unsettled: dict[str, dict[T | Reservation, None]] = {}
         self._unsettled_count = 0
 
     def __len__(self) -> int:
         return len(self._hosts)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(list(self._hosts))
+        return iter([each for each in self._hosts if not isinstance(each, Reservation)])
 
-    def admit(self, connection: T, host: str) -> Full | None:
+    def reserve(self, host: str, close: Callable[[], None]) -> Reservation | Full:
+        """Keeps a place for a connection that is not ready yet, or returns the reason why there is none.
+
+        The connection leaves the reservation before it is admitted. If another one needs the place before, calls
+        `close`.
+        """
+        reservation = Reservation(close)
+        full = self.admit(reservation, host)
+        if full is not None:
+            return full
+        reservation.leave = lambda: self.leave(reservation)
+        return reservation
+
+    def admit(self, connection: T | Reservation, host: str) -> Full | None:
         """Gives the connection a place. Returns the reason if there is none and no other can be dropped for it."""
         limit = self._limit_of(host)
         if limit is not None and self._counts.get(host, 0) >= limit and not self._make_room(self._unsettled.get(host)):
@@ -88,7 +109,7 @@ class ConnectionPlaces(Generic[T]):
         self.unsettle(connection)
         return None
 
-    def settle(self, connection: T) -> None:
+    def settle(self, connection: T | Reservation) -> None:
         """Lets the connection keep its place until it leaves."""
         of_host = self._unsettled.get(self._hosts.get(connection, ""), {})
         if connection in of_host:
@@ -97,14 +118,14 @@ class ConnectionPlaces(Generic[T]):
             if not of_host:
                 del self._unsettled[self._hosts[connection]]
 
-    def unsettle(self, connection: T) -> None:
+    def unsettle(self, connection: T | Reservation) -> None:
         """Allows the connection to be dropped for another one, after the older ones of its address."""
         host = self._hosts.get(connection)
         if host is not None and connection not in self._unsettled.setdefault(host, {}):
             self._unsettled[host][connection] = None
             self._unsettled_count += 1
 
-    def leave(self, connection: T) -> None:
+    def leave(self, connection: T | Reservation) -> None:
         """Frees the place of a connection that is closed. A second call does nothing."""
         self.settle(connection)
         host = self._hosts.pop(connection, None)
@@ -113,13 +134,16 @@ class ConnectionPlaces(Generic[T]):
             if not self._counts[host]:
                 del self._counts[host]
 
-    def _make_room(self, of_host: Iterable[T] | None) -> bool:
+    def _make_room(self, of_host: Iterable[T | Reservation] | None) -> bool:
         oldest = next(iter(of_host or ()), None)
         if oldest is None:
             return False
         # Its place is free from now on. The event loop calls `leave` for it later, when the connection has ended.
         self.leave(oldest)
-        self._drop(oldest)
+        if isinstance(oldest, Reservation):
+            oldest.close()
+        else:
+            self._drop(oldest)
         return True
 
     def _limit_of(self, host: str) -> int | None:

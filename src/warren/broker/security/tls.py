@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import Final
 
 from warren.errors import BadConfiguration
-
-TLS_HANDSHAKE_S_MAX: Final = 10.0
 
 
 def tls_context(certificate: str, key: str = "", client_ca: str = "") -> ssl.SSLContext | None:

@@ -14,6 +14,7 @@ from warren.errors import StoreBusy
 from warren.message import Receipt
 from warren.storage import Log
 from warren.storage.append.append import numbers_of
+from warren.storage.format.layout import ALIGNMENT, PAYLOAD_AT
 from warren.storage.format.record import Packed
 
 APPEND_THREADS_MAX: Final = 8
@@ -34,9 +35,9 @@ QueuedPut = tuple[Sequence[Packed], Callable[[Outcome], None]]
 class AppendQueue:
     """Appends records to logs. For the event loop's thread alone.
 
-    This is the one place that decides how a put is done. A log that is quick is appended to in place. For one that
-    waits for the disk, or has to take the records apart, a thread appends and syncs. While it is at work, all puts to
-    the same log wait and share the next append and sync.
+    This is the one place that decides how a put is done. A log that is quick is appended to in place if the records fit
+    its last block. For one that waits for the disk, has to take the records apart, or needs a new block, a thread
+    appends and syncs. While it is at work, all puts to the same log wait and share the next append and sync.
     """
 
     def __init__(self, on_append: Callable[[Log], None], metrics: Metrics) -> None:
@@ -50,14 +51,26 @@ class AppendQueue:
         self._threads: list[threading.Thread] = []
 
     def append(self, log: Log, records: Sequence[Packed], on_done: Callable[[Outcome], None]) -> Receipt | None:
-        """Appends records. Returns the receipt of the first message if the log is quick: it does not wait for the disk.
+        """Appends records. Returns the receipt of the first message if that is quick: it does not wait for the disk.
 
         Otherwise returns None, and calls `on_done` once, when the records are on disk or could not be stored. Raises
         StoreBusy if too many puts wait.
         """
-        if not log.is_quick:
+        size = len(records[0].payload) if len(records) == 1 else sum(map(_size_of, records))
+        if not self.is_quick(log, size):
             self._wait(log, records, on_done)
             return None
+        return self._append_now(log, records)
+
+    def is_quick(self, log: Log, size: int) -> bool:
+        """Returns whether the log is appended to in place, given the size of the payloads.
+
+        Making a block takes milliseconds, and a put to 1,000 new partitions would hold up the event loop for a second.
+        A log that a thread is appending to is not quick, because the event loop would wait for its lock.
+        """
+        return log.is_quick and log.has_room(size) and log not in self._waiting
+
+    def _append_now(self, log: Log, records: Sequence[Packed]) -> Receipt:
         if len(records) == 1:
             receipt = log.append_record(records[0])
         else:
@@ -98,10 +111,8 @@ class AppendQueue:
         return stored
 
     def put_now(self, log: Log, records: Sequence[Packed]) -> range:
-        """Appends records to a log that is quick, and returns their numbers."""
-        numbers = self.put(log, records)
-        assert isinstance(numbers, range)
-        return numbers
+        """Appends records in place, after `is_quick` has said that it does not take long. Returns their numbers."""
+        return numbers_of(self._append_now(log, records), records)
 
     async def put_all(self, puts: Iterable[tuple[Log, Sequence[Packed]]]) -> list[range]:
         """Appends records to several logs. Returns the numbers in each, when they are as durable as the logs say."""
@@ -156,3 +167,8 @@ class AppendQueue:
             self._hops.put(None)
         for thread in self._threads:
             thread.join()
+
+
+def _size_of(packed: Packed) -> int:
+    """Returns the most that a record takes which follows another one in the same put."""
+    return len(packed.payload) + PAYLOAD_AT + ALIGNMENT

@@ -65,6 +65,8 @@ class QueueWriter:
         self.words: memoryview = memoryview(bytes(INDEX_HEADER_SIZE)).cast("Q")
         self.word_end_offset = self.word_updated = 0
         self.room_end = 0
+        self.room_taken = 0
+        """The most that one record takes besides its payload: its head, its padding and an index message before it."""
         self.last_timestamp = 0
         self.next_due = NEVER
 
@@ -108,6 +110,7 @@ class QueueWriter:
         self.word_updated = slot_word + SLOT_WORD_UPDATED
         # The end word of a sealed block needs room behind the last record.
         self.room_end = min(size, self._block_size) - ALIGNMENT
+        self.room_taken = PAYLOAD_AT + ALIGNMENT + (0 if block.index is None else block.index.message_size)
 
     # --- Laying records ---
 

@@ -55,7 +55,7 @@ class BlockIndex:
     def __init__(self, view: mmap, index2index_at: int, entry_count: int, base_number: int) -> None:
         self._view, self._index2index_at = view, index2index_at
         self._entry_count, self._base_number = entry_count, base_number
-        self._message_size = index_message_size(entry_count)
+        self.message_size = index_message_size(entry_count)
         self._group_at = self._laid = 0
 
     def entry(self, place: int) -> IndexEntry:
@@ -89,7 +89,7 @@ class BlockIndex:
             return 0
         at = self._index2index_at + META_HEAD.size + message * INDEX2INDEX_ENTRY.size
         index_at: int = INDEX2INDEX_ENTRY.unpack_from(self._view, at)[0]
-        if not index_at or index_at & 7 or index_at + self._message_size > len(self._view):
+        if not index_at or index_at & 7 or index_at + self.message_size > len(self._view):
             return 0
         if META_HEAD.unpack_from(self._view, index_at)[1] != LABEL_INDEX:
             return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -16,17 +17,26 @@ from warren.clock import SYSTEM_CLOCK
 from warren.errors import StoreBusy
 from warren.message import Receipt
 from warren.storage import Log
+from warren.storage.append.writer import QueueWriter
+from warren.storage.format.limits import BLOCK_SIZE_DEFAULT
 from warren.storage.format.plain_batch import pack_plain_batch
 from warren.storage.format.record import Packed
 
 WAIT_S: Final = 30.0
+BLOCK_SIZE: Final = 1 << 20
 
 
 def record(body: bytes) -> Packed:
     return pack_plain_batch(body, "", b"marker")
 
 
-def queued(path: Path, durability: str, work: Callable[[AppendQueue, Log], Awaitable[None]]) -> None:
+def queued(
+    path: Path,
+    durability: str,
+    work: Callable[[AppendQueue, Log], Awaitable[None]],
+    *,
+    block_size: int = BLOCK_SIZE_DEFAULT,
+) -> None:
     async def main(log: Log) -> None:
         queue = AppendQueue(lambda log: None, Metrics(SYSTEM_CLOCK.steady_s))
         try:
@@ -34,21 +44,65 @@ def queued(path: Path, durability: str, work: Callable[[AppendQueue, Log], Await
         finally:
             queue.close()
 
-    with Log.open(str(path / "log"), durability=durability) as log:
+    with Log.open(str(path / "log"), durability=durability, block_size=block_size) as log:
         asyncio.run(main(log))
 
 
 def test_a_log_that_does_not_wait_for_the_disk_is_appended_to_in_place(tmp_path: Path) -> None:
     async def work(queue: AppendQueue, log: Log) -> None:
+        log.append(b"first")
         outcomes: list[Outcome] = []
 
         receipt = queue.append(log, (record(b"a"),), outcomes.append)
 
         assert receipt is not None
-        assert (receipt.number, log.end) == (0, 1)
-        assert [message.offset for message in log.read(0)] == [receipt.offset]
+        assert (receipt.number, log.end) == (1, 2)
+        assert [message.offset for message in log.read(1)] == [receipt.offset]
         assert outcomes == []
-        assert queue.put(log, [record(b"b"), record(b"c")]) == range(1, 3)
+        assert queue.put(log, [record(b"b"), record(b"c")]) == range(2, 4)
+        assert queue.put_now(log, [record(b"d")]) == range(4, 5)
+
+    queued(tmp_path, "os", work)
+
+
+@pytest.mark.parametrize("size", [100, 10_000])
+def test_blocks_are_made_and_enlarged_by_a_thread_only(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[tuple[str, str]] = []
+    for name in ("_make_block", "_grow"):
+        real = getattr(QueueWriter, name)
+
+        def noted(self: QueueWriter, *arguments: int, name: str = name, real: Callable[..., object] = real) -> object:
+            places.append((name, threading.current_thread().name))
+            return real(self, *arguments)
+
+        monkeypatch.setattr(QueueWriter, name, noted)
+
+    async def work(queue: AppendQueue, log: Log) -> None:
+        in_place = 0
+        for number in range(3 * BLOCK_SIZE // size):
+            put = queue.put(log, [record(bytes(size))])
+            in_place += isinstance(put, range)
+            assert (put if isinstance(put, range) else await put) == range(number, number + 1)
+
+        assert {name for name, _ in places} == {"_make_block", "_grow"}
+        assert {thread for _, thread in places} == {"warren-append-0"}
+        assert in_place > log.end // 4
+
+    queued(tmp_path, "os", work, block_size=BLOCK_SIZE)
+
+
+def test_a_put_waits_while_a_thread_appends_to_the_same_log(tmp_path: Path) -> None:
+    async def work(queue: AppendQueue, log: Log) -> None:
+        first = queue.put(log, [record(b"a")])
+        log.append(b"made the block")
+
+        second = queue.put(log, [record(b"b")])
+
+        assert not isinstance(first, range)
+        assert not isinstance(second, range)
+        assert (await second).start > (await first).start
 
     queued(tmp_path, "os", work)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from warren.message import Message
 from warren.storage import Log
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.kafka_batch import numbered, pack_kafka, pack_kafka_in_place
+from warren.storage.format.kafka_records import find_places
 from warren.storage.format.layout import KAFKA_BATCH_HEAD, PAYLOAD_HEAD, KafkaBatchHead
 from warren.storage.format.record import Packed
 
@@ -461,3 +463,18 @@ def test_forwarding_detects_a_flipped_byte(tmp_path: Path) -> None:
                     log.read(stored[0].number)
             else:
                 assert bytes(stored[0].batch)[16:] == batch_of_rows(ROWS)[16:], position
+
+
+def test_the_places_of_a_large_record_are_found_without_a_copy_of_it() -> None:
+    size = 8 << 20
+    area = memoryview(batch_of([(b"key", bytes(size), [])]))[KAFKA_BATCH_HEAD.size :]
+    tracemalloc.start()
+    try:
+        places = find_places(area, 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert int(places.value_ends[0] - places.value_starts[0]) == size
+    assert [column.tolist() for column in places] == [column.tolist() for column in find_places(bytes(area), 1)]
+    assert peak < size // 8

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import socket
+import ssl
 import tracemalloc
 import weakref
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 import warren
 from tests.broker.test_hot_paths import batch, fetched, wait_until
@@ -25,6 +27,7 @@ from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.broker.kafka.errors import Code
 from warren.broker.native.groups import Attempt, HeldStream
+from warren.broker.security.tls import tls_context
 from warren.broker.services.batch_checks import BatchChecks
 from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.broker.settings import BrokerLimits
@@ -115,11 +118,15 @@ def test_an_idle_connection_is_not_dropped(tmp_path: Path) -> None:
         assert fetched(idle, "orders") == Code.NONE
 
 
-def unread_fetch(address: tuple[str, int], topic: str, size_max: int) -> socket.socket:
+def unread_fetch(
+    address: tuple[str, int], topic: str, size_max: int, tls: ssl.SSLContext | None = None
+) -> socket.socket:
     """A connection that asks for messages and does not take them."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(address)
+    if tls is not None:
+        client = tls.wrap_socket(client, server_hostname=HOST)
     client.sendall(fetch_frame(topic, size_max))
     return client
 
@@ -132,9 +139,24 @@ def fetch_frame(topic: str, size_max: int) -> bytes:
     return INT32.pack(len(frame)) + frame
 
 
-def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_dropped(tmp_path: Path) -> None:
+def tls_contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The contexts of a broker and of its clients."""
+    authority = trustme.CA()
+    path, client = folder / "broker.pem", ssl.create_default_context()
+    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(path))
+    authority.configure_trust(client)
+    broker = tls_context(str(path))
+    assert broker is not None
+    return broker, client
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_dropped(
+    tmp_path: Path, is_tls: bool
+) -> None:
     limits = BrokerLimits(memory_size_max=64 * MIB, stalled_s_max=3.0)
-    with running_broker(tmp_path / "data", limits=limits) as running, ExitStack() as clients:
+    tls, client_tls = tls_contexts(tmp_path) if is_tls else (None, None)
+    with running_broker(tmp_path / "data", limits=limits, tls=tls) as running, ExitStack() as clients:
         broker = running.broker
         topic = broker.store.topic("large")
         for _ in range(32):
@@ -142,11 +164,11 @@ def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_drop
         broker.store.topic("small").put(b"a")
 
         for _ in range(8):
-            clients.enter_context(unread_fetch(broker.advertised, "large", 24 * MIB))
+            clients.enter_context(unread_fetch(broker.advertised, "large", 24 * MIB, client_tls))
         wait_until(lambda: ApiKey.FETCH in broker.metrics.apis and broker.metrics.apis[ApiKey.FETCH].requests == 8)
 
         assert 8 * MIB < broker.budget.sizes[MemoryKind.ANSWERS] < 24 * MIB
-        with Caller(running) as caller:
+        with Caller(running, client_tls) as caller:
             assert fetched(caller, "small") == Code.NONE
         wait_until(lambda: broker.budget.sizes[MemoryKind.ANSWERS] < 8 * MIB)
         assert broker.budget.drops > 0

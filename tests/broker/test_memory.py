@@ -22,7 +22,7 @@ import warren
 from tests.broker.test_hot_paths import batch, fetched, wait_until
 from tests.support.broker.calls import Caller
 from tests.support.broker.http import running_http
-from tests.support.broker.running import HOST, PATIENCE_S, running_broker
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.broker.kafka.errors import Code
@@ -35,6 +35,7 @@ from warren.protocol.api_keys import ApiKey
 from warren.protocol.headers import Request, request_frame
 from warren.protocol.native.calls import positions_of, wire_positions
 from warren.protocol.native_messages import ReadRequest
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
 from warren.protocol.wire_struct import replaced
 from warren.storage.format.kafka_batch import UnpacksToMore
@@ -177,6 +178,86 @@ def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_drop
 
 
 # --- Reads of our own clients ---
+
+
+def read_frame(topic: str, **options: Any) -> bytes:
+    values = {"topic": topic, "positions": wire_positions({0: 0}), "limit": 256} | options
+    body = memoryview(encode_request(NativeKey.READ, 0, values))
+    frame = request_frame(Request(NativeKey.READ, 0, 1, "test", body), is_flexible=True)
+    return INT32.pack(len(frame)) + frame
+
+
+LARGE_SIZE = 12 * MIB
+"""More than a read may use without asking, and packed it is small."""
+
+
+def put_large(running: RunningBroker, topic: str, compression: int = 4) -> None:
+    with Caller(running) as caller:
+        body = bytes(LARGE_SIZE)
+        assert caller.produce(topic, batch_of([(None, body, [])], compression=compression))[0] == Code.NONE
+
+
+@pytest.mark.parametrize("options", [{}, {"is_backwards": True}], ids=["forwards", "backwards"])
+def test_reads_of_messages_that_unpack_to_much_wait_for_memory(tmp_path: Path, options: dict[str, Any]) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, ExitStack() as clients:
+        broker = running.broker
+        broker.store.topic("large", message_size_max=16 * MIB)
+        broker.store.topic("small").put(b"a")
+        put_large(running, "large")
+
+        for _ in range(8):
+            client = clients.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(broker.advertised)
+            client.sendall(read_frame("large", **options) * 2)
+        wait_until(lambda: broker.budget.waits >= 7)
+
+        assert broker.budget.size < LIMITS.memory_size_max
+        with Caller(running) as caller:
+            assert fetched(caller, "small") == Code.NONE
+        clients.close()
+        wait_until(lambda: broker.budget.size == 0 and not broker.budget.is_waited_for)
+
+
+@pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
+def test_clients_that_take_their_answers_all_read_a_message_that_needs_much_memory(
+    tmp_path: Path, compression: int
+) -> None:
+    with running_broker(tmp_path / "data", limits=BrokerLimits(memory_size_max=32 * MIB)) as running:
+        broker = running.broker
+        broker.store.topic("large", message_size_max=16 * MIB)
+        put_large(running, "large", compression)
+
+        def size_read(_: int) -> int:
+            with warren.connect(running.address) as store:
+                return len(store.topic("large").partition(0).read(0)[0].body)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(size_read, range(4))) == 4 * [LARGE_SIZE]
+        wait_until(lambda: broker.budget.size == 0)
+
+
+def test_groups_get_large_messages_once_each_and_no_attempt_counts_twice(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running:
+        broker = running.broker
+        broker.store.topic("large", message_size_max=16 * MIB)
+        bodies = [b"a", b"b", bytes(LARGE_SIZE), b"c", bytes(LARGE_SIZE), b"d"]
+        with Caller(running) as caller:
+            for body in bodies:
+                caller.produce("large", batch_of([(None, body, [])], compression=4))
+        with warren.connect(running.address) as store:
+            topic = store.topic("large")
+            stream, queue = topic.group("stream"), topic.group("queue", mode="queue")
+
+            read, taken = list[bytes](), list[tuple[int, int, int]]()
+            while len(read) < len(bodies):
+                read += [message.body for message in stream.read(10)]
+            while len(taken) < len(bodies):
+                taken += [(message.number, len(message.body), message.attempt) for message in queue.take(10)]
+
+        assert read == bodies
+        assert sorted(taken) == [(number, len(body), 1) for number, body in enumerate(bodies)]
+        wait_until(lambda: broker.budget.size == 0)
 
 
 def held_bytes(work: Callable[[], object]) -> tuple[int, int]:

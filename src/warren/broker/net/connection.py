@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pause_or_resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closing = True
+        self._is_closing = self.peer.is_gone = True
         for timer in (self._patience, self._muted):
             if timer is not None:
                 timer.cancel()
@@ -274,11 +274,15 @@ class Connection(asyncio.BufferedProtocol):
         self._is_working, self._parked = False, None
         self._give_back(size, hold)
         if isinstance(outcome, WarrenError):
+            self._release_answer()
             self._refuse(request, outcome)
         elif isinstance(outcome, BaseException):
+            self._release_answer()
             self._fail(request, outcome)
         else:
             self._reply(request, size, outcome, begun_s)
+            if self.peer.answer_memory:
+                self._release_answer()
             if self._waiting:
                 self._work()
             if self._is_reading_paused or self._is_writing_paused:
@@ -346,6 +350,12 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_size += size
         if hold is None:
             self._broker.budget.take(size)
+
+    def _release_answer(self) -> None:
+        """Gives back the memory of an answer that was made: the transport has it, or it is dropped."""
+        releases, self.peer.answer_memory = self.peer.answer_memory, []
+        for release in releases:
+            release()
 
     def _give_back(self, size: int, hold: Hold | None) -> None:
         self._waiting_size -= size

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from warren.errors import BadInput, TooLarge
 from warren.message import NO_CORR_OFFSET, NO_HEADERS
+from warren.storage.format.allowance import UNASKED_SIZE_MAX, use_allowance
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.compression import compress, decompress
 from warren.storage.format.layout import (
@@ -302,6 +303,8 @@ def read_record(view: View, position: int, limit: int, base_offset: int) -> Disk
     if size_word >= META_DATA or end > limit:
         raise Damage(position, f"size word {size_word:#010x} does not fit here")
     check_stamp(head, view, position, base_offset)
+    if size_word > UNASKED_SIZE_MAX and head.codec != CODEC_KAFKA and not head.compression:
+        use_allowance(size_word)
     # A batch is large: it is checked in the mapped file, and not copied.
     payload = view[payload_at:payload_end] if head.codec == CODEC_SINGLE else memoryview(view)[payload_at:payload_end]
     if crc32c(payload) != head.checksum:

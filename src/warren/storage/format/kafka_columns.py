@@ -33,7 +33,7 @@ from warren.storage.format.layout import (
 )
 from warren.storage.format.limits import HEADERS_SIZE_MAX, ID_SIZE_MAX, RAW_SIZE_MAX, TAG_SIZE_MAX
 from warren.storage.format.record import Damage, DiskMessage, Unreadable
-from warren.storage.format.slices import Blobs, Positions, RowSelection
+from warren.storage.format.slices import WINDOW_SIZE_MAX, Blobs, Positions, RowSelection, copied
 
 TAG_HEADER: Final = b"warren.tag"
 ID_HEADER: Final = b"warren.id"
@@ -69,7 +69,7 @@ class KafkaColumns(Columns):
         try:
             self._area = _unpacked(batch, count)
             self._places = places = find_places(self._area, count)
-            self._made = _made_of_headers(bytes(self._area), places) if _has_headers(places) else {}
+            self._made = _made_of_headers(copied(self._area), places) if _has_headers(places) else {}
         except (ValueError, IndexError) as error:
             raise Unreadable(0, str(error) or "headers that pass the end") from error
         self._blobs = {SECTION_BODY_ENDS: _blobs(self._area, places.value_starts, places.value_ends)}
@@ -137,7 +137,7 @@ def _blobs(area: bytes | memoryview, starts: Positions, ends: Positions) -> Blob
 
 def _side_by_side(blobs: Blobs) -> bytes:
     size = blobs.size_of_all()
-    if size:
+    if size and size <= WINDOW_SIZE_MAX:
         return blobs.windows(size).tobytes()
     return b"" if size == 0 else b"".join(blobs.to_list())
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from warren.storage.format.slices import Positions
+from warren.storage.format.slices import COPIED_SIZE_MAX, Positions
 
 ByteArray = npt.NDArray[np.uint8]
 TOGETHER_MIN: Final = 48
@@ -56,7 +56,8 @@ def find_places(area: bytes | memoryview, count: int) -> RecordPlaces:
 
 def places_one_by_one(area: bytes | memoryview, count: int) -> RecordPlaces:
     """Does what `find_places` does, with a loop over the records."""
-    data = bytes(area)
+    # Bytes are read faster than a view, but a large area is not worth the copy.
+    data = bytes(area) if len(area) <= COPIED_SIZE_MAX else area
     rows, position = [], 0
     for number in range(count):
         length, position = read_varint(data, position)
@@ -79,7 +80,7 @@ def places_one_by_one(area: bytes | memoryview, count: int) -> RecordPlaces:
     return RecordPlaces(*np.array(rows, np.int64).reshape(count, len(RecordPlaces._fields)).T)
 
 
-def _piece(data: bytes, position: int) -> tuple[int, int, int]:
+def _piece(data: bytes | memoryview, position: int) -> tuple[int, int, int]:
     """Returns the start and the end of a key or value, and the position behind it."""
     size, position = read_varint(data, position)
     if size < 0:
@@ -87,7 +88,7 @@ def _piece(data: bytes, position: int) -> tuple[int, int, int]:
     return position, position + size, position + size
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Returns a signed varint and the position behind it. Raises IndexError or ValueError if there is none."""
     byte = data[position]
     position += 1

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 import ssl
+import time
 import tracemalloc
 import weakref
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from warren.broker.security.tls import tls_context
 from warren.broker.services.batch_checks import BatchChecks
 from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.broker.settings import BrokerLimits
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.headers import Request, request_frame
 from warren.protocol.native.calls import positions_of, wire_positions
@@ -191,7 +193,7 @@ LARGE_SIZE = 12 * MIB
 """More than a read may use without asking, and packed it is small."""
 
 
-def put_large(running: RunningBroker, topic: str, compression: int = 4) -> None:
+def put_large(running: RunningBroker | tuple[str, int], topic: str, compression: int = 4) -> None:
     with Caller(running) as caller:
         body = bytes(LARGE_SIZE)
         assert caller.produce(topic, batch_of([(None, body, [])], compression=compression))[0] == Code.NONE
@@ -517,6 +519,39 @@ def test_bodies_of_http_that_announce_more_than_there_is_are_refused_and_small_o
         assert budget.refusals == 1
         clients.close()
         wait_until(lambda: budget.size == 0)
+
+
+@pytest.mark.parametrize("path", ["messages?partition=0", "messages?backwards=true", "messages/0/0"])
+def test_reads_over_http_of_messages_that_unpack_to_much_wait_for_memory(tmp_path: Path, path: str) -> None:
+    with running_http(tmp_path / "data", limits=BrokerLimits(memory_size_max=32 * MIB)) as served:
+        budget = served.broker.budget
+        served.broker.store.topic("large", message_size_max=16 * MIB)
+        put_large(served.broker.advertised, "large")
+
+        def status(_: int) -> int:
+            return served.ask("GET", f"/v1/topics/large/{path}").status
+
+        with ThreadPoolExecutor(4) as pool:
+            # It is too large for a reply over HTTP, but is unpacked before that is known.
+            assert list(pool.map(status, range(4))) == 4 * [413]
+
+        assert budget.waits > 0
+        wait_until(lambda: budget.size == 0)
+
+
+def test_a_reply_over_https_that_is_not_taken_counts(tmp_path: Path) -> None:
+    tls, client_tls = tls_contexts(tmp_path)
+    with running_http(tmp_path / "data", tls=tls, trusted=client_tls) as served, socket.socket() as plain:
+        served.broker.store.topic("large").put(bytes(HTTP_BODY_SIZE_MAX))
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect((HOST, served.port))
+        with client_tls.wrap_socket(plain, server_hostname=HOST) as client:
+            client.sendall(f"GET /v1/topics/large/messages?encoding=base64 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+
+            wait_until(lambda: served.broker.budget.sizes[MemoryKind.ANSWERS] > HTTP_BODY_SIZE_MAX)
+            time.sleep(0.5)
+
+            assert served.broker.budget.sizes[MemoryKind.ANSWERS] > HTTP_BODY_SIZE_MAX
 
 
 def test_a_connection_that_is_gone_takes_its_buffers_with_it_at_once(tmp_path: Path) -> None:

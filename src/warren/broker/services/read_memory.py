@@ -51,7 +51,7 @@ class ReadMemory:
             except BaseException:
                 self._kept(hold, 0)
                 raise
-            size, hold = needed, await self._asked(owner, is_gone, needed)
+            size, hold = needed, await self._hold_of(owner, is_gone, needed)
 
     def _kept(self, hold: Hold | None, size: int) -> Hold | None:
         """Keeps `size` bytes of a hold, as those of an answer, and gives the others back."""
@@ -61,11 +61,11 @@ class ReadMemory:
         hold.resize(min(hold.size, size))
         return hold if size else None
 
-    async def _asked(self, owner: str, is_gone: Callable[[], bool], size: int) -> Hold:
+    async def _hold_of(self, owner: str, is_gone: Callable[[], bool], size: int) -> Hold:
         """Waits until the budget has room for a read of `size` bytes."""
-        asked = min(size * READ_COPIES, self._budget.size_max // MEMORY_OWNER_PART)
+        bytes_wanted = min(size * READ_COPIES, self._budget.size_max // MEMORY_OWNER_PART)
         granted: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
-        hold = self._budget.ask(granted, MemoryKind.UNPACKED, asked, owner, granted.set_result)
+        hold = self._budget.ask(granted, MemoryKind.UNPACKED, bytes_wanted, owner, granted.set_result)
         if hold is not None:
             return hold
         try:

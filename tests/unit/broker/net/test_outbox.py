@@ -88,7 +88,7 @@ def test_a_close_waits_for_the_rest() -> None:
     assert len(transport.sent) == 4 * OUTBOX_PIECE_SIZE
 
 
-def test_what_is_cleared_is_neither_sent_nor_counted() -> None:
+def test_cleared_bytes_are_neither_sent_nor_counted() -> None:
     transport, outbox = made(OUTBOX_PIECE_SIZE)
     outbox.write([bytes(4 * OUTBOX_PIECE_SIZE)], 4 * OUTBOX_PIECE_SIZE)
     transport.drain()

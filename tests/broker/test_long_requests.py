@@ -308,10 +308,15 @@ def test_a_large_batch_is_copied_by_another_thread_than_the_event_loops(
         return pack_kafka(*arguments, **named)
 
     monkeypatch.setattr(produce, "pack_kafka", noted)
-    epoch, numbering = producer_id >= 0, {"producer_id": producer_id}
+    is_numbered = producer_id >= 0
     body = bytes(produce.LOOP_COPIED_SIZE_MAX + 1)
     large, small = (
-        batch_of([(None, each, [])], producer_epoch=epoch - 1, base_sequence=place if epoch else -1, **numbering)
+        batch_of(
+            [(None, each, [])],
+            producer_id=producer_id,
+            producer_epoch=0 if is_numbered else -1,
+            base_sequence=place if is_numbered else -1,
+        )
         for place, each in enumerate((body, b"small"))
     )
 

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import logging
 import socket
+import ssl
+import time
 import tracemalloc
 import weakref
 from collections.abc import Callable
@@ -15,23 +17,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 import warren
 from tests.broker.test_hot_paths import batch, fetched, wait_until
 from tests.support.broker.calls import Caller
 from tests.support.broker.http import running_http
-from tests.support.broker.running import HOST, PATIENCE_S, running_broker
+from tests.support.broker.running import HOST, PATIENCE_S, RunningBroker, running_broker
 from tests.support.kafka_batches import batch_of
 from tests.support.message_values import encode_request
 from warren.broker.kafka.errors import Code
 from warren.broker.native.groups import Attempt, HeldStream
+from warren.broker.security.tls import tls_context
 from warren.broker.services.batch_checks import BatchChecks
 from warren.broker.services.memory_budget import MemoryBudget, MemoryKind
 from warren.broker.settings import BrokerLimits
+from warren.gateway.http.limits import HTTP_BODY_SIZE_MAX
 from warren.protocol.api_keys import ApiKey
 from warren.protocol.headers import Request, request_frame
 from warren.protocol.native.calls import positions_of, wire_positions
 from warren.protocol.native_messages import ReadRequest
+from warren.protocol.native_schemas import NativeKey
 from warren.protocol.primitives import INT32
 from warren.protocol.wire_struct import replaced
 from warren.storage.format.kafka_batch import UnpacksToMore
@@ -115,11 +121,15 @@ def test_an_idle_connection_is_not_dropped(tmp_path: Path) -> None:
         assert fetched(idle, "orders") == Code.NONE
 
 
-def unread_fetch(address: tuple[str, int], topic: str, size_max: int) -> socket.socket:
+def unread_fetch(
+    address: tuple[str, int], topic: str, size_max: int, tls: ssl.SSLContext | None = None
+) -> socket.socket:
     """A connection that asks for messages and does not take them."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(address)
+    if tls is not None:
+        client = tls.wrap_socket(client, server_hostname=HOST)
     client.sendall(fetch_frame(topic, size_max))
     return client
 
@@ -132,9 +142,24 @@ def fetch_frame(topic: str, size_max: int) -> bytes:
     return INT32.pack(len(frame)) + frame
 
 
-def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_dropped(tmp_path: Path) -> None:
+def tls_contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The contexts of a broker and of its clients."""
+    authority = trustme.CA()
+    path, client = folder / "broker.pem", ssl.create_default_context()
+    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(path))
+    authority.configure_trust(client)
+    broker = tls_context(str(path))
+    assert broker is not None
+    return broker, client
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_dropped(
+    tmp_path: Path, is_tls: bool
+) -> None:
     limits = BrokerLimits(memory_size_max=64 * MIB, stalled_s_max=3.0)
-    with running_broker(tmp_path / "data", limits=limits) as running, ExitStack() as clients:
+    tls, client_tls = tls_contexts(tmp_path) if is_tls else (None, None)
+    with running_broker(tmp_path / "data", limits=limits, tls=tls) as running, ExitStack() as clients:
         broker = running.broker
         topic = broker.store.topic("large")
         for _ in range(32):
@@ -142,11 +167,11 @@ def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_drop
         broker.store.topic("small").put(b"a")
 
         for _ in range(8):
-            clients.enter_context(unread_fetch(broker.advertised, "large", 24 * MIB))
+            clients.enter_context(unread_fetch(broker.advertised, "large", 24 * MIB, client_tls))
         wait_until(lambda: ApiKey.FETCH in broker.metrics.apis and broker.metrics.apis[ApiKey.FETCH].requests == 8)
 
         assert 8 * MIB < broker.budget.sizes[MemoryKind.ANSWERS] < 24 * MIB
-        with Caller(running) as caller:
+        with Caller(running, client_tls) as caller:
             assert fetched(caller, "small") == Code.NONE
         wait_until(lambda: broker.budget.sizes[MemoryKind.ANSWERS] < 8 * MIB)
         assert broker.budget.drops > 0
@@ -155,6 +180,86 @@ def test_answers_that_are_not_taken_count_get_smaller_and_their_clients_are_drop
 
 
 # --- Reads of our own clients ---
+
+
+def read_frame(topic: str, **options: Any) -> bytes:
+    values = {"topic": topic, "positions": wire_positions({0: 0}), "limit": 256} | options
+    body = memoryview(encode_request(NativeKey.READ, 0, values))
+    frame = request_frame(Request(NativeKey.READ, 0, 1, "test", body), is_flexible=True)
+    return INT32.pack(len(frame)) + frame
+
+
+LARGE_SIZE = 12 * MIB
+"""More than a read may use without asking, and packed it is small."""
+
+
+def put_large(running: RunningBroker | tuple[str, int], topic: str, compression: int = 4) -> None:
+    with Caller(running) as caller:
+        body = bytes(LARGE_SIZE)
+        assert caller.produce(topic, batch_of([(None, body, [])], compression=compression))[0] == Code.NONE
+
+
+@pytest.mark.parametrize("options", [{}, {"is_backwards": True}], ids=["forwards", "backwards"])
+def test_reads_of_messages_that_unpack_to_much_wait_for_memory(tmp_path: Path, options: dict[str, Any]) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running, ExitStack() as clients:
+        broker = running.broker
+        broker.store.topic("large", message_size_max=16 * MIB)
+        broker.store.topic("small").put(b"a")
+        put_large(running, "large")
+
+        for _ in range(8):
+            client = clients.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(broker.advertised)
+            client.sendall(read_frame("large", **options) * 2)
+        wait_until(lambda: broker.budget.waits >= 7)
+
+        assert broker.budget.size < LIMITS.memory_size_max
+        with Caller(running) as caller:
+            assert fetched(caller, "small") == Code.NONE
+        clients.close()
+        wait_until(lambda: broker.budget.size == 0 and not broker.budget.is_waited_for)
+
+
+@pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
+def test_clients_that_take_their_answers_all_read_a_message_that_needs_much_memory(
+    tmp_path: Path, compression: int
+) -> None:
+    with running_broker(tmp_path / "data", limits=BrokerLimits(memory_size_max=32 * MIB)) as running:
+        broker = running.broker
+        broker.store.topic("large", message_size_max=16 * MIB)
+        put_large(running, "large", compression)
+
+        def size_read(_: int) -> int:
+            with warren.connect(running.address) as store:
+                return len(store.topic("large").partition(0).read(0)[0].body)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(size_read, range(4))) == 4 * [LARGE_SIZE]
+        wait_until(lambda: broker.budget.size == 0)
+
+
+def test_groups_get_large_messages_once_each_and_no_attempt_counts_twice(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", limits=LIMITS) as running:
+        broker = running.broker
+        broker.store.topic("large", message_size_max=16 * MIB)
+        bodies = [b"a", b"b", bytes(LARGE_SIZE), b"c", bytes(LARGE_SIZE), b"d"]
+        with Caller(running) as caller:
+            for body in bodies:
+                caller.produce("large", batch_of([(None, body, [])], compression=4))
+        with warren.connect(running.address) as store:
+            topic = store.topic("large")
+            stream, queue = topic.group("stream"), topic.group("queue", mode="queue")
+
+            read, taken = list[bytes](), list[tuple[int, int, int]]()
+            while len(read) < len(bodies):
+                read += [message.body for message in stream.read(10)]
+            while len(taken) < len(bodies):
+                taken += [(message.number, len(message.body), message.attempt) for message in queue.take(10)]
+
+        assert read == bodies
+        assert sorted(taken) == [(number, len(body), 1) for number, body in enumerate(bodies)]
+        wait_until(lambda: broker.budget.size == 0)
 
 
 def held_bytes(work: Callable[[], object]) -> tuple[int, int]:
@@ -414,6 +519,39 @@ def test_bodies_of_http_that_announce_more_than_there_is_are_refused_and_small_o
         assert budget.refusals == 1
         clients.close()
         wait_until(lambda: budget.size == 0)
+
+
+@pytest.mark.parametrize("path", ["messages?partition=0", "messages?backwards=true", "messages/0/0"])
+def test_reads_over_http_of_messages_that_unpack_to_much_wait_for_memory(tmp_path: Path, path: str) -> None:
+    with running_http(tmp_path / "data", limits=BrokerLimits(memory_size_max=32 * MIB)) as served:
+        budget = served.broker.budget
+        served.broker.store.topic("large", message_size_max=16 * MIB)
+        put_large(served.broker.advertised, "large")
+
+        def status(_: int) -> int:
+            return served.ask("GET", f"/v1/topics/large/{path}").status
+
+        with ThreadPoolExecutor(4) as pool:
+            # It is too large for a reply over HTTP, but is unpacked before that is known.
+            assert list(pool.map(status, range(4))) == 4 * [413]
+
+        assert budget.waits > 0
+        wait_until(lambda: budget.size == 0)
+
+
+def test_a_reply_over_https_that_is_not_taken_counts(tmp_path: Path) -> None:
+    tls, client_tls = tls_contexts(tmp_path)
+    with running_http(tmp_path / "data", tls=tls, trusted=client_tls) as served, socket.socket() as plain:
+        served.broker.store.topic("large").put(bytes(HTTP_BODY_SIZE_MAX))
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect((HOST, served.port))
+        with client_tls.wrap_socket(plain, server_hostname=HOST) as client:
+            client.sendall(f"GET /v1/topics/large/messages?encoding=base64 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+
+            wait_until(lambda: served.broker.budget.sizes[MemoryKind.ANSWERS] > HTTP_BODY_SIZE_MAX)
+            time.sleep(0.5)
+
+            assert served.broker.budget.sizes[MemoryKind.ANSWERS] > HTTP_BODY_SIZE_MAX
 
 
 def test_a_connection_that_is_gone_takes_its_buffers_with_it_at_once(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ GROWTH_MAX = 450 * MIB
 """By how much the memory of the process may grow: the limit, a batch that is unpacked, and what the heap keeps."""
 REST_MAX = 200 * MIB
 """How much more it may have afterwards: what the heap keeps, and then some."""
-PATIENCE_S = 60.0
+PACKED_SIZE = 48 * MIB
+"""The size of a message that a Kafka client packed to a few KB."""
+PATIENCE_S = 120.0
 WITNESSED_MIN = 30
 PROGRAM = """
 import resource, sys
@@ -140,6 +142,27 @@ def unread_answers(attacked: Attacked, left: ExitStack) -> None:
         client.sendall(native_frame(NativeKey.READ, values) * 4)
 
 
+def unread_large_messages(attacked: Attacked, left: ExitStack) -> None:
+    values = {"topic": "packed", "positions": wire_positions({0: 0}), "limit": 256}
+    for _ in range(8):
+        client = left.enter_context(socket.socket())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(attacked.broker)
+        client.sendall(native_frame(NativeKey.READ, values) * 4)
+
+
+def reads_of_large_messages(attacked: Attacked, left: ExitStack) -> None:
+    def read() -> None:
+        with suppress(WarrenError, OSError), warren.connect(":".join(map(str, attacked.broker))) as store:
+            store.topic("packed").partition(0).read(0)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def open_transactions(attacked: Attacked, left: ExitStack) -> None:
     store = left.enter_context(warren.connect(":".join(map(str, attacked.broker))))
     for _ in range(80):
@@ -183,6 +206,8 @@ ATTACKS = (
     partial_requests,
     remembered_reads,
     unread_answers,
+    unread_large_messages,
+    reads_of_large_messages,
     open_transactions,
     large_members,
     bombs,
@@ -235,6 +260,9 @@ def test_with_all_attacks_on_its_memory_at_once_the_broker_lives_and_serves_othe
             large.put(bytes(MIB))
         store.topic("sink")
         store.topic("witness")
+        store.topic("packed")
+    with Caller(attacked.broker) as caller:
+        assert caller.produce("packed", batch_of([(None, bytes(PACKED_SIZE), [])], compression=4))[0] == 0
     witness(attacked)
     before = attacked.memory()
 

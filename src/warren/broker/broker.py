@@ -37,6 +37,7 @@ from warren.broker.services.memory_budget import MemoryBudget
 from warren.broker.services.metrics import Metrics
 from warren.broker.services.open_topics import OpenTopics
 from warren.broker.services.pauses import Pauses
+from warren.broker.services.read_memory import ReadMemory
 from warren.broker.services.status import StatusCache
 from warren.broker.services.topics import Topics
 from warren.broker.services.turns import Turns
@@ -70,6 +71,7 @@ class Broker:
         self.metrics = Metrics(store.clock.steady_s)
         self.topics, self.standings = Topics(store), StatusCache(store, self.in_thread, tasks)
         self.budget = MemoryBudget(limits.memory_size_max)
+        self.read_memory = ReadMemory(self.budget, self.in_thread)
         self.long_polls = LongPolls(tasks)
         self.append_queue = AppendQueue(self.long_polls.ring, self.metrics)
         self.producers = Producers(self.in_thread, tasks, store.filesystem)

@@ -101,6 +101,17 @@ class SyncFailed(StorageError):
         self.path, self.reason = path, reason
 
 
+class NeedsMemory(StorageError):
+    """A broker must first find memory for what a request reads. It does that itself, and then reads again."""
+
+    code = "needs_memory"
+    retryable = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes of memory are needed to read this; try again")
+        self.size = size
+
+
 class NotAQueueFile(StorageError):
     """The file is not a queue, or was cut to less than its pointers."""
 

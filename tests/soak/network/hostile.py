@@ -79,7 +79,7 @@ class Heavy:
 
     def __init__(self, port: int, http_port: int, draw: random.Random) -> None:
         self._port, self._http_port, self._draw = port, http_port, draw
-        self._largest = largest.requests()
+        self._largest = largest.requests(MANY)
         self._kinds: Sequence[Callable[[], None]] = (
             self.large_requests,
             self.largest_request,
@@ -111,7 +111,7 @@ class Heavy:
         """The largest request of the next API key. Mallory has no right to most of what it names."""
         asked = next(self._largest, None)
         if asked is None:
-            self._largest = largest.requests()
+            self._largest = largest.requests(MANY)
             return
         wire = self._wire()
         wire.ask(asked.api, asked.version, asked.body)

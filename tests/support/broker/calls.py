@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,9 +20,11 @@ from warren.protocol.wire_struct import WireStruct
 class Caller:
     """One connection."""
 
-    def __init__(self, broker: RunningBroker | tuple[str, int]) -> None:
+    def __init__(self, broker: RunningBroker | tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
         address = broker if isinstance(broker, tuple) else broker.broker.advertised
         self._socket = socket.create_connection(address, PATIENCE_S)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         self._count = 0
 
     def call(self, key: ApiKey | NativeKey, version: int, values: Values | WireStruct) -> Fields:

@@ -26,7 +26,7 @@ from warren.broker.native.read import size_of
 from warren.broker.native.sessions import HeldObject
 from warren.broker.security.broker_view import HandleNames
 from warren.clock import EPOCH
-from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NoSuchHandle, WarrenError
+from warren.errors import BadInput, GroupClosed, LeaseLost, MessageTooLarge, NeedsMemory, NoSuchHandle, WarrenError
 from warren.limits import READ_LIMIT_DEFAULT
 from warren.message import Message, named
 from warren.protocol.native.calls import ANY, positions_of, settings_of, wire_positions, wire_settings
@@ -220,6 +220,12 @@ class HeldWork(HeldObject):
         while step > 0:
             try:
                 messages = self._take(step, room)
+            except NeedsMemory:
+                if step == 1 and not taken:
+                    raise
+                # They are large, and are taken one by one. If some were taken before, those are returned.
+                step = 0 if taken else 1
+                continue
             except WarrenError:
                 # The messages that were taken are returned. The next call raises the error again.
                 if not taken:

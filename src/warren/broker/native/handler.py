@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from warren.broker.native.call import Call
 from warren.broker.native.limits import NATIVE_LOOK_S
@@ -25,6 +25,7 @@ from warren.protocol.wire_struct import AnyRequest, NativeResponse, NumberedRequ
 from warren.storage import Log
 from warren.storage.read.messages import ScanRoom
 
+P = ParamSpec("P")
 T = TypeVar("T")
 AnswerRequest = Callable[[Call, AnyRequest], NativeResponse | Awaitable[NativeResponse]]
 """Gets the request, returns the response."""
@@ -169,6 +170,20 @@ async def awaited(
     return await call.broker.long_polls.until(result, logs, deadline_s, poll_s, waits=waits, resumes=resumes)
 
 
+async def in_memory(call: Call, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Calls `work`, which reads messages, on a thread. Waits for memory first if they are large.
+
+    The memory is held until the answer is given to the transport, which counts what the client has not read.
+    """
+    peer = call.peer
+    result, hold = await call.broker.read_memory.run(
+        peer.owner, lambda: peer.is_gone, lambda: work(*arguments, **named)
+    )
+    if hold is not None:
+        peer.answer_memory.append(hold.release)
+    return result
+
+
 async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRoom], T]) -> T:
     """Repeats `look` on a thread while it finds nothing and uses its room up. Returns its last result.
 
@@ -176,7 +191,7 @@ async def in_turns(call: Call, request: WireRequest[Any], look: Callable[[ScanRo
     """
     while True:
         room = ScanRoom(SCANNED_SIZE_MAX)
-        result = await call.broker.in_thread(look, room)
+        result = await in_memory(call, look, room)
         if result or not room.is_used_up or call.broker.is_stopping or not call.broker.sessions.has(call.peer):
             return result
         check(call, OWN[request.api_key], request)

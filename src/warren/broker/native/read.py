@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from warren.broker.native.call import Call
-from warren.broker.native.handler import awaited, checked_limit, wait_of
+from warren.broker.native.handler import awaited, checked_limit, in_memory, wait_of
 from warren.broker.native.limits import NATIVE_ANSWER_SIZE_TARGET
 from warren.broker.services.turns import SCANNED_SIZE_MAX
-from warren.errors import BadInput, FellBehind, MessageTooLarge, NumberRetired
+from warren.errors import BadInput, FellBehind, MessageTooLarge, NeedsMemory, NumberRetired
 from warren.message import Message
 from warren.protocol.limits import ANSWER_SIZE_MAX
 from warren.protocol.native.arrow import scan_padding
@@ -63,13 +63,13 @@ async def read(call: Call, request: ReadRequest) -> ReadResponse:
             raise BadInput(f"number {number}: expected 0 or more")
     tag = None if request.tag is None else TagFilter.parse(request.tag)
     if request.is_backwards:
-        return await call.broker.in_thread(_backwards, topic, positions, min(limit, BACKWARDS_MAX), size, tag)
+        return await in_memory(call, _backwards, topic, positions, min(limit, BACKWARDS_MAX), size, tag)
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + wait_s
 
     async def attempt(is_rung: bool) -> ReadResponse | None:
         while True:
-            answer = await call.broker.in_thread(_looked, topic, positions, limit, size, tag)
+            answer = await in_memory(call, _looked, topic, positions, limit, size, tag)
             # A waiting request continues while there is more to scan, because nothing would wake it.
             if answer or not _is_more(topic, positions) or loop.time() >= deadline_s or call.broker.is_stopping:
                 return answer
@@ -97,6 +97,11 @@ def _read(topic: Topic, positions: dict[int, int], limit: int, size: int, tag: T
             page = log.page(number, tag, limit=limit, bytes_max=size, scanned_max=scanned_max)
         except NumberRetired as error:
             raise FellBehind(str(topic.name), partition, error.number, error.first) from error
+        except NeedsMemory:
+            # The positions have moved behind the messages of other partitions, so these are returned first.
+            if messages:
+                break
+            raise
         page_messages = page.messages
         positions[partition] = max(number, page.next_number)
         messages += page_messages
@@ -150,7 +155,7 @@ async def find_time(call: Call, request: FindTimeRequest) -> FindTimeResponse:
 async def scan(call: Call, request: ScanRequest) -> ScanResponse:
     """Returns messages of a partition as an Arrow stream of about the requested size, and the next number."""
     log = (await call.broker.opened_topic(request.topic)).partition(request.partition)
-    return await call.broker.in_thread(_scanned, log, request, size_of(call, request.bytes_max))
+    return await in_memory(call, _scanned, log, request, size_of(call, request.bytes_max))
 
 
 def _pieces(batch: pyarrow.RecordBatch, size_max: int) -> Iterator[pyarrow.RecordBatch]:

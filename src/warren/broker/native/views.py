@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from warren.broker.native.call import Call
-from warren.broker.native.handler import checked_limit
+from warren.broker.native.handler import checked_limit, in_memory
 from warren.broker.native.read import size_of
 from warren.broker.services.status import document_of, standing_document
 from warren.limits import READ_LIMIT_DEFAULT
@@ -60,13 +60,16 @@ async def list_dead(call: Call, request: ListDeadRequest) -> ListDeadResponse:
     topic = await call.broker.opened_topic(request.topic)
     name = dead_letter_topic(str(topic.name), topic.settings.dead_letter)
     limit, positions = min(checked_limit(request.limit), READ_LIMIT_DEFAULT), positions_of(request.positions)
-    messages = await call.broker.in_thread(
-        _letters, topic, request.group, positions, limit, size_of(call, request.bytes_max)
-    )
-    sent, count = carried(messages)
-    # Letters come partition by partition, so the partitions before that of the last letter are read to their ends.
-    following = {**positions, **{message.partition: message.number + 1 for message in messages[:count]}}
-    return ListDeadResponse(topic=name, messages=sent, positions=wire_positions(following))
+    size = size_of(call, request.bytes_max)
+
+    def answer() -> ListDeadResponse:
+        messages = _letters(topic, request.group, positions, limit, size)
+        sent, count = carried(messages)
+        # Letters come partition by partition, so the partitions before that of the last letter are read to their ends.
+        following = {**positions, **{message.partition: message.number + 1 for message in messages[:count]}}
+        return ListDeadResponse(topic=name, messages=sent, positions=wire_positions(following))
+
+    return await in_memory(call, answer)
 
 
 def _letters(topic: Topic, group: str | None, positions: Mapping[int, int], limit: int, size_max: int) -> list[Message]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from warren.broker.net.outbox import OUTBOX_PIECE_SIZE, Outbox
 from warren.broker.net.progress import Mark
 from warren.broker.net.request import Answer, DeferredReply, Reply, Services, WaitingReply
 from warren.broker.quotas.windows import Timed
@@ -98,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_working = self._is_reading_paused = self._is_writing_paused = self._is_closing = False
         self._parked: tuple[WaitingReply, int, Hold | None] | None = None
         self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._is_new = True
         self._muted: asyncio.TimerHandle | None = None
@@ -113,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._broker.settings.sasl:
             self.peer.welcome = self._welcome
             self._patience = asyncio.get_running_loop().call_later(FIRST_BYTE_S_MAX, self.abort)
-        self._transport.set_write_buffer_limits(high=self._broker.limits.unsent_size_max)
+        self._outbox = Outbox(self._transport, self._broker.limits.unsent_size_max)
         if not self._broker.admit(self, self._reservation):
             self._transport.abort()
         self._reservation = None
@@ -177,20 +179,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
+        if self._outbox is not None:
+            self._outbox.pause()
 
     def resume_writing(self) -> None:
+        if self._outbox is not None and not self._outbox.resume():
+            return
         self._is_writing_paused = False
         self._work()
         self._pause_or_resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closing = True
+        self._is_closing = self.peer.is_gone = True
         for timer in (self._patience, self._muted):
             if timer is not None:
                 timer.cancel()
         # Reader and peer know their connection: in a circle all of them would wait for the collector, buffers included.
         self._frames.close()
         self.peer.welcome = lambda *_: None
+        if self._outbox is not None:
+            self._outbox.clear()
         self._broker.budget.forget(self)
         for hold in (self._frame, self._unsent):
             if hold is not None:
@@ -272,25 +280,31 @@ class Connection(asyncio.BufferedProtocol):
         self._is_working, self._parked = False, None
         self._give_back(size, hold)
         if isinstance(outcome, WarrenError):
+            self._release_answer()
             self._refuse(request, outcome)
         elif isinstance(outcome, BaseException):
+            self._release_answer()
             self._fail(request, outcome)
         else:
             self._reply(request, size, outcome, begun_s)
+            if self.peer.answer_memory:
+                self._release_answer()
             if self._waiting:
                 self._work()
             if self._is_reading_paused or self._is_writing_paused:
                 self._pause_or_resume()
 
     def _reply(self, request: Request, size: int, answer: Answer, begun_s: float) -> None:
-        broker, transport, sent, throttle_s = self._broker, self._transport, 0, 0.0
+        broker, transport, outbox, sent, throttle_s = self._broker, self._transport, self._outbox, 0, 0.0
         if broker.quotas.is_set:
             throttle_s = self._charged(request, size, answer)
-        if answer is not None and transport is not None and not transport.is_closing():
+        if answer is not None and transport is not None and outbox is not None and not transport.is_closing():
             if throttle_s:
                 answer = throttled(request, answer, throttle_s)
             sent, frame = response_frame(request, answer, throttle_s)
-            if len(frame) == 1:
+            if sent > OUTBOX_PIECE_SIZE or self._is_writing_paused:
+                outbox.write(frame, sent)
+            elif len(frame) == 1:
                 transport.write(frame[0])
             else:
                 transport.writelines(frame)
@@ -299,8 +313,8 @@ class Connection(asyncio.BufferedProtocol):
         broker.metrics.answered(request.api_key, size, sent, begun_s)
         if throttle_s and not broker.is_stopping:
             self._mute(throttle_s)
-        if broker.is_stopping and not self._waiting and transport is not None:
-            transport.close()
+        if broker.is_stopping and not self._waiting and outbox is not None:
+            outbox.close()
 
     # --- Quotas ---
 
@@ -342,6 +356,12 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_size += size
         if hold is None:
             self._broker.budget.take(size)
+
+    def _release_answer(self) -> None:
+        """Gives back the memory of an answer that was made: the transport has it, or it is dropped."""
+        releases, self.peer.answer_memory = self.peer.answer_memory, []
+        for release in releases:
+            release()
 
     def _give_back(self, size: int, hold: Hold | None) -> None:
         self._waiting_size -= size
@@ -385,8 +405,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def see_unsent(self) -> bool:
         """Counts the bytes of answers that the client has not read. Returns whether they are many."""
-        transport = self._transport
-        size = 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        size = 0 if self._outbox is None else self._outbox.size
         if size <= MEMORY_SMALL_SIZE_MAX:
             if self._unsent is not None:
                 self._unsent.release()
@@ -421,14 +440,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def stop(self) -> None:
         """Takes no more requests, and closes when those that were taken are answered."""
-        transport = self._transport
-        if transport is not None and not transport.is_closing():
+        transport, outbox = self._transport, self._outbox
+        if transport is not None and outbox is not None and not transport.is_closing():
             if self._muted is not None:
                 self._muted.cancel()
                 self._unmute()
             transport.pause_reading()
             if not self._is_working and not self._waiting:
-                transport.close()
+                outbox.close()
 
     def abort(self) -> None:
         """Closes the connection now, even if requests wait."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from warren.broker.services.memory_budget import MemoryBudget
     from warren.broker.services.metrics import Metrics
     from warren.broker.services.pauses import Pauses
+    from warren.broker.services.read_memory import ReadMemory
     from warren.broker.services.status import StatusCache
     from warren.broker.services.topics import Topics
     from warren.broker.services.turns import Turns
@@ -61,6 +62,9 @@ class Services(BrokerView, Protocol):
 
     @property
     def budget(self) -> MemoryBudget: ...
+
+    @property
+    def read_memory(self) -> ReadMemory: ...
 
     @property
     def long_polls(self) -> LongPolls: ...

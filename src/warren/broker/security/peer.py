@@ -30,6 +30,10 @@ class Peer:
     sasl: SaslSession | None = None
     welcome: Callable[[KeptPassword], None] = lambda password: None
     """Called when a user has logged in."""
+    is_gone: bool = False
+    """Whether the connection has ended."""
+    answer_memory: list[Callable[[], None]] = field(default_factory=list)
+    """Give back the memory of the answer that is being made. Called when the transport has the answer."""
 
     @property
     def owner(self) -> str:

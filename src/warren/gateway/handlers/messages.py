@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import heapq
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar
 
 from warren.broker.services.long_polls import PollResult
 from warren.broker.services.topics import found_or_made
@@ -31,6 +31,8 @@ from warren.storage.format.record import Packed
 from warren.storage.format.tags import TagFilter
 from warren.storage.read.messages import ScanRoom
 
+P = ParamSpec("P")
+T = TypeVar("T")
 HTTP_SCANNED_MAX: Final = 10_000
 """How many messages a backward read examines for those that match its filter."""
 HTTP_SCANNED_SIZE_MAX: Final = 64 << 20
@@ -167,9 +169,15 @@ async def read(request: HttpRequest) -> HttpReply:
 
     Takes nothing away and keeps no position.
     """
-    topic, query = topic_of(request), request.query
-    if "number" in query and "since" in query:
+    if "number" in request.query and "since" in request.query:
         raise BadInput("query: give either number or since")
+    try:
+        return await _read(request, topic_of(request), request.query)
+    finally:
+        _release(request)
+
+
+async def _read(request: HttpRequest, topic: Topic, query: Mapping[str, Any]) -> HttpReply:
     partition = query.get("partition", 0 if topic.partition_count == 1 else None)
     if partition is None:
         if "number" in query:
@@ -194,20 +202,45 @@ async def read_one(request: HttpRequest) -> HttpReply:
             raise NoSuchMessage(str(topic.name), partition, number)
         return json_reply(message_document(message, encoding))
 
-    return await request.broker.in_thread(answer)
+    try:
+        return await _in_memory(request, answer)
+    finally:
+        _release(request)
+
+
+async def _in_memory(request: HttpRequest, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Calls `work`, which reads messages, on a thread. Waits for memory first if they are large.
+
+    The memory counts until the request reads again or is answered: if it held some of it, it would wait for itself.
+    """
+    _release(request)
+    peer = request.peer
+    result, hold = await request.broker.read_memory.run(peer.owner, request.is_gone, lambda: work(*arguments, **named))
+    if hold is not None:
+        peer.answer_memory.append(hold.release)
+    return result
+
+
+def _release(request: HttpRequest) -> None:
+    """Gives back the memory of what was read, because the connection counts the bytes of the reply from now on."""
+    releases, request.peer.answer_memory = request.peer.answer_memory, []
+    for release in releases:
+        release()
 
 
 async def _read_one(request: HttpRequest, log: Log) -> MessagePage:
     query, broker = request.query, request.broker
     if query.get("backwards", False):
-        return await broker.in_thread(_read_back, log, query)
+        return await _in_memory(request, _read_back, log, query)
     deadline_s = request.deadline_s(query.get("wait_s", 0.0))
     start = await broker.in_thread(_start, log, query)
 
     async def attempt(is_rung: bool) -> PollResult[MessagePage]:
         nonlocal start
-        page = await broker.in_thread(_read_on, log, start, query)
+        page = await _in_memory(request, _read_on, log, start, query)
         assert page.next is not None
+        if not page.messages:
+            _release(request)
         start = page.next
         # The log does not announce again what was appended since the read above.
         return PollResult(page, bool(page.messages) or request.is_gone(), log.end > start)
@@ -253,7 +286,7 @@ async def _latest(request: HttpRequest, topic: Topic) -> MessagePage:
     for log in topic.logs:
         if request.is_gone():
             break
-        messages += (await request.broker.in_thread(_read_back, log, query)).messages
+        messages += (await _in_memory(request, _read_back, log, query)).messages
         messages = sorted(messages, key=lambda message: -message.timestamp)[: query.get("limit", LIMIT_DEFAULT)]
     return MessagePage(messages, None)
 
@@ -262,7 +295,7 @@ async def _since(request: HttpRequest, topic: Topic) -> MessagePage:
     """Reads all partitions from a time on, by time, in several steps, so that other requests come between."""
     broker = request.broker
     merge = await broker.in_thread(Merge, topic, request.query)
-    while not await broker.in_thread(merge.look, ScanRoom(SCANNED_SIZE_MAX)):
+    while not await _in_memory(request, merge.look, ScanRoom(SCANNED_SIZE_MAX)):
         if broker.is_stopping or request.is_gone():
             break
         request.check()

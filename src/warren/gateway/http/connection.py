@@ -33,6 +33,8 @@ HTTP_SEND_S_MAX: Final = 30.0
 HTTP_LINGER_S_MAX: Final = 2.0
 """How long further input is read and discarded, so that the client can receive the refusal."""
 READ_SIZE: Final = 64 << 10
+HTTP_PIECE_SIZE: Final = 256 << 10
+"""The transport gets about this many bytes of a reply at once."""
 CONTINUE: Final = 100
 TOO_LARGE_HEAD: Final = 431
 
@@ -213,9 +215,13 @@ class HttpConnection:
         await self._write(*parts, h11.EndOfMessage())
 
     async def _write(self, *events: Any) -> None:
-        self._writer.write(b"".join(self._machine.send(event) or b"" for event in events))
+        data = memoryview(b"".join(self._machine.send(event) or b"" for event in events))
         async with asyncio.timeout(HTTP_SEND_S_MAX):
-            await self._writer.drain()
+            # In pieces, because a TLS transport counts nothing of what it has encrypted, so that a large reply in one
+            # piece would seem to be sent.
+            for at in range(0, len(data), HTTP_PIECE_SIZE):
+                self._writer.write(data[at : at + HTTP_PIECE_SIZE])
+                await self._writer.drain()
 
     # --- Memory ---
 

@@ -10,6 +10,7 @@ from warren.broker.services.status import Counted
 
 if TYPE_CHECKING:
     from warren.broker.quotas.allotment import Allotment
+    from warren.broker.services.read_memory import ReadMemory
     from warren.broker.services.status import StatusCache
     from warren.broker.services.turns import Turns
     from warren.broker.settings import BrokerLimits
@@ -41,6 +42,9 @@ class GatewayServices(BrokerView, Counted, Protocol):
 
     @property
     def standings(self) -> StatusCache: ...
+
+    @property
+    def read_memory(self) -> ReadMemory: ...
 
     @property
     def turns(self) -> Turns: ...

@@ -10,8 +10,18 @@ from types import TracebackType
 from typing import Final, Self, overload
 
 from warren.clock import Duration, seconds_of, steady_us
-from warren.errors import BadInput, GroupClosed, LeaseLost, LogClosed, NoSuchTopic, NotALog, StoreClosed, WarrenError
-from warren.message import Message
+from warren.errors import (
+    BadInput,
+    GroupClosed,
+    LeaseLost,
+    LogClosed,
+    NeedsMemory,
+    NoSuchTopic,
+    NotALog,
+    StoreClosed,
+    WarrenError,
+)
+from warren.message import Message, named
 from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failure, letters_name
 from warren.queue.leases.lease_check import MessageKey, still_leased
 from warren.queue.leases.lease_order import Lease
@@ -163,7 +173,11 @@ class QueueGroup:
         if self._clock.steady_s() >= self._floor_s:
             self._move_readers()
         chosen = self._chooser.choose(count, room)
-        messages = self._chooser.read(chosen)
+        try:
+            messages = self._chooser.read(chosen)
+        except NeedsMemory:
+            self.give_back(self._named_all(chosen))
+            raise
         if chosen.failed:
             self._bury_besides(messages, chosen.failed)
         left_s = deadline.left_s()
@@ -172,6 +186,16 @@ class QueueGroup:
         if chosen.is_over:
             self._wait(chosen, left_s)
         return None
+
+    def _named_all(self, chosen: Choice) -> list[Message]:
+        """Returns the messages of a choice, without the content of those that were not read."""
+        topic = str(self.topic.name)
+        unread = [
+            named(topic, partition, number, attempt)
+            for partition, start, end, attempt in chosen.taken
+            for number in range(start, end)
+        ]
+        return unread + chosen.messages
 
     def _bury_besides(self, messages: Sequence[Message], failed: Sequence[Failure]) -> None:
         try:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from warren.errors import BadInput, NotOwner, NumberRetired, WarrenError
+from warren.errors import BadInput, NeedsMemory, NotOwner, NumberRetired, WarrenError
 from warren.message import Message
 from warren.queue.state import paths
 from warren.queue.state.topic_view import TopicView
@@ -165,11 +165,12 @@ class Ownership:
             for _ in range(len(self._owned)):
                 try:
                     turn = self._rotation.next_page(self._topic.logs, collected.room, tag, collected.bytes_room, room)
-                except WarrenError:
+                except WarrenError as error:
+                    if collected.messages or isinstance(error, NeedsMemory):
+                        # The next call meets the error again, or has more memory for the same partition.
+                        self._rotation.turn_back()
                     if not collected.messages:
                         raise
-                    # First return what was read. The next call meets the error again and raises it.
-                    self._rotation.turn_back()
                     break
                 if turn is None:
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warren.errors import BadInput
+from warren.storage.format.allowance import UNASKED_SIZE_MAX, use_allowance
 from warren.storage.format.layout import COMPRESSIONS, RAW_SIZE
 from warren.storage.format.limits import RAW_SIZE_MAX
 
@@ -26,7 +27,10 @@ def compress(data: bytes, code: int) -> bytes | None:
 
 
 def decompress(data: bytes | memoryview, code: int) -> bytes:
-    """Returns the decompressed bytes. Raises ValueError if `compress` cannot have made `data`."""
+    """Returns the decompressed bytes. Raises ValueError if `compress` cannot have made `data`.
+
+    Raises NeedsMemory if the thread may not read so many bytes.
+    """
     import pyarrow
 
     if code >= len(COMPRESSIONS) or len(data) < RAW_SIZE.size:
@@ -34,6 +38,8 @@ def decompress(data: bytes | memoryview, code: int) -> bytes:
     (raw_size,) = RAW_SIZE.unpack_from(data)
     if raw_size > RAW_SIZE_MAX:
         raise ValueError(f"{raw_size} bytes when unpacked, over the limit of {RAW_SIZE_MAX}")
+    if raw_size > UNASKED_SIZE_MAX:
+        use_allowance(raw_size)
     try:
         stream = pyarrow.CompressedInputStream(pyarrow.BufferReader(data[RAW_SIZE.size :]), COMPRESSIONS[code])
         # Reads one byte more than the record says, to find out whether it says too little.

@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from warren.message import NO_CORR_OFFSET
+from warren.storage.format.allowance import UNASKED_SIZE_MAX, unpacked_size_max, use_allowance
 from warren.storage.format.columns import ALL_ROWS, CORR_OFFSET, END, TAG_CODE, Columns, Ends
-from warren.storage.format.kafka_batch import head_of, records_of
+from warren.storage.format.kafka_batch import UnpacksToMore, head_of, records_of, unpacked_size_bound
 from warren.storage.format.kafka_records import RecordPlaces, find_places, read_varint
 from warren.storage.format.layout import (
     CODEC_KAFKA,
     HEADER_SIZES,
+    KAFKA_BATCH_HEAD,
+    KAFKA_COMPRESSION,
+    KAFKA_COMPRESSIONS,
     SECTION_BODIES,
     SECTION_BODY_ENDS,
     SECTION_CORR_OFFSETS,
@@ -27,9 +31,9 @@ from warren.storage.format.layout import (
     SECTION_TAG_CODES,
     SECTION_TAGS,
 )
-from warren.storage.format.limits import HEADERS_SIZE_MAX, ID_SIZE_MAX, TAG_SIZE_MAX
+from warren.storage.format.limits import HEADERS_SIZE_MAX, ID_SIZE_MAX, RAW_SIZE_MAX, TAG_SIZE_MAX
 from warren.storage.format.record import Damage, DiskMessage, Unreadable
-from warren.storage.format.slices import Blobs, Positions, RowSelection
+from warren.storage.format.slices import WINDOW_SIZE_MAX, Blobs, Positions, RowSelection, copied
 
 TAG_HEADER: Final = b"warren.tag"
 ID_HEADER: Final = b"warren.id"
@@ -63,9 +67,9 @@ class KafkaColumns(Columns):
         except ValueError as error:
             raise Damage(0, str(error)) from error
         try:
-            self._area = records_of(batch, count)
+            self._area = _unpacked(batch, count)
             self._places = places = find_places(self._area, count)
-            self._made = _made_of_headers(bytes(self._area), places) if _has_headers(places) else {}
+            self._made = _made_of_headers(copied(self._area), places) if _has_headers(places) else {}
         except (ValueError, IndexError) as error:
             raise Unreadable(0, str(error) or "headers that pass the end") from error
         self._blobs = {SECTION_BODY_ENDS: _blobs(self._area, places.value_starts, places.value_ends)}
@@ -103,6 +107,25 @@ class KafkaColumns(Columns):
         return self._blobs[kind].picked(rows) if kind in self._blobs else super().blobs(kind, rows)
 
 
+def _unpacked(batch: bytes | memoryview, count: int) -> bytes | memoryview:
+    """Returns the records of a batch. Raises NeedsMemory if the thread may not read so many bytes."""
+    size_max = unpacked_size_max()
+    try:
+        area = records_of(batch, count, size_max)
+    except UnpacksToMore:
+        if size_max == RAW_SIZE_MAX:
+            raise
+        # The bound of zstd is close to the size; those of the other codecs say little.
+        code = head_of(batch, count).attributes & KAFKA_COMPRESSION
+        is_close = KAFKA_COMPRESSIONS[code] == "zstd"
+        bound = unpacked_size_bound(memoryview(batch)[KAFKA_BATCH_HEAD.size :], code) if is_close else None
+        use_allowance(max(size_max, min(bound or 0, RAW_SIZE_MAX)) + 1)
+        raise
+    if len(area) > UNASKED_SIZE_MAX:
+        use_allowance(len(area))
+    return area
+
+
 def _blobs(area: bytes | memoryview, starts: Positions, ends: Positions) -> Blobs:
     """Returns the pieces. A null becomes an empty piece at the end of the one before, so that all are in order."""
     if int(starts.min()) < 0:
@@ -114,7 +137,7 @@ def _blobs(area: bytes | memoryview, starts: Positions, ends: Positions) -> Blob
 
 def _side_by_side(blobs: Blobs) -> bytes:
     size = blobs.size_of_all()
-    if size:
+    if size and size <= WINDOW_SIZE_MAX:
         return blobs.windows(size).tobytes()
     return b"" if size == 0 else b"".join(blobs.to_list())
 

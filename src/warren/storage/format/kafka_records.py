@@ -13,14 +13,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from warren.storage.format.slices import Positions
+from warren.storage.format.slices import COPIED_SIZE_MAX, Positions
 
 ByteArray = npt.NDArray[np.uint8]
 TOGETHER_MIN: Final = 48
 """With this many records or more, numpy is faster than a loop."""
 EVEN_MIN: Final = 16
 """If fewer consecutive records than this have one size, a loop steps over the rest."""
-COPIED_AREA_SIZE_MAX: Final = 64 << 10
 VARINT_BITS_MAX: Final = 63
 VARINT_SIZE_MAX: Final = 10
 VARINT_MASK: Final = (1 << 64) - 1
@@ -58,7 +57,7 @@ def find_places(area: bytes | memoryview, count: int) -> RecordPlaces:
 def places_one_by_one(area: bytes | memoryview, count: int) -> RecordPlaces:
     """Does what `find_places` does, with a loop over the records."""
     # Bytes are read faster than a view, but a copy of 64 MiB for one record would take a tenth of a second.
-    data = area if len(area) > COPIED_AREA_SIZE_MAX else bytes(area)
+    data = area if len(area) > COPIED_SIZE_MAX else bytes(area)
     rows, position = [], 0
     for number in range(count):
         length, position = read_varint(data, position)

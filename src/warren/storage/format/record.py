@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from warren.errors import BadInput, TooLarge
 from warren.message import NO_CORR_OFFSET, NO_HEADERS
+from warren.storage.format.allowance import UNASKED_SIZE_MAX, use_allowance
 from warren.storage.format.checksum import crc32c
 from warren.storage.format.compression import compress, decompress
 from warren.storage.format.layout import (
@@ -32,6 +33,7 @@ from warren.storage.format.layout import (
     aligned,
 )
 from warren.storage.format.limits import BODY_SIZE_MAX, HEADERS_SIZE_MAX, ID_SIZE_MAX, KEY_SIZE_MAX, TAG_SIZE_MAX
+from warren.storage.format.slices import COPIED_SIZE_MAX, copied
 
 PLAIN_HEAD: Final = PAYLOAD_HEAD.pack(1, NO_CORR_OFFSET, CODEC_SINGLE, 0, 0, 0, NO_KEY, 0)
 """The payload head of a single message with only a body."""
@@ -302,8 +304,11 @@ def read_record(view: View, position: int, limit: int, base_offset: int) -> Disk
     if size_word >= META_DATA or end > limit:
         raise Damage(position, f"size word {size_word:#010x} does not fit here")
     check_stamp(head, view, position, base_offset)
-    # A batch is large: it is checked in the mapped file, and not copied.
-    payload = view[payload_at:payload_end] if head.codec == CODEC_SINGLE else memoryview(view)[payload_at:payload_end]
+    if size_word > UNASKED_SIZE_MAX and head.codec != CODEC_KAFKA and not head.compression:
+        use_allowance(size_word)
+    # A batch is large: it is checked in the mapped file, and not copied. Of a large message only the body is copied.
+    is_copied = head.codec == CODEC_SINGLE and size_word <= COPIED_SIZE_MAX
+    payload = view[payload_at:payload_end] if is_copied else memoryview(view)[payload_at:payload_end]
     if crc32c(payload) != head.checksum:
         raise Damage(position, "the payload does not match its checksum")
     return _take_apart(payload, head, position, end)
@@ -374,6 +379,8 @@ def _take_apart(payload: bytes | memoryview, head: RecordHead, position: int, en
         headers = bytes(payload[headers_at:body_at])
     if codec != CODEC_SINGLE:
         body, area = b"", body
+    elif isinstance(body, memoryview):
+        body = copied(body)
     fields = (position, end, offset, number, timestamp, count, codec, corr_offset, id, tag, key, headers, body, area)
     return tuple.__new__(DiskMessage, fields)
 

@@ -17,12 +17,28 @@ RowSelection = slice | npt.NDArray[np.intp]
 
 SPARSE: Final = 4
 """If the pieces are less than 1 / SPARSE of the bytes they lie in, they are copied one by one."""
+WINDOW_SIZE_MAX: Final = 16 << 10
+"""Larger pieces are copied one by one: NumPy takes twice as long for them, and holds the interpreter meanwhile."""
+COPIED_SIZE_MAX: Final = 1 << 20
+"""Larger pieces are copied without holding the interpreter, so that other threads can go on."""
 FIELD_KINDS: Final[Mapping[str, str]] = {"I": "<u4", "Q": "<i8", "q": "<i8", "B": "u1", "H": "<u2"}
 
 
 def fields_type(layout: Struct, names: Sequence[str]) -> np.dtype[Any]:
     """Returns a little-endian struct as a NumPy type, to read many at once."""
     return np.dtype([(name, FIELD_KINDS[kind]) for name, kind in zip(names, layout.format[1:], strict=True)])
+
+
+def copied(area: Area) -> bytes:
+    """Returns the bytes of `area`. While a large one is copied, other threads can run."""
+    if len(area) <= COPIED_SIZE_MAX or isinstance(area, bytes):
+        return bytes(area)
+    # Imported here, because importing PyArrow takes longer than opening a log.
+    import pyarrow
+
+    # It is the one copy into a new bytes object that releases the interpreter. For 120 MB, `bytes` holds it for 100 ms.
+    data: bytes = pyarrow.BufferReader(area).read(len(area))
+    return data
 
 
 class Blobs(NamedTuple):
@@ -53,7 +69,7 @@ class Blobs(NamedTuple):
     def to_list(self) -> list[bytes]:
         """Returns the pieces as Python values."""
         size = self.size_of_all()
-        if size is not None:
+        if size is not None and size <= WINDOW_SIZE_MAX:
             # One call for all of them takes a fifth of the time of a slice for each.
             pieces: list[bytes] = self.windows(size).tolist() if size else [b""] * len(self.starts)
             return pieces
@@ -61,8 +77,10 @@ class Blobs(NamedTuple):
             return []
         area, starts, ends = self.area, self.starts, self.ends
         first, last = int(starts[0]), int(ends[-1])
-        if last - first > SPARSE * int((ends - starts).sum()):
-            return [bytes(area[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        size_sum = int((ends - starts).sum())
+        if last - first > SPARSE * size_sum or size_sum > WINDOW_SIZE_MAX * len(starts):
+            view = memoryview(area)
+            return [copied(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         near = bytes(area[first:last])
         pairs = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
         return [near[start:end] for start, end in pairs]

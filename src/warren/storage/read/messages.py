@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from warren.errors import NumberRetired
+from warren.errors import NeedsMemory, NumberRetired
 from warren.message import NO_HEADERS, Message
 from warren.storage.disk.block import Block
 from warren.storage.format import columns
@@ -94,7 +94,12 @@ def read(
     filling = Filling(label, limit, bytes_max, tag, scanned_max)
     while number < end and not filling.is_full:
         block, block_limit, end_number = view.locate(number, end)
-        number = filling.take_from(block, block_limit, number, min(end, end_number))
+        try:
+            number = filling.take_from(block, block_limit, number, min(end, end_number))
+        except NeedsMemory:
+            if not filling.is_cut_before_large():
+                raise
+            number = filling.messages[-1].number + 1
     view.passed_over += filling.passed_over
     return Page(filling.messages, number, filling.scanned)
 
@@ -104,7 +109,13 @@ def read_backwards(view: LogView, label: Label, end: int) -> Iterator[Message]:
     step = 1
     while end > view.first:
         start = max(view.first, end - step)
-        page = read(view, label, start, limit=end - start).messages
+        try:
+            page = read(view, label, start, limit=end - start).messages
+        except NeedsMemory:
+            if step == 1:
+                raise
+            step = 1
+            continue
         # Behind a batch that cannot be read, a page goes on with messages that were yielded before.
         messages = [message for message in page if message.number < end]
         yield from reversed(messages)
@@ -131,6 +142,14 @@ class Filling:
         self.passed_over = 0
         """How many records were skipped because their content, from a client, cannot be read."""
         self.is_full = limit <= 0
+
+    def is_cut_before_large(self) -> bool:
+        """Returns whether the page may end before a record that is too large for the thread; then it is full.
+
+        It may if it has messages, and its caller does not count on getting as many as it asked for.
+        """
+        self.is_full = bool(self.messages) and self._room is not None
+        return self.is_full
 
     def take_from(self, block: Block, limit: int, number: int, end: int) -> int:
         """Adds messages from `number` up to `end`, all in one block, while there is room.

@@ -286,10 +286,7 @@ class Log:
         return self.read(max(self.first, self.end - count), limit=count) if count > 0 else []
 
     def find_time(self, when: datetime | float | int) -> int:
-        """Returns the first number at or after `when`: a datetime, seconds since the epoch as float, or µs as int.
-
-        Returns `end` if there is none.
-        """
+        """Returns the first number at or after `when` (a datetime, float seconds or int µs); `end` if there is none."""
         return self._view.find_time(microseconds(when))
 
     def scan(

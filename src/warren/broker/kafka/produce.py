@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -15,9 +13,9 @@ from warren.broker.kafka.delays import is_split, put_delayed
 from warren.broker.kafka.errors import Code, code_of
 from warren.broker.kafka.guards import REFUSALS
 from warren.broker.kafka.partition_rows import TWICE, once_each, pieces_of
+from warren.broker.kafka.produce_answers import refusal_of, refused, stored_at
 from warren.broker.kafka.producers.ids import is_given_to
 from warren.broker.net.request import Answer, DeferredReply
-from warren.broker.security.asker import Asker
 from warren.broker.security.rights import Operation, ResourceKind
 from warren.broker.services.append_queue import Outcome
 from warren.broker.services.batch_checks import is_validated_next
@@ -169,7 +167,7 @@ async def _answer_later(call: Call, request: SingleProduce, put: Awaitable[Parti
 def _answer_single(call: Call, request: SingleProduce, log: Log, outcome: Outcome) -> Answer:
     if isinstance(outcome, Receipt):
         return [encode_single_stored(call.version, request.topic, request.partition, outcome.number, log.first)]
-    return _answer_stored(call, request, _refusal(call, request.partition, outcome))
+    return _answer_stored(call, request, refusal_of(call, request.partition, outcome))
 
 
 def _answer_stored(call: Call, request: SingleProduce, stored: PartitionStored) -> Answer:
@@ -218,7 +216,7 @@ async def _in_turns(call: Call, request: DecodedProduce, repeated: Mapping[int, 
         _, parts = _topic(call, request, piece)
         done[place] += await asyncio.gather(*(_done(call, each) for each in parts))
     for place, numbers in repeated.items():
-        done[place] += [_refused(number, Code.INVALID_REQUEST, TWICE) for number in numbers]
+        done[place] += [refused(number, Code.INVALID_REQUEST, TWICE) for number in numbers]
     return _answer(call, request, list(zip(request.topics, done, strict=True)))
 
 
@@ -248,7 +246,7 @@ async def _done(call: Call, put: StoreOutcome) -> PartitionStored:
         numbers = await put.numbers
         return PartitionStored(put.partition, 0, numbers.start, -1, put.log.first)
     except FAILURES as error:
-        return _refusal(call, put.partition, error)
+        return refusal_of(call, put.partition, error)
 
 
 def _topic(call: Call, request: DecodedProduce, produced: ProducedTopic) -> tuple[ProducedTopic, list[StoreOutcome]]:
@@ -258,19 +256,19 @@ def _topic(call: Call, request: DecodedProduce, produced: ProducedTopic) -> tupl
         # Other users can guess the producer id and the epoch that belong to it.
         return produced, _denied(call, produced, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, id)
     if request.acks not in ACKS:
-        return produced, [_refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in produced.partitions]
+        return produced, [refused(part.partition, Code.INVALID_REQUIRED_ACKS) for part in produced.partitions]
     topics = call.broker.topics
     try:
         topic = topics.recall_by_id(produced.topic_id) if produced.topic_id else topics.recall(produced.name)
     except NoSuchTopic as error:
         return produced, _missing_topic(call, request, produced, error)
     except FAILURES as error:
-        return produced, [_refusal(call, part.partition, error) for part in produced.partitions]
+        return produced, [refusal_of(call, part.partition, error) for part in produced.partitions]
     if not call.may(Operation.WRITE, ResourceKind.TOPIC, topic.name):
         return produced, _denied(call, produced, Operation.WRITE, ResourceKind.TOPIC, str(topic.name))
     if topic.is_queue:
         error_for = IsAQueue(str(topic.name))
-        return produced, [_refusal(call, part.partition, error_for) for part in produced.partitions]
+        return produced, [refusal_of(call, part.partition, error_for) for part in produced.partitions]
     return produced, [_partition(call, request, topic, part) for part in produced.partitions]
 
 
@@ -280,7 +278,7 @@ def _missing_topic(
     """Makes a topic that does not exist, if the broker's settings and the user's rights allow it."""
     if produced.topic_id or not call.broker.settings.auto_create_topics:
         code = Code.UNKNOWN_TOPIC_ID if produced.topic_id else code_of(error)
-        return [_refused(part.partition, code) for part in produced.partitions]
+        return [refused(part.partition, code) for part in produced.partitions]
     if not call.may(Operation.WRITE, ResourceKind.TOPIC, produced.name):
         return _denied(call, produced, Operation.WRITE, ResourceKind.TOPIC, produced.name)
     if not call.may_create(produced.name):
@@ -292,7 +290,7 @@ async def _put_to_new_topic(call: Call, request: DecodedProduce, name: str, part
     try:
         topic = await call.broker.allotment.make(call, name, is_strict=False)
     except FAILURES as error:
-        return _refusal(call, part.partition, error)
+        return refusal_of(call, part.partition, error)
     return await _done(call, _partition(call, request, topic, part))
 
 
@@ -306,7 +304,7 @@ def _partition(call: Call, request: DecodedProduce, topic: Topic, part: Produced
             raise BadBatch("there is none")
         batches = split(part.records, NAME)
     except FAILURES as error:
-        return _refusal(call, part.partition, error)
+        return refusal_of(call, part.partition, error)
     return _put_checked(call, request, topic, part.partition, batches)
 
 
@@ -322,7 +320,7 @@ def _put_checked(
             return _put_large(call, request, topic, partition, batches, large)
         return _put(call, request, topic, partition, batches)
     except FAILURES as error:
-        return _refusal(call, partition, error)
+        return refusal_of(call, partition, error)
 
 
 def _check_sizes(call: Call, topic: Topic, batches: Sequence[RecordBatch]) -> list[RecordBatch]:
@@ -356,14 +354,14 @@ async def _put_large(
             await call.broker.unpacking.run(call.peer.owner, check)
         return await _done(call, _put(call, request, topic, partition, batches))
     except FAILURES as error:
-        return _refusal(call, partition, error)
+        return refusal_of(call, partition, error)
 
 
 def _put(
     call: Call, request: DecodedProduce, topic: Topic, partition: int, batches: Sequence[RecordBatch]
 ) -> StoreOutcome:
     if not all(_may_number(call, batch) for batch in batches):
-        return _refused(partition, Code.UNKNOWN_PRODUCER_ID, "the producer id was not given to this user")
+        return refused(partition, Code.UNKNOWN_PRODUCER_ID, "the producer id was not given to this user")
     if any(is_split(call, topic, batch) for batch in batches):
         return _put_later(call, request, topic, partition, batches)
     return _put_now(call, request, topic, partition, batches)
@@ -390,7 +388,7 @@ async def _put_later(
     try:
         return await put_delayed(call, request.transactional_id, topic, partition, batches, otherwise)
     except FAILURES as error:
-        return _refusal(call, partition, error)
+        return refusal_of(call, partition, error)
 
 
 def _put_now(
@@ -412,7 +410,7 @@ async def _put_copied(call: Call, log: Log, partition: int, batches: Sequence[Re
     try:
         (numbers,) = await call.broker.append_queue.put_all([(log, await call.broker.aside(_packed, batches))])
     except FAILURES as error:
-        return _refusal(call, partition, error)
+        return refusal_of(call, partition, error)
     return PartitionStored(partition, 0, numbers.start, -1, log.first)
 
 
@@ -429,7 +427,7 @@ def _put_numbered(
     """Puts the batch of an idempotent or transactional producer, which sends one batch at a time for a partition."""
     batch = batches[0]
     if len(batches) > 1 or not batch.is_idempotent:
-        return _refused(partition, Code.INVALID_RECORD, "expected one batch of a producer that has an id")
+        return refused(partition, Code.INVALID_RECORD, "expected one batch of a producer that has an id")
     if batch.is_transactional:
         return _put_in_transaction(call, request.transactional_id, topic, partition, batch)
     pack = partial(pack_kafka, batch.data, head=batch.head)
@@ -448,7 +446,7 @@ def _put_idempotent(
     if outcome is None:
         return _put_once(call, log, partition, head, pack)
     call.broker.producers.stored(log, known)
-    return _outcome(partition, *outcome, log)
+    return stored_at(partition, *outcome, log)
 
 
 async def _put_once(
@@ -464,8 +462,8 @@ async def _put_once(
         outcome = await known.put(log, head, put)
         call.broker.producers.stored(log, known)
     except FAILURES as error:
-        return _refusal(call, partition, error)
-    return _outcome(partition, *outcome, log)
+        return refusal_of(call, partition, error)
+    return stored_at(partition, *outcome, log)
 
 
 async def _put_in_transaction(
@@ -474,36 +472,14 @@ async def _put_in_transaction(
     try:
         producer = await call.broker.transactions.find(transactional_id or "")
         if producer is None:
-            return _refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
-        return _outcome(partition, *await producer.put(topic, partition, batch), topic.partition(partition))
+            return refused(partition, Code.INVALID_PRODUCER_ID_MAPPING)
+        return stored_at(partition, *await producer.put(topic, partition, batch), topic.partition(partition))
     except FAILURES as error:
-        return _refusal(call, partition, error)
-
-
-def _outcome(partition: int, error: Code, number: int, log: Log) -> PartitionStored:
-    return _refused(partition, error) if error else PartitionStored(partition, 0, number, -1, log.first)
-
-
-# --- Refusals ---
-
-
-def _refusal(asker: Asker, partition: int, error: BaseException) -> PartitionStored:
-    """Returns the answer for a put that ended with `error`. Raises `error` if it is not one of FAILURES."""
-    if isinstance(error, WarrenError):
-        return _refused(partition, code_of(error), asker.client_message(error))
-    if isinstance(error, OSError):
-        LOGGER.warning("a put failed: %s", error)
-        # The text of the error names files of this machine, which clients must not see.
-        return _refused(partition, code_of(error), os.strerror(error.errno or errno.EIO))
-    raise error
+        return refusal_of(call, partition, error)
 
 
 def _denied(
     call: Call, produced: ProducedTopic, operation: Operation, kind: ResourceKind, name: str
 ) -> list[StoreOutcome]:
     code, message = REFUSALS[kind], str(call.denied(operation, kind, name))
-    return [_refused(part.partition, code, message) for part in produced.partitions]
-
-
-def _refused(partition: int, code: Code, message: str | None = None) -> PartitionStored:
-    return PartitionStored(partition, code, error_message=message)
+    return [refused(part.partition, code, message) for part in produced.partitions]

@@ -351,3 +351,11 @@ def _batch(messages: Sequence[Message]) -> Batch:
         if any(message.corr_offset != NO_CORR_OFFSET for message in messages)
         else None,
     )
+
+
+def checked_reason(reason: object) -> str:
+    """Returns the reason, cut to its size limit."""
+    try:
+        return str.encode(reason)[:REASON_SIZE_MAX].decode(errors="ignore")  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError) as error:
+        raise BadInput(f"reason {reason!r}: expected a str") from error

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from warren.clock import Duration, seconds_of
 from warren.errors import BadInput, LeaseLost
 from warren.message import Message
 from warren.queue.leases.lease_state import LEASED, Leases, Span, spans_of
+from warren.queue.state.group_settings import LEASE_S_MAX
 
 MessageKey = tuple[int, int]
 """A partition and a number in it."""
@@ -73,3 +75,11 @@ def settle_each(messages: Sequence[Message], settle: Callable[[Message], None]) 
     if errors:
         places = [place for error in errors for place in error.places]
         raise LeaseLost(errors[0].topic, errors[0].group, places)
+
+
+def checked_us(duration: Duration) -> int:
+    """Returns how long a lease or a delay lasts, in µs. Raises BadInput if it is not valid."""
+    seconds: object = seconds_of(duration)
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= LEASE_S_MAX:
+        raise BadInput(f"seconds {seconds!r}: expected 0 to {LEASE_S_MAX:g}")
+    return round(seconds * 1_000_000)

@@ -9,7 +9,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Final, Self, overload
 
-from warren.clock import Duration, seconds_of, steady_us
+from warren.clock import Duration, steady_us
 from warren.errors import (
     BadInput,
     GroupClosed,
@@ -22,14 +22,14 @@ from warren.errors import (
     WarrenError,
 )
 from warren.message import Message, named
-from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, REASON_SIZE_MAX, DeadLetters, Failure, letters_name
-from warren.queue.leases.lease_check import MessageKey, still_leased
+from warren.queue.leases.dead_letters import BURIAL_COUNT_MAX, DeadLetters, Failure, checked_reason, letters_name
+from warren.queue.leases.lease_check import MessageKey, checked_us, still_leased
 from warren.queue.leases.lease_order import Lease
 from warren.queue.leases.lease_state import FREED, WAITING, Backoff, Leases, Span
 from warren.queue.leases.renewal import LeasingTopic
 from warren.queue.leases.take import IN_FLIGHT_MAX, REASONS, Choice, MessageChooser
 from warren.queue.state import paths
-from warren.queue.state.group_settings import LEASE_S_MAX, GroupSettings
+from warren.queue.state.group_settings import GroupSettings
 from warren.queue.state.ledger import Ledger
 from warren.queue.state.shared_lock import SharedLock
 from warren.queue.state.topic_view import TopicView
@@ -278,7 +278,7 @@ class QueueGroup:
         has ended.
         """
         delay_us = None if delay is None else round(checked_delay_s(delay) * 1_000_000)
-        reason = _checked_reason(reason)
+        reason = checked_reason(reason)
         with self._changing():
             spans = self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
@@ -295,7 +295,7 @@ class QueueGroup:
 
         Raises LeaseLost if the caller's lease has ended.
         """
-        reason = _checked_reason(reason)
+        reason = checked_reason(reason)
         with self._changing():
             self._all_spans((message,))
             lease = self._leases.outstanding[message.partition][message.number]
@@ -306,7 +306,7 @@ class QueueGroup:
 
         Raises LeaseLost if a worker has the message, or it is done or was not handed out yet.
         """
-        reason = _checked_reason(reason)
+        reason = checked_reason(reason)
         with self._changing():
             lease = self._leases.of(partition, number)
         if lease is None or lease.kind not in (WAITING, FREED):
@@ -340,7 +340,7 @@ class QueueGroup:
         One event of the ledger serves all. Raises LeaseLost if some leases have ended; the others are extended
         nevertheless.
         """
-        lease_us = _checked_us(seconds)
+        lease_us = checked_us(seconds)
         self.topic.store.renewals.drop(self.topic.name, self.name, messages)
         if lost := self._extend(messages, lease_us):
             raise LeaseLost(self.topic.name, self.name, lost)
@@ -498,18 +498,3 @@ class QueueGroup:
 
     def __repr__(self) -> str:
         return f"<QueueGroup {self.name} of {self.topic.name}{' closed' if self._is_closed else ''}>"
-
-
-def _checked_reason(reason: object) -> str:
-    """Returns the reason, cut to its size limit."""
-    try:
-        return str.encode(reason)[:REASON_SIZE_MAX].decode(errors="ignore")  # type: ignore[arg-type]
-    except (TypeError, UnicodeEncodeError) as error:
-        raise BadInput(f"reason {reason!r}: expected a str") from error
-
-
-def _checked_us(duration: Duration) -> int:
-    seconds: object = seconds_of(duration)
-    if not isinstance(seconds, int | float) or not 0 <= seconds <= LEASE_S_MAX:
-        raise BadInput(f"seconds {seconds!r}: expected 0 to {LEASE_S_MAX:g}")
-    return round(seconds * 1_000_000)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
 
 import numpy as np
 import pytest
 
-from warren.storage.format.slices import COPIED_SIZE_MAX, WINDOW_SIZE_MAX, Blobs, copied
+from warren.storage.format.slices import COPIED_SIZE_MAX, WINDOW_SIZE_MAX, Blobs
 
 MIB = 1 << 20
 
@@ -26,29 +24,3 @@ def test_pieces_are_what_slices_would_be(size: int, is_even: bool) -> None:
 
         assert pieces == [data[start:end] for start, end in zip(starts, ends, strict=True)]
         assert {type(piece) for piece in pieces} == {bytes}
-
-
-def test_a_large_copy_lets_other_threads_run() -> None:
-    area = memoryview(bytearray(256 * MIB))
-    gaps, is_over = [0.0], threading.Event()
-
-    def tick() -> None:
-        last_s = time.perf_counter()
-        while not is_over.is_set():
-            time.sleep(0.001)
-            now_s = time.perf_counter()
-            gaps.append(now_s - last_s)
-            last_s = now_s
-
-    thread = threading.Thread(target=tick)
-    copied(area[: 2 * MIB])
-    thread.start()
-    begun_s = time.perf_counter()
-    copied(area)
-    took_s = time.perf_counter() - begun_s
-    is_over.set()
-    thread.join()
-
-    # With `bytes` the thread would stand still for all of the copy.
-    assert len(gaps) > 3
-    assert max(gaps) < max(0.75 * took_s, 0.05)

@@ -177,7 +177,10 @@ def test_a_queue_continues_after_its_topic_is_configured(store: Any) -> None:
     assert (queue.qsize(), queue.get(), queue.get()) == (2, 2, 3)
 
 
-def test_a_deleted_or_closed_queue_raises(opener: Opener) -> None:
+def test_a_deleted_or_closed_queue_raises(opener: Opener, request: pytest.FixtureRequest) -> None:
+    if request.node.name.endswith("[aio]"):
+        reason = "a put of an asyncio queue may succeed although another store of the process deleted the topic"
+        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
     store: Any
     with opener() as store:
         queue = store.queue("jobs", message_size_max=100)

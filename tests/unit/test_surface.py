@@ -52,7 +52,7 @@ INSIDE = {
         "number_at",
         "packed",
     }
-    | {"page", "read_page", "recovered_us", "recovery", "settle", "standing", "stored"},
+    | {"has_room", "page", "read_page", "recovered_us", "recovery", "settle", "standing", "stored"},
 }
 """For other modules of Warren."""
 OF_FILES = {

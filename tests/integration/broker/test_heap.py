@@ -12,7 +12,7 @@ from warren.broker.net.malloc import anonymous_size
 PAGE_SIZE = 4096
 PROGRAM = """
 import resource
-from warren.broker.net.malloc import Heap, anonymous_size, keep_memory
+from warren.broker.net.malloc import MemoryTrimmer, anonymous_size, keep_memory
 is_kept = keep_memory()
 
 def faults():
@@ -42,10 +42,10 @@ def test_the_memory_of_a_request_is_reused_by_the_next() -> None:
 BURST = """
 import gc
 from concurrent.futures import ThreadPoolExecutor
-from warren.broker.net.malloc import Heap, anonymous_size, keep_memory
+from warren.broker.net.malloc import MemoryTrimmer, anonymous_size, keep_memory
 
 is_kept = keep_memory()
-heap = Heap()
+heap = MemoryTrimmer()
 before = anonymous_size()
 with ThreadPoolExecutor(8) as threads:
     held = list(threads.map(lambda _: [bytearray(b"x") * (1 << 20) for _ in range(8)], range(64)))

@@ -38,6 +38,7 @@ FACTS = {
     "api_key": 10_000,
     "handle": 5,
     "port": 9092,
+    "waited_s": 2.5,
 }
 """What errors are made with, by name of their facts; any other fact is a word."""
 
